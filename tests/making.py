@@ -1,0 +1,48 @@
+"""What several tests make: scrapes, and readings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+
+from vllm_doctor import catalogue, rule
+from vllm_doctor.catalogue import Catalogue
+from vllm_doctor.rule import Rule
+from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
+from vllm_doctor.window import Sample, Window
+
+
+def window(*pages: str, every: float = 2.0) -> Window:
+    """A window of these pages, scraped `every` so many seconds. A page is lines of `name{label="value"} 1`."""
+    made = Window()
+    for place, page in enumerate(pages):
+        made.add(100.0 + every * place, [_sample(line) for line in page.splitlines() if line.strip()])
+    return made
+
+
+def _sample(line: str) -> Sample:
+    match = re.fullmatch(r"\s*([\w:]+)(?:\{(.*)\})? (\S+)\s*", line)
+    assert match is not None, line
+    labels = tuple(sorted(re.findall(r'(\w+)="([^"]*)"', match[2] or "")))
+    return Sample(match[1], labels, float(match[3]))
+
+
+def reads(**values: Reading | Value) -> Callable[[str], Reading]:
+    """How to read signals of which only these are known."""
+
+    def read(name: str) -> Reading:
+        value = values.get(name, Unknown(Reason.ABSENT))
+        return value if isinstance(value, Known | Unknown) else Known(value)
+
+    return read
+
+
+@cache
+def shipped_catalogue() -> Catalogue:
+    return catalogue.load(rule.shipped() / "signals.yaml")
+
+
+@cache
+def shipped_rules() -> tuple[Rule, ...]:
+    return rule.load([rule.shipped()], shipped_catalogue())

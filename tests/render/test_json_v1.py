@@ -1,0 +1,71 @@
+"""JSON v1: every output is valid against the published schema."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import vllm_doctor.render
+from tests.render.reports import unreachable
+from tests.test_fixtures import NAMES, judged
+from vllm_doctor.render import json_v1
+
+SCHEMA = json.loads((Path(vllm_doctor.render.__file__).parent / "report.v1.schema.json").read_text())
+
+
+def no_constant(text: str) -> None:
+    raise AssertionError(f"{text} is not JSON")
+
+
+def valid(text: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(text, parse_constant=no_constant)
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    return document
+
+
+def test_the_schema_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize("scrapes", [slice(0, 1), slice(0, 4)], ids=["first-scrape", "3s"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_report_is_valid(name: str, scrapes: slice) -> None:
+    document = valid(json_v1.render(judged(name, scrapes)))
+    assert next(iter(document)) == "schema"
+    assert sum(document["counts"].values()) == len(document["rules"])
+
+
+def test_a_report_on_nobody_is_valid() -> None:
+    document = valid(json_v1.render(unreachable()))
+    assert document["verdict"] == "unknown"
+    assert document["error"]["kind"] == "unreachable"
+
+
+def test_what_is_unknown_is_null_with_its_reason() -> None:
+    document = valid(json_v1.render(judged("preemption", slice(0, 1))))
+    assert document["vitals"]["generation_tokens_per_second"] is None
+    assert document["vitals_unknown"]["generation_tokens_per_second"] == "first-scrape"
+
+
+def test_a_quantile_is_its_buckets_bounds() -> None:
+    vitals = valid(json_v1.render(judged("preemption", slice(0, 4))))["vitals"]
+    assert vitals["ttft_p99"] == {"low": 0.25, "high": 0.5}
+
+
+def test_the_preemption_finding() -> None:
+    document = valid(json_v1.render(judged("preemption", slice(0, 4))))
+    finding = document["findings"][0]
+    assert finding["rule"] == "preemption"
+    assert finding["role"] == "root"
+    assert finding["subject"] == {"engine": "0", "model_name": "tiny"}
+    evidence = {item["signal"]: item for item in finding["evidence"]}["preemptions_per_request"]
+    assert evidence["is"] == ">"
+    assert evidence["than"] == 0.1
+    assert evidence["value"] > 1
+    assert evidence["from"] == "metrics"
+    symptom = next(item for item in document["findings"] if item["rule"] == "kv-cache-saturated")
+    assert (symptom["role"], symptom["explained_by"]) == ("symptom", "preemption")

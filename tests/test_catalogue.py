@@ -1,0 +1,337 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from tests.making import shipped_catalogue, window
+from vllm_doctor import catalogue
+from vllm_doctor.errors import DocumentError
+from vllm_doctor.signal import Known, Reading, Reason, Snapshot, Subject, Unknown, Value
+
+ENGINE = (("engine", "0"), ("model_name", "m"))
+ON_0 = 'engine="0",model_name="m"'
+ON_1 = 'engine="1",model_name="m"'
+RUNNING = f"vllm:num_requests_running{{{ON_0}}} 3\n"
+
+
+def snapshot(*pages: str, **facts: Value) -> Snapshot:
+    """What the shipped catalogue makes of these pages."""
+    return shipped_catalogue().snapshot(window(*pages), facts)
+
+
+def read(name: str, *pages: str, **facts: Value) -> Reading:
+    """A signal of engine 0 of model m; the pages need not repeat that it runs."""
+    return snapshot(*(RUNNING + page for page in pages), **facts).read(name, ENGINE)[1]
+
+
+# ---- engines
+
+
+@pytest.mark.parametrize(
+    ("page", "subjects"),
+    [
+        pytest.param(
+            f"vllm:num_requests_running{{{ON_1}}} 4\nvllm:num_requests_running{{{ON_0}}} 3",
+            ((("engine", "0"), ("model_name", "m")), (("engine", "1"), ("model_name", "m"))),
+            id="engine and model",
+        ),
+        pytest.param(
+            'vllm:num_requests_running{model_name="m"} 3\nvllm:num_requests_running{model_name="n"} 4',
+            ((("model_name", "m"),), (("model_name", "n"),)),
+            id="only the model, before 0.10",
+        ),
+        pytest.param(
+            f'vllm:num_requests_running{{ReplicaId="a",{ON_0}}} 3\nvllm:num_requests_running{{ReplicaId="b",{ON_0}}} 4',
+            (
+                (("ReplicaId", "a"), ("engine", "0"), ("model_name", "m")),
+                (("ReplicaId", "b"), ("engine", "0"), ("model_name", "m")),
+            ),
+            id="two replicas under Ray",
+        ),
+        pytest.param("vllm:num_requests_running 3", ((),), id="no labels"),
+    ],
+)
+def test_one_series_is_one_engine_named_by_its_labels(page: str, subjects: tuple[Subject, ...]) -> None:
+    seen = snapshot(page)
+    assert seen.subjects == subjects
+    values = [seen.read("requests_running", subject) for subject in subjects]
+    assert values == [(subject, Known(3.0 + place)) for place, subject in enumerate(subjects)]
+
+
+def test_where_nothing_of_vllm_is_exported_one_unnamed_engine_is_all_unknown() -> None:
+    seen = snapshot("process_cpu_seconds_total 4", "process_cpu_seconds_total 5", vllm_version="0.32.0")
+    assert seen.subjects == ((),)
+    assert seen.read("requests_running", ()) == ((), Unknown(Reason.ABSENT))
+    assert seen.read("speculative_decoding", ()) == ((), Unknown(Reason.ABSENT))
+    assert seen.read("vllm_version", ()) == ((), Known("0.32.0"))
+
+
+def test_an_engine_that_vanished_is_none() -> None:
+    gone = f"vllm:num_requests_running{{{ON_1}}} 3\n"
+    assert snapshot(RUNNING + gone, RUNNING).subjects == (ENGINE,)
+
+
+def test_a_servers_a_models_and_an_engines_signal_are_read_for_each_engine() -> None:
+    page = f"{RUNNING}vllm:num_requests_running{{{ON_1}}} 5\nprocess_cpu_seconds_total "
+    seen = snapshot(page + "10", page + "13")
+    for subject in seen.subjects:
+        assert seen.read("api_process_cpu", subject) == ((), Known(1.5))
+        assert seen.read("engines", subject) == ((("model_name", "m"),), Known(2.0))
+        # a formula over a server's signal is the server's
+        assert seen.read("api_servers_wanted", subject) == ((), Known(3.0))
+    assert [seen.read("running_over_peers", subject) for subject in seen.subjects] == [
+        (subject, Known(running / 4)) for subject, running in zip(seen.subjects, (3, 5), strict=True)
+    ]
+
+
+# ---- labels of info metrics
+
+
+def test_cache_config_without_a_model_is_read_for_its_engine() -> None:
+    seen = snapshot(
+        f"{RUNNING}vllm:num_requests_running{{{ON_1}}} 5\n"
+        'vllm:cache_config_info{engine="0",num_gpu_blocks="100",block_size="16"} 1\n'
+        'vllm:cache_config_info{engine="1",num_gpu_blocks="200",block_size="16"} 1\n'
+    )
+    first, second = seen.subjects
+    assert seen.read("kv_blocks", first) == ((("engine", "0"),), Known(100.0))
+    assert seen.read("kv_cache_size", first)[1] == Known(1600.0)
+    assert seen.read("kv_cache_size", second)[1] == Known(3200.0)
+
+
+@pytest.mark.parametrize(
+    ("signal", "label", "expected"),
+    [
+        pytest.param("kv_blocks_override", 'num_gpu_blocks_override="None"', Known(0), id="None, said to be 0"),
+        pytest.param("kv_blocks_override", 'num_gpu_blocks_override="512"', Known(512.0), id="a number"),
+        pytest.param("kv_blocks", 'num_gpu_blocks="None"', Unknown(Reason.ABSENT), id="None"),
+        pytest.param("kv_blocks", 'block_size="16"', Unknown(Reason.ABSENT), id="no such label"),
+        pytest.param("kv_blocks", 'num_gpu_blocks="many"', Unknown(Reason.INVALID), id="no number"),
+        pytest.param("kv_blocks", 'num_gpu_blocks="nan"', Unknown(Reason.INVALID), id="not a number"),
+        pytest.param("kv_cache_dtype", 'cache_dtype="auto"', Known("auto"), id="a text"),
+        pytest.param("kv_cache_dtype", 'cache_dtype="1"', Known("1"), id="a text like a number"),
+        pytest.param("prefix_caching", 'enable_prefix_caching="True"', Known(True), id="True"),
+        pytest.param("prefix_caching", 'enable_prefix_caching="False"', Known(False), id="False"),
+        pytest.param("gpu_memory_utilization", 'gpu_memory_utilization="0.9"', Known(0.9), id="a share"),
+    ],
+)
+def test_a_label_as_a_value(signal: str, label: str, expected: Reading) -> None:
+    assert read(signal, f'vllm:cache_config_info{{engine="0",{label}}} 1') == expected
+
+
+def test_of_lora_label_sets_the_newest_counts() -> None:
+    def info(running: str, waiting: str, at: float) -> str:
+        labels = f'max_lora="4",running_lora_adapters="{running}",waiting_lora_adapters="{waiting}"'
+        return f"vllm:lora_requests_info{{{labels}}} {at}\n"
+
+    page = info("a,b,c,d", "e", 1000.0) + info("a,b", "", 3000.0) + info("a", "b", 2000.0)
+    assert read("lora", page) == Known(True)
+    assert read("lora_running", page) == Known(2.0)
+    assert read("lora_waiting", page) == Known(0.0)
+    assert read("lora_wanted", page) == Known(2.0)
+    assert read("lora_slots", page) == Known(4.0)
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        pytest.param("vllm:spec_decode_num_drafts_total 0", Known(True), id="exported"),
+        pytest.param("", Known(False), id="not exported"),
+    ],
+)
+def test_present(page: str, expected: Reading) -> None:
+    assert read("speculative_decoding", page) == expected
+
+
+# ---- why a signal is not known
+
+
+@pytest.mark.parametrize(
+    ("signal", "pages", "reason"),
+    [
+        pytest.param("preemptions_per_second", ("", ""), Reason.ABSENT, id="absent"),
+        pytest.param(
+            "preemptions_per_second", (f"vllm:num_preemptions_total{{{ON_0}}} 4",), Reason.FIRST_SCRAPE, id="one scrape"
+        ),
+        pytest.param(
+            "queue_time",
+            (f"vllm:request_queue_time_seconds_sum{{{ON_0}}} 4\nvllm:request_queue_time_seconds_count{{{ON_0}}} 2",)
+            * 2,
+            Reason.IDLE,
+            id="idle: 0/0",
+        ),
+        pytest.param(
+            "ttft_p99",
+            (
+                f'vllm:time_to_first_token_seconds_bucket{{le="1.0",{ON_0}}} 4\n'
+                f'vllm:time_to_first_token_seconds_bucket{{le="+Inf",{ON_0}}} 4',
+            )
+            * 2,
+            Reason.IDLE,
+            id="idle: an empty histogram",
+        ),
+        pytest.param("slo_ttft", ("",), Reason.NOT_GIVEN, id="not given"),
+        pytest.param("max_num_seqs", ("",), Reason.NOT_LOCAL, id="not local"),
+        pytest.param("token_budget_fill", ("", ""), Reason.ABSENT, id="a formula: of its operand"),
+    ],
+)
+def test_why_a_signal_is_not_known(signal: str, pages: tuple[str, ...], reason: Reason) -> None:
+    assert read(signal, *pages) == Unknown(reason)
+
+
+def test_a_quantile_is_known_within_its_bucket_and_so_is_what_is_computed_from_it() -> None:
+    def page(*counts: int) -> str:
+        name = "vllm:time_to_first_token_seconds_bucket"
+        bounds = zip(("0.5", "1.0", "2.5", "5.0", "+Inf"), counts, strict=True)
+        return "\n".join(f'{name}{{le="{bound}",{ON_0}}} {count}' for bound, count in bounds)
+
+    pages = (page(5, 5, 5, 5, 5), page(5, 15, 15, 25, 25))
+    p99, tail = read("ttft_p99", *pages), read("ttft_tail", *pages)
+    assert isinstance(p99, Known)
+    assert p99.bounds == (2.5, 5.0)
+    assert isinstance(tail, Known)
+    assert tail.bounds == (2.5, 10.0)
+    beyond = read("ttft_p99", page(0, 0, 0, 0, 0), page(0, 0, 0, 0, 9))
+    assert isinstance(beyond, Known)
+    assert beyond.bounds == (5.0, math.inf)
+
+
+# ---- other versions
+
+
+@pytest.mark.parametrize(
+    ("signal", "pages", "expected"),
+    [
+        pytest.param("kv_cache_usage", (f"vllm:kv_cache_usage_perc{{{ON_0}}} 0.5",), 0.5, id="cache usage"),
+        pytest.param("kv_cache_usage", (f"vllm:gpu_cache_usage_perc{{{ON_0}}} 0.4",), 0.4, id="cache usage, old"),
+        pytest.param(
+            "kv_cache_usage",
+            (f"vllm:gpu_cache_usage_perc{{{ON_0}}} 0.9\nvllm:kv_cache_usage_perc{{{ON_0}}} 0.5",),
+            0.5,
+            id="cache usage, both",
+        ),
+        pytest.param(
+            "itl_mean",
+            tuple(
+                f"vllm:inter_token_latency_seconds_sum{{{ON_0}}} {total}\n"
+                f"vllm:inter_token_latency_seconds_count{{{ON_0}}} {count}"
+                for total, count in ((1, 100), (3, 200))
+            ),
+            0.02,
+            id="inter-token latency",
+        ),
+        pytest.param(
+            "itl_mean",
+            tuple(
+                f"vllm:time_per_output_token_seconds_sum{{{ON_0}}} {total}\n"
+                f"vllm:time_per_output_token_seconds_count{{{ON_0}}} {count}"
+                for total, count in ((1, 100), (3, 200))
+            ),
+            0.02,
+            id="inter-token latency, old",
+        ),
+        pytest.param("prefix_hit_share", (f"vllm:gpu_prefix_cache_hit_rate{{{ON_0}}} 0.25",), 0.25, id="hit rate, V0"),
+        pytest.param(
+            "waiting_for_capacity",
+            (
+                f"vllm:num_requests_waiting{{{ON_0}}} 9\n"
+                f'vllm:num_requests_waiting_by_reason{{reason="capacity",{ON_0}}} 4\n'
+                f'vllm:num_requests_waiting_by_reason{{reason="deferred",{ON_0}}} 5',
+            ),
+            4,
+            id="waiting, by reason",
+        ),
+        pytest.param(
+            "waiting_for_capacity", (f"vllm:num_requests_waiting{{{ON_0}}} 9",), 9, id="waiting, before reasons"
+        ),
+    ],
+)
+def test_the_metrics_of_older_versions(signal: str, pages: tuple[str, ...], expected: float) -> None:
+    found = read(signal, *pages)
+    assert isinstance(found, Known)
+    assert found.value == pytest.approx(expected)
+
+
+def test_the_catalogue_tells_which_metrics_a_source_must_keep() -> None:
+    assert {
+        "vllm:num_requests_running",
+        "vllm:gpu_cache_usage_perc",
+        "vllm:cache_config_info",
+        "vllm:spec_decode_num_drafts_total",
+        "process_cpu_seconds_total",
+    } <= shipped_catalogue().metrics
+
+
+# ---- mistakes in the file
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        pytest.param("signal:\n", 1, "unknown key 'signal'; meant 'signals'?", id="unknown key at the top"),
+        pytest.param("signals:\n  a: {fact: a, says: s, unit: s, sum: 1}", 2, "unknown key 'sum'", id="unknown key"),
+        pytest.param(
+            "signals:\n  a:\n    says: s\n    unit: s\n    fact: a\n    promql: a",
+            3,
+            "signal 'a' needs exactly one of promql, info, present, fact, formula",
+            id="two ways",
+        ),
+        pytest.param("signals:\n  a:\n    says: s\n    unit: s", 3, "signal 'a' needs exactly one of", id="no way"),
+        pytest.param("signals:\n  a: text", 2, "'a' must be a mapping", id="no mapping"),
+        pytest.param("signals:\n  a: {fact: a, unit: s}", 2, "'says' must be a text", id="no meaning"),
+        pytest.param("signals:\n  a: {fact: a, says: s, unit: miles}", 2, "'unit' must be one of", id="unknown unit"),
+        pytest.param("signals:\n  a: {fact: a, says: s, unit: s, vital: avg}", 2, "'vital' must be one", id="vital"),
+        pytest.param("signals:\n  a: {fact: a, says: s, unit: s, reason: why}", 2, "'reason' must be one", id="reason"),
+        pytest.param(
+            "signals:\n  a:\n    says: s\n    unit: s\n    formula: b + 1\n  b: {fact: b, says: s, unit: s}",
+            5,
+            "formula of 'a' uses 'b', which is not defined above it",
+            id="formula of what comes later",
+        ),
+        pytest.param(
+            "signals:\n  a:\n    says: s\n    unit: s\n    formula: a + 1", 5, "formula of 'a' uses 'a'", id="of itself"
+        ),
+        pytest.param(
+            "signals:\n  a:\n    says: s\n    unit: s\n    formula: open(1)", 5, "not part of a formula", id="formula"
+        ),
+        pytest.param("signals:\n  a:\n    says: s\n    unit: s\n    promql: sum by (", 5, "", id="bad PromQL"),
+        pytest.param(
+            "signals:\n  a:\n    says: s\n    unit: s\n    promql: absent(a)", 5, "not in the subset", id="PromQL"
+        ),
+        pytest.param(
+            "signals:\n  a:\n    says: s\n    unit: s\n    info: metric", 5, "write an info signal as metric", id="info"
+        ),
+        pytest.param(
+            "signals:\n  a: {fact: a, says: s, unit: s}\n  a: {fact: a, says: s, unit: s}",
+            3,
+            "key 'a' stands twice (first in line 2)",
+            id="twice",
+        ),
+        pytest.param(
+            "signals:\n  a: {fact: a, says: s, unit: s}\ncomplaints:\n  - {says: s, when: b > 1, verdict: warning}",
+            4,
+            "'b' is not a signal",
+            id="complaint of no signal",
+        ),
+        pytest.param(
+            "signals:\n  a: {fact: a, says: s, unit: s}\ncomplaints:\n  - {says: s, when: a > 1, verdict: bad}",
+            4,
+            "'verdict' must be one of",
+            id="complaint of no verdict",
+        ),
+        pytest.param(
+            "signals:\n  a: {fact: a, says: s, unit: s}\ncomplaints:\n  - {says: s, when: a(), verdict: warning}",
+            4,
+            "not part of the condition language",
+            id="complaint of no condition",
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_file_and_line(text: str, line: int, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "signals.yaml"
+    path.write_text(text, "utf-8")
+    with pytest.raises(DocumentError) as refused:
+        catalogue.load(path)
+    assert str(refused.value).startswith(f"{path}:{line}: {says}")

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+from types import SimpleNamespace
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.serving import Clock
+from vllm_doctor import demo
+from vllm_doctor.catalogue import Catalogue
+from vllm_doctor.cli import main
+from vllm_doctor.errors import UsageError
+from vllm_doctor.sources.recording import Recording
+from vllm_doctor.sources.server import Server
+
+
+def get(url: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
+    try:
+        connection.request("GET", path, headers={name.replace("_", "-"): text for name, text in headers.items()})
+        answer = connection.getresponse()
+        return answer.status, {name.lower(): text for name, text in answer.getheaders()}, answer.read()
+    finally:
+        connection.close()
+
+
+def test_there_is_one_for_each_recording() -> None:
+    assert demo.names() == sorted(path.name for path in demo.folder().iterdir() if path.is_dir())
+    assert "preemption" in demo.names()
+
+
+@pytest.mark.parametrize("name", ["nope", "", "../fixtures/preemption", "Preemption"])
+def test_one_that_does_not_exist(name: str) -> None:
+    with pytest.raises(UsageError, match=r"no demo .*; there are: .*preemption"):
+        demo.find(name)
+
+
+def test_it_answers_as_the_recorded_server() -> None:
+    recording = demo.find("preemption")
+    with demo.serving(recording) as url:
+        status, headers, body = get(url, "/metrics")
+        assert (status, body) == (200, recording.pages[0])
+        assert headers["content-type"].startswith("text/plain")
+        assert json.loads(get(url, "/version")[2]) == {"version": "0.32.0"}
+        assert json.loads(get(url, "/v1/models")[2])["data"][0]["id"] == "tiny"
+        for path in ("/", "/v1/completions", "/../../etc/passwd", "/metricsx"):
+            assert get(url, path)[0] == 404
+
+
+def test_it_packs_only_for_whoever_unpacks() -> None:
+    recording = demo.find("idle")
+    with demo.serving(recording) as url:
+        _, plain_headers, plain = get(url, "/metrics")
+        _, headers, packed = get(url, "/metrics", accept_encoding="gzip")
+    assert "content-encoding" not in plain_headers
+    assert headers["content-encoding"] == "gzip"
+    assert gzip.decompress(packed) == plain
+
+
+def test_time_passes_from_the_first_scrape_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(demo, "time", SimpleNamespace(monotonic=clock.now))
+    real = demo.find("preemption")
+    recording = Recording("r", (0.0, 100.0, 200.0), real.pages[:3], real.version, real.models)
+    with demo.serving(recording) as url:
+        clock.sleep(1000)  # nobody has asked yet
+        assert get(url, "/metrics")[2] == real.pages[0]
+        assert get(url, "/metrics")[2] == real.pages[0]
+        clock.sleep(150)
+        assert get(url, "/metrics")[2] == real.pages[1]
+        clock.sleep(1e6)  # after its end it stands still
+        assert get(url, "/metrics")[2] == real.pages[2]
+
+
+def test_its_port_is_closed_afterwards() -> None:
+    with demo.serving(demo.find("idle")) as url:
+        get(url, "/metrics")
+    with pytest.raises(ConnectionRefusedError):
+        get(url, "/metrics")
+
+
+def test_it_listens_on_loopback_only() -> None:
+    with demo.serving(demo.find("idle")) as url:
+        assert urlsplit(url).hostname == "127.0.0.1"
+
+
+def test_two_at_a_time(signals: Catalogue) -> None:
+    with demo.serving(demo.find("idle")) as one, demo.serving(demo.find("preemption")) as other:
+        assert one != other
+        seen = []
+        for url in (one, other):
+            server = Server(url, signals.metrics)
+            try:
+                seen.append(server.examine(0, float("inf")).window.latest("vllm:num_requests_running"))
+            finally:
+                server.close()
+    assert [list(running.values()) for running in seen] == [[0.0], [20.0]]
+
+
+def test_the_command_shows_a_sick_server(capsys: pytest.CaptureFixture[str]) -> None:
+    """In real time, as a user sees it."""
+    assert main(["demo"]) == 2
+    out, err = capsys.readouterr()
+    assert out.startswith("CRITICAL  The KV cache is too small for the running batch")
+    assert "4 scrapes" in out
+    assert "vllm-doctor: the recorded server 'preemption' answers on http://127.0.0.1:" in err
+    assert err.count("\n") == 1
+
+
+def test_the_command_takes_a_name_and_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "max-num-seqs-cap", "--window", "1", "--json", "--fail-on", "never"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["patient"]["model"] == "tiny"
+    assert report["sources"][0]["scrapes"] == 2
+
+
+def test_the_command_with_a_name_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "nope"]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("vllm-doctor: no demo 'nope'; there are: ")
+    assert err.count("\n") == 1

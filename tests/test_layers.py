@@ -1,0 +1,80 @@
+"""The direction of imports: each module may know only those above it in this list."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import vllm_doctor
+
+PACKAGE = Path(vllm_doctor.__file__).parent
+
+LAYERS = [
+    "__init__",
+    # the core: texts and numbers in, a diagnosis out; no network
+    "errors", "signal", "window", "promql", "formula", "condition", "flags", "words", "document", "report",
+    "catalogue", "rule", "observation", "redact", "diagnose",
+    "sources", "sources.exposition", "sources.server", "sources.recording",
+    "examination",
+    "render", "render.text", "render.json_v1", "render.nagios", "render.checkmk", "render.openmetrics",
+    "rulebook", "demo", "cli", "__main__",
+]  # fmt: skip
+
+
+def _name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+MODULES = {_name(path): path for path in PACKAGE.rglob("*.py") if not {"rules", "recordings"} & set(path.parts)}
+
+
+def _imported(module: str) -> Iterator[tuple[str, int]]:
+    """What a module imports of this package, wherever in it, and in which line."""
+    for node in ast.walk(ast.parse(MODULES[module].read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}:{node.lineno}: write imports whole"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name.split(".")[0] == "vllm_doctor":
+                yield _module(name.split(".")[1:]), node.lineno
+
+
+def _module(parts: list[str]) -> str:
+    """The module that holds what is imported: ["report", "Report"] is in report."""
+    while parts and ".".join(parts) not in MODULES:
+        parts = parts[:-1]
+    return ".".join(parts) or "__init__"
+
+
+def test_every_module_has_its_place() -> None:
+    assert sorted(LAYERS) == sorted(MODULES)
+
+
+@pytest.mark.parametrize("module", LAYERS)
+def test_a_module_imports_only_what_stands_before_it(module: str) -> None:
+    allowed = LAYERS[: LAYERS.index(module)]
+    wrong = [f"line {line}: {name}" for name, line in _imported(module) if name not in allowed]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("module", [name for name in LAYERS if name.startswith("render.")])
+def test_a_renderer_knows_neither_another_renderer_nor_a_source(module: str) -> None:
+    wrong = [name for name, _ in _imported(module) if name.startswith(("render", "sources"))]
+    assert wrong == []
+
+
+def test_sources_know_nothing_of_rules() -> None:
+    sources = [name for name in LAYERS if name.startswith("sources.")]
+    assert not {name for module in sources for name, _ in _imported(module)} & {"rule", "diagnose"}
+
+
+def test_the_check_sees_imports_of_every_kind() -> None:
+    assert {"report", "redact", "sources.server", "errors"} <= {name for name, _ in _imported("cli")}

@@ -1,0 +1,103 @@
+"""The README is true: its commands run, and every option, exit code and format stands in it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import ssl
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from tests.serving import pages, serving, vllm
+from vllm_doctor import cli
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.startswith("vllm-doctor ")]
+
+
+@pytest.fixture(scope="module")
+def answers() -> Iterator[dict[str, str]]:
+    """Servers for the addresses that the README names."""
+    authority = trustme.CA()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    with (
+        serving(vllm(pages("preemption"))) as first,
+        serving(vllm(pages("healthy-busy"))) as second,
+        serving(vllm(pages("preemption"), prefix="/llm"), tls=tls) as secure,
+    ):
+        yield {
+            "http://127.0.0.1:8000": first.url,
+            "http://127.0.0.1:8001": second.url,
+            "https://host:8443": secure.url,
+            "ca": authority.cert_pem.bytes().decode(),
+        }
+
+
+def test_the_quick_start_is_two_commands() -> None:
+    quick = README.split("## Quick start")[1].split("\n## ")[0]
+    assert len(re.findall(r"```sh\n(.*?)\n```", quick)) == 2
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_its_commands_run(
+    command: str,
+    answers: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "token.txt").write_text("a-token\n")
+    (tmp_path / "ca.pem").write_text(answers["ca"])
+    mine = tmp_path / "my-rules"
+    mine.mkdir()
+    shipped = (ROOT / "rules/scheduler/preemption.yaml").read_text()
+    (mine / "my-preemption.yaml").write_text(shipped.replace("rule: preemption", "rule: my-preemption"))
+    for named, real in answers.items():
+        command = command.replace(named, real) if named.startswith("http") else command
+    arguments = shlex.split(command)[1:]
+    if "--window" in arguments:  # thirty seconds are for a person
+        arguments[arguments.index("--window") + 1] = "1"
+    code = cli.main(arguments)
+    out, err = capsys.readouterr()
+    assert code in (0, 1, 2), err
+    assert out or (tmp_path / "vllm_doctor.prom").read_text()
+
+
+def test_it_names_every_option_and_format() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "vllm_doctor", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    options = set(re.findall(r"(?<![\w-])--[a-z-]+", shown)) - {"--help", "--version", "--check", "--signals"}
+    assert not {option for option in options if option not in README}
+    for word in cli.FORMATS:
+        assert word in README
+
+
+def test_ci_runs_exactly_its_commands() -> None:
+    script = (ROOT / ".ci/run").read_text()
+    assert '"$(command_of 1)"' in script
+    assert '"$(command_of 2)"' in script
+
+
+def test_the_wheel_ships_rules_signals_recordings_and_schema(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)],
+        check=True,
+    )
+    (wheel,) = tmp_path.glob("vllm_throughput_doctor-*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for path in ROOT.glob("rules/**/*.yaml"):
+        assert f"vllm_doctor/{path.relative_to(ROOT).as_posix()}" in names
+    assert "vllm_doctor/recordings/preemption/recording.json" in names
+    assert "vllm_doctor/render/report.v1.schema.json" in names
+    assert "vllm_doctor/data/flags.tsv" in names

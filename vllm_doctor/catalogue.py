@@ -1,0 +1,291 @@
+"""The signal catalogue: where a metric, a label or a fact becomes a signal.
+
+rules/signals.yaml defines each signal once, in one of five ways:
+
+    promql    evaluated over the scrapes; $engine is the labels that name an engine, $model the same
+              without `engine`, $window the time range
+    info      a label of an info metric, read as a value: metric{label}
+    present   whether the server exports one of these metrics
+    fact      what a source or the user knows: the version, the context limit, an SLO
+    formula   computed from other signals
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from vllm_doctor import document
+from vllm_doctor.condition import Condition, ConditionError
+from vllm_doctor.formula import Formula, FormulaError
+from vllm_doctor.promql import Estimate, Expression, PromQLError
+from vllm_doctor.signal import Known, Reading, Reason, Series, Snapshot, Subject, Unknown, Value, project
+from vllm_doctor.window import Labels, Window
+
+ENGINE_METRIC = "vllm:num_requests_running"
+"""One series of it is one engine; its labels name the engine."""
+
+_WAYS = ("promql", "info", "present", "fact", "formula")
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_DEFAULT_IDENTITY = ("engine", "model_name")
+UNITS = (
+    "ratio", "share", "factor", "s", "1/s", "bytes", "tokens", "blocks", "requests", "engines",
+    "adapters", "cores", "text", "flag", "",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One entry: what it is called and what it means; `definition` is the text under its `way`."""
+
+    name: str
+    says: str
+    unit: str
+    way: str
+    definition: str
+    vital: str | None = None
+    """Shown as a vital sign; how it adds up over engines: sum or max."""
+    needed: bool = False
+    """Without it there is no verdict."""
+    target: str | None = None
+    """For a target the user may give (an SLO): the signal that must stay below it."""
+    none: Value | None = None
+    count: bool = False
+    reason: Reason = Reason.ABSENT
+    present: tuple[str, ...] = ()
+    formula: Formula | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What a person would call slow. It demands a cause: where none is found, the report says so."""
+
+    when: Condition
+    says: str
+    verdict: str
+    """The least verdict of a report in which it holds and no root finding explains it."""
+
+
+class Catalogue:
+    """All signals, and which metrics they are made of."""
+
+    def __init__(self, signals: Mapping[str, Signal], complaints: tuple[Complaint, ...], path: Path) -> None:
+        self.signals = signals
+        self.complaints = complaints
+        self.path = path
+        self.metrics = frozenset(
+            name
+            for signal in signals.values()
+            for name in (
+                _expression(_filled(signal.definition, _DEFAULT_IDENTITY, 1.0)).names
+                if signal.way == "promql"
+                else signal.present
+                if signal.way == "present"
+                else (_info(signal.definition)[0],)
+                if signal.way == "info"
+                else ()
+            )
+        ) | {ENGINE_METRIC}
+
+    def snapshot(self, window: Window, facts: Mapping[str, Value], tag: Subject = ()) -> Snapshot:
+        """What the scrapes of one server and the facts about it say.
+
+        `tag` tells servers apart where several are examined together.
+        """
+        identity = _identity(window)
+        engines = {_named(labels, identity) for labels in window.latest(ENGINE_METRIC)}
+        subjects = tuple(sorted(engines)) or ((),)
+        series: dict[str, Series] = {}
+        missing: dict[str, Reason] = {}
+        for signal in self.signals.values():
+            readings: Mapping[Subject, Reading]
+            if signal.way == "formula":
+                assert signal.formula is not None
+                readings = _computed(signal.formula, subjects, Snapshot(subjects, series, missing))
+            else:
+                readings, reason = self._observed(signal, window, identity, facts)
+                if reason is not None:
+                    missing[signal.name] = reason
+            if readings:
+                series[signal.name] = Series(readings)
+        return Snapshot(subjects, series, missing, tag)
+
+    def _observed(
+        self, signal: Signal, window: Window, identity: tuple[str, ...], facts: Mapping[str, Value]
+    ) -> tuple[Mapping[Subject, Reading], Reason | None]:
+        match signal.way:
+            case "fact":
+                value = facts.get(signal.definition)
+                return ({}, signal.reason) if value is None else ({(): Known(value)}, None)
+            case "present":
+                if not window.latest(ENGINE_METRIC):
+                    return {}, Reason.ABSENT
+                return {(): Known(any(window.latest(name) for name in signal.present))}, None
+            case "info":
+                return _labelled(signal, window, identity), Reason.ABSENT
+            case _:
+                expression = _expression(_filled(signal.definition, identity, window.seconds))
+                vector, trace = expression.evaluate(window)
+                if trace.lacked_points:
+                    reason = Reason.FIRST_SCRAPE
+                elif trace.found_series:
+                    reason = Reason.IDLE
+                else:
+                    reason = Reason.ABSENT
+                return {_named(labels, identity): _reading(value) for labels, value in vector.items()}, reason
+
+
+def _reading(value: float) -> Reading:
+    if not math.isfinite(value) and not isinstance(value, Estimate):
+        return Unknown(Reason.IDLE)
+    if isinstance(value, Estimate):
+        return Known(float(value), value.low, value.high)
+    return Known(value)
+
+
+def _identity(window: Window) -> tuple[str, ...]:
+    """The label names that tell engines apart on this page: model_name and engine; under Ray also the replica."""
+    names = {name for labels in window.series(ENGINE_METRIC) for name, _ in labels if _LABEL.fullmatch(name)}
+    return tuple(sorted(names)) or _DEFAULT_IDENTITY
+
+
+def _named(labels: Labels, identity: tuple[str, ...]) -> Subject:
+    return project(tuple(pair for pair in labels if pair[1] != ""), identity)
+
+
+def _filled(text: str, identity: tuple[str, ...], seconds: float) -> str:
+    model = tuple(name for name in identity if name != "engine")
+    text = text.replace("$engine", ", ".join(identity)).replace("$model", ", ".join(model))
+    return text.replace("$window", f"{max(1, round(seconds * 1000))}ms")
+
+
+@cache
+def _expression(text: str) -> Expression:
+    return Expression(text)
+
+
+def _info(definition: str) -> tuple[str, str]:
+    match = re.fullmatch(r"([\w:]+)\{(\w+)\}", definition)
+    if match is None:
+        raise PromQLError(f"write an info signal as metric{{label}}: {definition}")
+    return match[1], match[2]
+
+
+def _labelled(signal: Signal, window: Window, identity: tuple[str, ...]) -> Mapping[Subject, Reading]:
+    metric, label = _info(signal.definition)
+    newest: dict[Subject, tuple[float, str]] = {}
+    for labels, value in window.latest(metric).items():
+        text = dict(labels).get(label)
+        subject = _named(labels, identity)
+        # Old label sets stay on the page: vLLM sets lora_requests_info to the time of its last change.
+        if text is not None and value >= newest.get(subject, (-math.inf, ""))[0]:
+            newest[subject] = (value, text)
+    return {subject: _parsed(text, signal) for subject, (_, text) in newest.items()}
+
+
+def _parsed(text: str, signal: Signal) -> Reading:
+    if signal.count:
+        return Known(float(len([item for item in text.split(",") if item.strip()])))
+    if text in ("None", ""):
+        return Unknown(Reason.ABSENT) if signal.none is None else Known(signal.none)
+    if signal.unit == "text":
+        return Known(text)
+    if text in ("True", "False"):
+        return Known(text == "True")
+    try:
+        value = float(text)
+    except ValueError:
+        return Unknown(Reason.INVALID)
+    return Known(value) if math.isfinite(value) else Unknown(Reason.INVALID)
+
+
+def _computed(formula: Formula, subjects: tuple[Subject, ...], snapshot: Snapshot) -> Mapping[Subject, Reading]:
+    readings: dict[Subject, Reading] = {}
+    for subject in subjects:
+        keys: set[tuple[str, str]] = set()
+
+        def read(name: str, subject: Subject = subject, keys: set[tuple[str, str]] = keys) -> Reading:
+            key, reading = snapshot.read(name, subject)
+            keys.update(key)
+            return reading
+
+        result = formula.evaluate(read)
+        # A formula over server-wide signals is server-wide: one reading, not one for each engine.
+        readings[tuple(sorted(keys)) if isinstance(result, Known) else subject] = result
+    return readings
+
+
+def load(path: Path) -> Catalogue:
+    """Read signals.yaml. Raises DocumentError with the line."""
+    root = document.read(path)
+    root.allow("signals", "complaints")
+    signals: dict[str, Signal] = {}
+    table = root.table("signals")
+    for name in table:
+        signals[name] = _signal(name, table.table(name), signals)
+    complaints = []
+    for entry in root.tables("complaints"):
+        entry.allow("when", "says", "verdict")
+        when = condition_of(entry, "when", signals.__contains__)
+        complaints.append(
+            Complaint(when, entry.text("says"), entry.one_of("verdict", ("unknown", "warning", "critical")))
+        )
+    return Catalogue(signals, tuple(complaints), path)
+
+
+def condition_of(table: document.Table, key: str, is_signal: Callable[[str], bool]) -> Condition:
+    """The condition under a key; every name in it must be a signal. Raises DocumentError."""
+    try:
+        condition = Condition(table.text(key))
+    except ConditionError as error:
+        table.fail(str(error), key)
+    for name in condition.names:
+        if not is_signal(name):
+            table.fail(f"{name!r} is not a signal; the list: vllm-doctor rules --signals", key)
+    return condition
+
+
+def _signal(name: str, table: document.Table, known: Mapping[str, Signal]) -> Signal:
+    table.allow("says", "unit", *_WAYS, "vital", "needed", "target", "none", "count", "reason")
+    ways = [way for way in _WAYS if way in table]
+    if len(ways) != 1:
+        table.fail(f"signal {name!r} needs exactly one of {', '.join(_WAYS)}")
+    way = ways[0]
+    present: tuple[str, ...] = ()
+    formula: Formula | None = None
+    definition = ""
+    if way == "present":
+        present = table.texts(way)
+    else:
+        definition = table.text(way)
+    try:
+        if way == "promql":
+            _expression(_filled(definition, _DEFAULT_IDENTITY, 1.0))
+        elif way == "info":
+            _info(definition)
+        elif way == "formula":
+            formula = Formula(definition)
+            for used in formula.names:
+                if used not in known:
+                    table.fail(f"formula of {name!r} uses {used!r}, which is not defined above it", way)
+    except (PromQLError, FormulaError) as error:
+        table.fail(str(error), way)
+    return Signal(
+        name=name,
+        says=table.text("says"),
+        unit=table.one_of("unit", UNITS),
+        way=way,
+        definition=definition,
+        vital=table.one_of("vital", ("sum", "max")) if "vital" in table else None,
+        needed=table.get("needed") is True,
+        target=table.text("target") if "target" in table else None,
+        none=table.get("none"),
+        count=table.get("count") is True,
+        reason=Reason(table.one_of("reason", tuple(Reason), Reason.NOT_LOCAL.value)),
+        present=present,
+        formula=formula,
+    )

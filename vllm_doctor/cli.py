@@ -1,0 +1,376 @@
+"""The command line: the only place that wires sources, rules and renderers together."""
+
+from __future__ import annotations
+
+import sys
+
+from vllm_doctor import __version__
+
+TYPE_CHECKING = (
+    False  # typing's own costs a third of `vllm-doctor --version`; imports below are late for the same reason
+)
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import NoReturn
+
+    from vllm_doctor.report import Report
+    from vllm_doctor.rule import Rule
+    from vllm_doctor.signal import Value
+    from vllm_doctor.sources.server import Access
+
+FORMATS = ("text", "json", "nagios", "checkmk", "openmetrics")
+COULD_NOT_TELL = 3
+_EPILOG = """\
+exit codes: 0 ok, 1 warning, 2 critical, 3 could not tell.
+other commands: vllm-doctor rules [ID] [--check DIR] [--signals]; vllm-doctor demo [NAME]
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; the exit code. Never raises: the user gets one line, hooks get an exit code."""
+    arguments = ["--json" if a == "--json=v1" else a for a in (sys.argv[1:] if argv is None else argv)]
+    if sys.stdout is None or sys.stderr is None:  # closed by the caller: >&-
+        return COULD_NOT_TELL
+    try:
+        code = _dispatched(arguments)
+        sys.stdout.flush()
+        return code
+    except OSError as error:  # the reader of our output has gone, or the disk is full
+        _drop_stdout()
+        if not isinstance(error, BrokenPipeError):
+            print(f"vllm-doctor: the output cannot be written ({error.strerror})", file=sys.stderr)
+        return COULD_NOT_TELL
+
+
+def _drop_stdout() -> None:
+    """Let what is still buffered go nowhere: Python would complain about it at its end."""
+    import contextlib
+    import os
+
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _dispatched(arguments: Sequence[str]) -> int:
+    if arguments == ["--version"]:
+        print(f"vllm-doctor {__version__}")
+        return 0
+    from vllm_doctor.errors import DoctorError
+
+    try:
+        match arguments[:1]:
+            case ["rules"]:
+                return _rules(arguments[1:])
+            case ["demo"]:
+                return _demo(arguments[1:])
+            case _:
+                return _examine(arguments)
+    except DoctorError as error:
+        return _failed(arguments, "usage", str(error))
+    except SystemExit as stop:  # argparse: --help
+        return int(stop.code or 0)
+    except KeyboardInterrupt:
+        return _failed(arguments, "interrupted", "interrupted")
+    except OSError:
+        raise
+    except Exception as error:
+        import os
+
+        if os.environ.get("VLLM_DOCTOR_DEBUG"):
+            raise
+        text = f"internal error: {type(error).__name__}: {error} (VLLM_DOCTOR_DEBUG=1 shows where; please report it)"
+        return _failed(arguments, "internal", text)
+
+
+def _failed(arguments: Sequence[str], kind: str, message: str) -> int:
+    """One line on stderr; where JSON was asked for, JSON on stdout all the same."""
+    from collections import Counter
+
+    from vllm_doctor import redact
+
+    line = redact.text(message, Counter())
+    print(f"vllm-doctor: {line}", file=sys.stderr)
+    if any(a.startswith("--json") or a == "--format=json" for a in arguments) or "json" in arguments:
+        from datetime import UTC, datetime
+
+        from vllm_doctor.render import json_v1
+        from vllm_doctor.report import Patient, Problem, Report, Verdict
+
+        nobody = Patient(None, None, None)
+        problem = Problem(kind, line)
+        report = Report(datetime.now(UTC), Verdict.UNKNOWN, line, nobody, (), (), (), (), (), (), {}, problem)
+        _say(json_v1.render(report))
+    return COULD_NOT_TELL
+
+
+def _parser(prog: str = "vllm-doctor") -> argparse.ArgumentParser:
+    import argparse
+
+    from vllm_doctor.errors import UsageError
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            """argparse would exit with 2, which means critical here."""
+            raise UsageError(f"{message} (vllm-doctor --help)")
+
+    return Parser(prog=prog, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--text", action="store_true", help="text output (the default)")
+    add("--json", action="store_true", help="JSON output, version 1 (--json=v1 pins it)")
+    add("--format", choices=FORMATS, help="output format")
+    add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all")
+    add("--window", type=_seconds, default=3.0, metavar="SECONDS", help="time between first and last scrape (3)")
+    add("--timeout", type=_seconds, metavar="SECONDS", help="for the whole run (8 + window)")
+    add("--fail-on", choices=("warning", "critical", "never"), default="warning", help="exit non-zero from here on")
+    add("--strict", action="store_true", help="any unknown rule makes the verdict unknown")
+    add("--goal", choices=("throughput", "latency"), default="throughput", help="what matters to you")
+    add("--slo", action="append", default=[], metavar="NAME=TIME", help="target: ttft=2s, itl=50ms")
+    add("--rules", action="append", default=[], metavar="DIR", help="more rules")
+    add("--rule", action="append", default=[], metavar="ID", help="only this rule")
+    add("--skip", action="append", default=[], metavar="ID", help="not this rule")
+    add("--header", action="append", default=[], metavar="'K: V'", help="HTTP header to send")
+    add("--token-file", metavar="FILE", help="send the token in FILE as Authorization: Bearer")
+    add("--ca-file", metavar="FILE", help="certificates to trust (PEM)")
+    add("--insecure", action="store_true", help="do not check the server's certificate")
+    add("--version", action="version", version=f"vllm-doctor {__version__}")
+
+
+def _seconds(text: str) -> float:
+    """ "3", "3s", "50ms", "2m" as seconds; raises ValueError, as argparse wants."""
+    import math
+
+    for unit, factor in (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)):
+        if text.endswith(unit):
+            value = float(text.removesuffix(unit)) * factor
+            if not (math.isfinite(value) and 0 <= value <= 86400):
+                break
+            return value
+    raise ValueError(text)
+
+
+def _examine(arguments: Sequence[str]) -> int:
+    parser = _parser()
+    parser.description = "What limits a vLLM server, on what evidence, and what cures it."
+    parser.epilog = _EPILOG
+    parser.add_argument("source", nargs="*", metavar="URL", help="a vLLM server: http://host:8000")
+    _options(parser)
+    options = parser.parse_args(arguments)
+    from vllm_doctor.errors import UsageError
+
+    if not options.source:
+        raise UsageError("give the URL of a vLLM server: vllm-doctor http://127.0.0.1:8000 (or try: vllm-doctor demo)")
+    for source in options.source:
+        _check_is_url(source)
+    return _run(options.source, options)
+
+
+def _check_is_url(source: str) -> None:
+    from pathlib import Path
+
+    from vllm_doctor.errors import UsageError
+
+    if "://" in source:
+        return
+    if source == "-" or source.isdigit() or Path(source).exists() or ":" not in source:
+        raise UsageError(
+            f"{source!r} is not a URL: this version examines servers over HTTP only (http://host:8000);"
+            " processes, logs and recordings are not built yet"
+        )
+
+
+def _demo(arguments: Sequence[str]) -> int:
+    from vllm_doctor import demo
+
+    parser = _parser("vllm-doctor demo")
+    parser.description = "Serve a recorded sick server over real HTTP, and examine it."
+    parser.add_argument("name", nargs="?", default="preemption", help=f"one of: {', '.join(demo.names())}")
+    _options(parser)
+    options = parser.parse_args(arguments)
+    recording = demo.find(options.name)
+    with demo.serving(recording) as url:
+        print(f"vllm-doctor: the recorded server {recording.name!r} answers on {url}", file=sys.stderr)
+        return _run([url], options)
+
+
+def _rules(arguments: Sequence[str]) -> int:
+    from pathlib import Path
+
+    from vllm_doctor import catalogue, rule, rulebook
+    from vllm_doctor.errors import UsageError
+
+    parser = _parser("vllm-doctor rules")
+    parser.description = "The list of rules; one rule's page; the lint of a folder of rules."
+    parser.add_argument("id", nargs="?", metavar="ID")
+    parser.add_argument("--check", metavar="DIR", help="lint the rules in DIR and run their examples")
+    parser.add_argument("--rules", action="append", default=[], metavar="DIR", help="more rules")
+    parser.add_argument("--signals", action="store_true", help="the signals that rules may name")
+    options = parser.parse_args(arguments)
+    shipped = rule.shipped()
+    signals = catalogue.load(shipped / "signals.yaml")
+    if options.check:
+        _say(rulebook.check(Path(options.check), [shipped], signals))
+        return 0
+    if options.signals:
+        _say(rulebook.signals(signals))
+        return 0
+    rules = rule.load([shipped, *map(Path, options.rules)], signals)
+    if options.id is None:
+        _say(rulebook.listing(rules))
+        return 0
+    found = next((r for r in rules if r.id == options.id), None)
+    if found is None:
+        near = [r.id for r in rules if options.id in r.id or r.id in options.id]
+        raise UsageError(
+            f"no rule {options.id!r}" + (f"; meant {near[0]!r}?" if near else "; the list: vllm-doctor rules")
+        )
+    _say(rulebook.page(found))
+    return 0
+
+
+def _run(urls: Sequence[str], options: argparse.Namespace) -> int:
+    """Examine these servers and write the report; the exit code."""
+    import contextlib
+    import time
+    from datetime import UTC, datetime
+    from pathlib import Path
+
+    from vllm_doctor import catalogue, examination, redact, rule
+    from vllm_doctor.sources.server import Server
+
+    shipped = rule.shipped()
+    signals = catalogue.load(shipped / "signals.yaml")
+    rules = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
+    wishes = _wishes(options)
+    timeout = 8 + options.window if options.timeout is None else options.timeout
+    deadline = time.monotonic() + timeout
+    access = _access(options)
+    with contextlib.ExitStack() as opened:
+        servers = [opened.enter_context(contextlib.closing(Server(url, signals.metrics, access))) for url in urls]
+        observations = examination.observe(
+            [(s.target, lambda s=s: s.examine(options.window, deadline)) for s in servers],  # type: ignore[misc]
+            timeout,
+        )
+    report = redact.report(examination.judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict))
+    _write(report, options)
+    if report.error is not None:
+        print(f"vllm-doctor: {report.error.message}", file=sys.stderr)
+    return _exit_code(report, options.fail_on)
+
+
+def _exit_code(report: Report, fail_on: str) -> int:
+    from vllm_doctor.report import Verdict
+
+    if fail_on == "never" and report.error is None:
+        return 0
+    if fail_on == "critical" and report.verdict is Verdict.WARNING:
+        return 0
+    return report.verdict.exit_code
+
+
+def _chosen(rules: Sequence[Rule], options: argparse.Namespace) -> list[Rule]:
+    from vllm_doctor.errors import UsageError
+
+    known = {r.id for r in rules}
+    for id in [*options.rule, *options.skip]:
+        if id not in known:
+            raise UsageError(f"no rule {id!r}; the list: vllm-doctor rules")
+    return [r for r in rules if (not options.rule or r.id in options.rule) and r.id not in options.skip]
+
+
+def _wishes(options: argparse.Namespace) -> dict[str, Value]:
+    from vllm_doctor.errors import UsageError
+
+    wishes: dict[str, Value] = {"goal": options.goal}
+    for text in options.slo:
+        name, _, target = text.partition("=")
+        try:
+            if name not in ("ttft", "itl"):
+                raise ValueError
+            wishes[f"slo_{name}"] = _seconds(target)
+        except ValueError:
+            raise UsageError(f"--slo {text}: write ttft=2s or itl=50ms") from None
+    return wishes
+
+
+def _access(options: argparse.Namespace) -> Access:
+    from pathlib import Path
+
+    from vllm_doctor.errors import UsageError
+    from vllm_doctor.sources.server import Access
+
+    headers: dict[str, str] = {}
+    for header in options.header:
+        name, colon, value = header.partition(":")
+        if not colon or not name.strip() or not (name + value).isascii() or not (name + value).isprintable():
+            raise UsageError("--header: write it as 'Name: value'")
+        headers[name.strip()] = value.strip()
+    if options.token_file:
+        try:
+            token = Path(options.token_file).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--token-file {options.token_file}: cannot be read ({error})") from None
+        if not token or not token.isascii() or not token.isprintable():
+            raise UsageError(f"--token-file {options.token_file}: must hold one token, on one line")
+        headers["Authorization"] = f"Bearer {token}"
+    return Access(headers, Path(options.ca_file) if options.ca_file else None, options.insecure)
+
+
+def _write(report: Report, options: argparse.Namespace) -> None:
+    form = options.format or ("json" if options.json else "text")
+    if form == "text":
+        import os
+
+        from vllm_doctor.render import text
+
+        colour = (
+            not options.output
+            and sys.stdout.isatty()
+            and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM") != "dumb"
+        )
+        # A report without a patient is the one line on stderr.
+        rendered = text.render(report, colour) if report.vitals or options.output else ""
+    else:
+        from importlib import import_module
+
+        module = import_module(f"vllm_doctor.render.{'json_v1' if form == 'json' else form}")
+        rendered = module.render(report)
+    if options.output:
+        from pathlib import Path
+
+        _write_whole(Path(options.output), rendered)
+    else:
+        _say(rendered)
+
+
+def _say(text: str) -> None:
+    """Write to stdout; a terminal without UTF-8 gets "?", not a crash."""
+    encoding = sys.stdout.encoding or "ascii"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+
+
+def _write_whole(path: Path, rendered: str) -> None:
+    """Write beside the file and rename: a reader sees the old one or the new one, never a half."""
+    import os
+    import tempfile
+
+    from vllm_doctor.errors import UsageError
+
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(rendered)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary and os.path.exists(temporary):
+            os.unlink(temporary)
+        raise UsageError(f"-o {path}: cannot be written ({error.strerror})") from None

@@ -1,0 +1,325 @@
+"""diagnose(rules, snapshots) -> what was found. Pure: no clock, no file, no network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from vllm_doctor import flags, words
+from vllm_doctor.catalogue import Catalogue, Signal
+from vllm_doctor.condition import Comparison
+from vllm_doctor.report import (
+    EngineSeen,
+    Evidence,
+    Finding,
+    Gain,
+    Remedy,
+    Target,
+    UnknownRule,
+    Verdict,
+    Vital,
+    worst,
+)
+from vllm_doctor.rule import NOT_APPLICABLE, OK, SEVERITIES, STAGES, UNKNOWN, RemedyRule, Rule
+from vllm_doctor.signal import Known, Reading, Reason, Snapshot, Subject, Unknown, Value
+
+_STATES = (*SEVERITIES, UNKNOWN, OK, NOT_APPLICABLE)  # a rule's state over all engines is the first it has
+_VERSION = "vllm_version"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the rules say; report.Report adds who was asked, and when."""
+
+    verdict: Verdict
+    headline: str
+    findings: tuple[Finding, ...]
+    unknown: tuple[UnknownRule, ...]
+    vitals: tuple[Vital, ...]
+    engines: tuple[EngineSeen, ...]
+    targets: tuple[Target, ...]
+    states: Mapping[str, str]
+
+
+class _Reader:
+    """Reads one engine's signals, and keeps which subjects the readings belong to."""
+
+    def __init__(self, snapshot: Snapshot, subject: Subject, catalogue: Catalogue) -> None:
+        self._snapshot, self._subject, self._catalogue = snapshot, subject, catalogue
+        self.keys: set[tuple[str, str]] = set(snapshot.tag)
+
+    def __call__(self, name: str) -> Reading:
+        key, reading = self._snapshot.read(name, self._subject)
+        self.keys.update(key)
+        return reading
+
+    def worded(self, name: str) -> tuple[Reading, str]:
+        _, reading = self._snapshot.read(name, self._subject)
+        return reading, self._catalogue.signals[name].unit
+
+
+def diagnose(rules: Sequence[Rule], catalogue: Catalogue, snapshots: Sequence[Snapshot]) -> Diagnosis:
+    """Judge every rule for every engine of every server; fold symptoms under their causes."""
+    findings: dict[tuple[str, Subject], Finding] = {}
+    unknown: dict[str, dict[str, Reason]] = {}
+    states: dict[str, str] = {}
+    complaints: list[tuple[Verdict, str, Subject]] = []
+    for snapshot in snapshots:
+        for subject in snapshot.subjects:
+            for rule in rules:
+                reader = _Reader(snapshot, subject, catalogue)
+                outcome = rule.judge(reader)
+                states[rule.id] = min(states.get(rule.id, outcome.state), outcome.state, key=_STATES.index)
+                if outcome.state == UNKNOWN:
+                    unknown.setdefault(rule.id, {}).update(outcome.because)
+                elif outcome.state in SEVERITIES:
+                    named = tuple(sorted(reader.keys))
+                    if (rule.id, named) not in findings:
+                        findings[rule.id, named] = _finding(
+                            rule, outcome.state, outcome.evidence, named, reader, catalogue
+                        )
+            reader = _Reader(snapshot, subject, catalogue)
+            for complaint in catalogue.complaints:
+                if complaint.when.judge(reader)[0]:
+                    says = words.fill(complaint.says, reader.worded) or complaint.says
+                    complaints.append((Verdict(complaint.verdict), says, (*subject, *snapshot.tag)))
+    ordered = _ordered(_folded(list(findings.values()), rules), rules)
+    vitals = _vitals(catalogue, snapshots)
+    verdict, headline = _verdict(ordered, complaints, vitals)
+    return Diagnosis(
+        verdict=verdict,
+        headline=headline,
+        findings=tuple(ordered),
+        unknown=tuple(UnknownRule(id, because) for id, because in sorted(unknown.items())),
+        vitals=vitals,
+        engines=_engines(catalogue, snapshots),
+        targets=_targets(catalogue, snapshots),
+        states=dict(sorted(states.items())),
+    )
+
+
+def _finding(
+    rule: Rule,
+    severity: str,
+    comparisons: Iterable[Comparison],
+    subject: Subject,
+    reader: _Reader,
+    catalogue: Catalogue,
+) -> Finding:
+    sentences = [words.fill(sentence, reader.worded) for sentence in rule.here]
+    return Finding(
+        rule=rule.id,
+        severity=severity,
+        role=rule.role,
+        explained_by=None,
+        confidence=rule.confidence,
+        subject=dict(subject),
+        title=rule.title,
+        here=" ".join(sentence for sentence in sentences if sentence),
+        why=rule.why,
+        threshold_from=rule.threshold_from,
+        evidence=tuple(_evidence(comparison, catalogue) for comparison in dict.fromkeys(comparisons)),
+        remedies=tuple(remedy for written in rule.remedies if (remedy := _remedy(written, reader)) is not None),
+        see=rule.see,
+    )
+
+
+def _evidence(comparison: Comparison, catalogue: Catalogue) -> Evidence:
+    signal = catalogue.signals[comparison.signal]
+    assert isinstance(comparison.seen, Known)
+    assert isinstance(comparison.than, Known)
+    return Evidence(
+        signal=signal.name,
+        says=signal.says,
+        seen=comparison.seen,
+        is_=comparison.is_,
+        than=comparison.than.value,
+        than_signal=comparison.than_signal,
+        unit=signal.unit,
+        origin=_origin(signal, catalogue),
+    )
+
+
+def _origin(signal: Signal, catalogue: Catalogue) -> str:
+    """Where a value comes from: a formula's from where its operands do; "computed" where they differ."""
+    if signal.formula is not None:
+        origins = {_origin(catalogue.signals[name], catalogue) for name in signal.formula.names}
+        return origins.pop() if len(origins) == 1 else "computed"
+    if signal.way == "fact":
+        return "user" if signal.reason == Reason.NOT_GIVEN else "server"
+    return "metrics"
+
+
+def _remedy(written: RemedyRule, reader: _Reader) -> Remedy | None:
+    """The remedy with its values; None where it does not fit: its `if` is false, or this vLLM lacks the flag."""
+    needs: dict[str, Reason] = {}
+    if written.condition is not None:
+        fits, seen = written.condition.judge(reader)
+        if fits is False:
+            return None
+        if fits is None:  # no flag is printed that may be followed already, or not fit
+            needs |= {name: reason for c in seen if c.holds is None for name, reason in c.unknowns()}
+    version = reader(_VERSION)
+    vllm = str(version.value) if isinstance(version, Known) else None
+    has = [flags.has(vllm, flag) for flag in written.set]
+    if False in has:
+        return None
+    settings = {flag: _value(value, reader, needs) for flag, value in written.set.items()}
+    env = {name: _value(value, reader, needs) for name, value in written.env.items()}
+    gain: Gain | None = None
+    if written.gain is not None:
+        bound = reader(written.gain[0])
+        if isinstance(bound, Known) and isinstance(bound.value, float):
+            gain = Gain(bound.value, written.gain[1])
+    return Remedy(
+        do=written.do,
+        set={} if needs else settings,
+        unset=() if needs else written.unset,
+        env={} if needs else env,
+        computed=words.fill(written.computed, reader.worded) if written.computed else None,
+        needs=needs,
+        validated_for=vllm if all((*has, *(flags.has(vllm, flag) for flag in written.unset))) else None,
+        cost=written.cost,
+        risk=written.risk,
+        expect=written.expect,
+        gain=gain,
+    )
+
+
+def _value(template: Value, reader: _Reader, needs: dict[str, Reason]) -> Value:
+    """`"{requests_that_fit}"` as the signal's own value; other texts with their placeholders filled."""
+    if not isinstance(template, str):
+        return template
+    names = words.names(template)
+    for name in names:
+        reading = reader(name)
+        if isinstance(reading, Unknown):
+            needs[name] = reading.reason
+        elif template == f"{{{name}}}":
+            return words.plain(reading.value)
+    return template if needs else words.fill(template, reader.worded) or template
+
+
+def _folded(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
+    """A finding that another one explains, about the same engine, becomes its symptom."""
+    explains = {rule.id: rule.explains for rule in rules}
+    folded = []
+    for finding in findings:
+        causes = [
+            cause.rule
+            for cause in findings
+            if finding.rule in explains.get(cause.rule, ())
+            and _overlap(cause.subject, finding.subject)
+            and (cause.severity != "info" or finding.severity == "info")
+        ]
+        folded.append(replace(finding, role="symptom", explained_by=causes[0]) if causes else finding)
+    return folded
+
+
+def _overlap(a: Mapping[str, str], b: Mapping[str, str]) -> bool:
+    return all(b[label] == value for label, value in a.items() if label in b)
+
+
+def _ordered(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
+    """By cause, then by what is at stake: severity, stage of reasoning, size of the prize. Symptoms come last."""
+    stages = {rule.id: STAGES.index(rule.stage) for rule in rules}
+    roles = ("blind", "root", "not-server", "info", "opportunity", "symptom")
+
+    def key(finding: Finding) -> tuple[int, int, int, float]:
+        gains = [remedy.gain.at_most for remedy in finding.remedies if remedy.gain]
+        # An actionable warning of any role stands before what is merely worth knowing.
+        rank = roles.index(finding.role) if finding.severity == "info" or finding.role == "symptom" else 0
+        return rank, SEVERITIES.index(finding.severity), stages[finding.rule], -max(gains, default=0.0)
+
+    return sorted(findings, key=key)
+
+
+def _verdict(
+    findings: Sequence[Finding], complaints: list[tuple[Verdict, str, Subject]], vitals: tuple[Vital, ...]
+) -> tuple[Verdict, str]:
+    causes = [finding for finding in findings if finding.role != "symptom"]
+    if any(finding.role == "blind" for finding in causes):
+        blind = next(finding for finding in causes if finding.role == "blind")
+        return Verdict.UNKNOWN, blind.title
+    verdict = worst(*(Verdict(f.severity) for f in findings if f.severity in ("critical", "warning")))
+    grave = [finding for finding in causes if finding.severity in ("critical", "warning")]
+    unexplained = [
+        (least, says)
+        for least, says, subject in complaints
+        if not any(_overlap(finding.subject, dict(subject)) for finding in grave)
+    ]
+    missing = [vital for vital in vitals if vital.needed and isinstance(vital.seen, Reason)]
+    reasons = worst(*(least for least, _ in unexplained), Verdict.UNKNOWN if missing else Verdict.OK)
+    if grave:
+        return worst(verdict, reasons), grave[0].title
+    if unexplained:
+        return reasons, unexplained[0][1]
+    if missing:
+        what = ", ".join(f"{vital.says} ({vital.seen})" for vital in missing)
+        return Verdict.UNKNOWN, f"Vital signs could not be read: {what}"
+    aside = [finding for finding in causes if finding.role in ("not-server", "info")]
+    if aside:
+        return Verdict.OK, aside[0].title + (f": {aside[0].here}" if aside[0].here else "")
+    return Verdict.OK, "No limit found in what could be seen"
+
+
+def _vitals(catalogue: Catalogue, snapshots: Sequence[Snapshot]) -> tuple[Vital, ...]:
+    vitals = []
+    for signal in catalogue.signals.values():
+        if not signal.vital:
+            continue
+        readings = [
+            reading for s in snapshots for subject in s.subjects for _, reading in [s.read(signal.name, subject)]
+        ]
+        unknown = [reading for reading in readings if isinstance(reading, Unknown)]
+        seen: Known | Reason
+        if unknown or not readings:
+            seen = unknown[0].reason if unknown else Reason.UNREACHABLE
+        else:
+            known = [r for r in readings if isinstance(r, Known) and not isinstance(r.value, str)]
+            if signal.vital == "sum":
+                seen = Known(sum(float(r.value) for r in known))
+            else:
+                seen = max(known, key=lambda r: float(r.value))
+        vitals.append(Vital(signal.name, signal.says, signal.unit, seen, signal.needed))
+    return tuple(vitals)
+
+
+def _engines(catalogue: Catalogue, snapshots: Sequence[Snapshot]) -> tuple[EngineSeen, ...]:
+    seen = []
+    for snapshot in snapshots:
+        for subject in snapshot.subjects:
+            vitals = []
+            for signal in catalogue.signals.values():
+                if signal.vital:
+                    _, reading = snapshot.read(signal.name, subject)
+                    value = reading if isinstance(reading, Known) else reading.reason
+                    vitals.append(Vital(signal.name, signal.says, signal.unit, value, signal.needed))
+            seen.append(EngineSeen(dict((*subject, *snapshot.tag)), tuple(vitals)))
+    return tuple(seen)
+
+
+def _targets(catalogue: Catalogue, snapshots: Sequence[Snapshot]) -> tuple[Target, ...]:
+    targets = []
+    for signal in catalogue.signals.values():
+        if signal.target is None:
+            continue
+        readings = [
+            (reading, s.read(signal.target, subject)[1])
+            for s in snapshots
+            for subject in s.subjects
+            for _, reading in [s.read(signal.name, subject)]
+        ]
+        wanted = next((r.value for r, _ in readings if isinstance(r, Known)), None)
+        if not isinstance(wanted, float):
+            continue
+        known = [r for _, r in readings if isinstance(r, Known)]
+        if not known:
+            reasons = [r.reason for _, r in readings if isinstance(r, Unknown)]
+            targets.append(Target(signal.name, wanted, reasons[0], None))
+            continue
+        slowest = max(known, key=lambda r: r.high if r.high is not None else float(r.value))
+        low, high = slowest.bounds or (float(slowest.value), float(slowest.value))
+        met = True if high <= wanted else False if low >= wanted else None
+        targets.append(Target(signal.name, wanted, slowest, met))
+    return tuple(targets)

@@ -1,0 +1,35 @@
+"""What can go wrong, each with one line a person can act on.
+
+DoctorError
+├── UsageError      the command line asks for what cannot be done
+├── DocumentError   a YAML file (rule, signal catalogue) is not as it must be
+└── SourceError     a source could not be read; `kind` is stable, for hooks
+"""
+
+
+class DoctorError(Exception):
+    """Said to the user as one line on stderr; the exit code is 3."""
+
+
+class UsageError(DoctorError):
+    """The command line asks for what cannot be done."""
+
+
+class DocumentError(DoctorError):
+    """A YAML file is not as it must be: says file, line, what is wrong and what to do."""
+
+    def __init__(self, path: object, line: int | None, problem: str) -> None:
+        where = f"{path}:{line}" if line else str(path)
+        super().__init__(f"{where}: {problem}")
+
+
+class SourceError(DoctorError):
+    """A source could not be read.
+
+    `kind` is one of: unreachable, timeout, tls, denied, not-found, server-error, redirect,
+    not-vllm, too-large, not-metrics, changed-server.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind

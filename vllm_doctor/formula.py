@@ -1,0 +1,131 @@
+"""Arithmetic over signals: how a value is computed from others.
+
+Written as a Python expression, parsed with ast, never run by Python: names of signals, numbers, + - * /,
+and floor, ceil, min, max, power_of_two (the smallest power of two not below), known (the first that is known).
+Unknown operands make the result unknown; bounds (of a quantile) are carried through.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+
+from vllm_doctor.signal import Known, Reading, Reason, Unknown
+
+_MAX_LENGTH = 1000
+_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b if b else (math.nan if a == 0 else math.inf),
+}
+
+
+def _power_of_two(value: float) -> float:
+    if not value < 2.0**1000:  # NaN too
+        return math.inf if value > 0 else math.nan
+    return 2.0 ** math.ceil(math.log2(value)) if value >= 1 else 1.0
+
+
+_ONE: dict[str, Callable[[float], float]] = {
+    "floor": lambda a: float(math.floor(a)) if math.isfinite(a) else a,
+    "ceil": lambda a: float(math.ceil(a)) if math.isfinite(a) else a,
+    "power_of_two": _power_of_two,
+}
+_MANY: dict[str, Callable[..., float]] = {"min": min, "max": max}
+
+
+class FormulaError(ValueError):
+    """The text is not a formula."""
+
+
+class Formula:
+    """One parsed formula. Raises FormulaError, with the offending part."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        if len(text) > _MAX_LENGTH:
+            raise FormulaError(f"longer than {_MAX_LENGTH} characters")
+        try:
+            self._root = ast.parse(text.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise FormulaError(f"not a formula: {text}") from None
+        self.names: tuple[str, ...] = tuple(dict.fromkeys(_check(self._root)))
+
+    def evaluate(self, read: Callable[[str], Reading]) -> Reading:
+        """The value, given how to read a signal. 0/0 and x/0 are unknown: idle."""
+        result = _evaluate(self._root, read)
+        if isinstance(result, Known) and isinstance(result.value, float) and not math.isfinite(result.value):
+            return Unknown(Reason.IDLE)
+        return result
+
+
+def _check(node: ast.expr) -> list[str]:
+    match node:
+        case ast.Name(id=name):
+            return [name]
+        case ast.Constant(value=bool()):
+            pass
+        case ast.Constant(value=int() | float()) if len(ast.unparse(node)) < 30:
+            return []
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _check(left) + _check(right)
+        case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in _ONE:
+            return _check(argument)
+        case ast.Call(func=ast.Name(id=name), args=[_, _, *_] as arguments, keywords=[]) if (
+            name in _MANY or name == "known"
+        ):
+            return [found for argument in arguments for found in _check(argument)]
+        case _:
+            pass
+    raise FormulaError(f"not part of a formula: {ast.unparse(node)}")
+
+
+def _evaluate(node: ast.expr, read: Callable[[str], Reading]) -> Reading:
+    match node:
+        case ast.Name(id=name):
+            return read(name)
+        case ast.Constant(value=value):
+            assert isinstance(value, int | float)
+            return Known(float(value))
+        case ast.BinOp(left=left, op=op, right=right):
+            return _combine(_OPERATORS[type(op)], [_evaluate(left, read), _evaluate(right, read)])
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            readings = [_evaluate(argument, read) for argument in arguments]
+            if name == "known":
+                return next((reading for reading in readings if isinstance(reading, Known)), readings[0])
+            return _combine(_ONE[name] if name in _ONE else _MANY[name], readings)
+        case _:
+            raise AssertionError("checked at parsing")
+
+
+def _combine(compute: Callable[..., float], readings: list[Reading]) -> Reading:
+    """Compute on the values, and on the ends of their bounds: each of our operations is monotone in each operand."""
+    values: list[float] = []
+    ends: list[tuple[float, float]] = []
+    for reading in readings:
+        if isinstance(reading, Unknown):
+            return reading
+        if isinstance(reading.value, str):
+            return Unknown(Reason.INVALID)
+        value = float(reading.value)
+        values.append(value)
+        ends.append(reading.bounds or (value, value))
+    result = compute(*values)
+    if all(low == high for low, high in ends):
+        return Known(result)
+    if compute is _OPERATORS[ast.Div] and ends[1][0] <= 0 <= ends[1][1] and min(ends[1][0], ends[0][0]) < 0:
+        return Unknown(Reason.IDLE)  # the quotient has no bounds
+    corners = [compute(*corner) for corner in _corners(ends)]
+    usable = [corner for corner in corners if not math.isnan(corner)]
+    if not usable:
+        return Unknown(Reason.IDLE)
+    return Known(result if math.isfinite(result) else min(usable), min(usable), max(usable))
+
+
+def _corners(ends: list[tuple[float, float]]) -> list[list[float]]:
+    corners: list[list[float]] = [[]]
+    for low, high in ends:
+        corners = [[*corner, end] for corner in corners for end in dict.fromkeys((low, high))]
+    return corners

@@ -1,0 +1,33 @@
+"""Checkmk local check: a service for the verdict, with metrics, and one for each rule that applies.
+
+Each line has exactly four parts: state, "service name", metrics or -, text.
+"""
+
+from __future__ import annotations
+
+from vllm_doctor.report import Report
+from vllm_doctor.rule import NOT_APPLICABLE
+from vllm_doctor.signal import Known
+from vllm_doctor.words import plain
+
+_STATE = {"ok": 0, "info": 0, "warning": 1, "critical": 2, "unknown": 3}
+
+
+def render(report: Report) -> str:
+    metrics = "|".join(
+        f"{vital.name}={plain(round(float(vital.seen.value), 3))}"
+        for vital in report.vitals
+        if isinstance(vital.seen, Known) and vital.seen.bounds is None
+    )
+    headline = report.error.message if report.error else report.headline
+    lines = [f'{report.verdict.exit_code} "vLLM" {metrics or "-"} {headline}']
+    because = {unknown.rule: unknown.because for unknown in report.unknown}
+    titles = {finding.rule: finding.title for finding in reversed(report.findings)}
+    for rule, state in report.states.items():
+        if state == NOT_APPLICABLE:
+            continue
+        text = titles.get(rule, state)
+        if state == "unknown":
+            text = "unknown: " + ", ".join(f"{name} ({reason})" for name, reason in because[rule].items())
+        lines.append(f'{_STATE[state]} "vLLM {rule}" - {text}')
+    return "\n".join(line.replace("\n", " ") for line in lines) + "\n"

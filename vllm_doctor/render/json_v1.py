@@ -1,0 +1,159 @@
+"""JSON, version 1. A contract (report.v1.schema.json): keys may be added, none changed or removed.
+
+Frozen by its own functions: the report's classes may change, this shape may not.
+Numbers are SI units; what is not known is null with its reason beside it; never NaN or Infinity. The text is ASCII, so
+that no locale can break it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from vllm_doctor import __version__
+from vllm_doctor.report import Evidence, Finding, Problem, Remedy, Report, SourceSeen, Target, Vital
+from vllm_doctor.signal import Known
+from vllm_doctor.words import plain
+
+SCHEMA = "vllm-doctor/report/v1"
+
+
+def render(report: Report) -> str:
+    return json.dumps(document(report), allow_nan=False, indent=1) + "\n"
+
+
+def document(report: Report) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "doctor": __version__,
+        "at": report.at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "verdict": report.verdict.value,
+        "headline": report.headline,
+        "error": _problem(report.error),
+        "patient": {
+            "vllm": report.patient.vllm,
+            "model": report.patient.model,
+            "engines": report.patient.engines,
+            "gpus": report.patient.gpus,
+        },
+        "sources": [_source(source) for source in report.sources],
+        "findings": [_finding(finding) for finding in report.findings],
+        "unknown": [
+            {"rule": unknown.rule, "because": {name: reason.value for name, reason in unknown.because.items()}}
+            for unknown in report.unknown
+        ],
+        "command": None,
+        "vitals": {vital.name: _vital(vital) for vital in report.vitals},
+        "vitals_unknown": {
+            vital.name: vital.seen.value for vital in report.vitals if not isinstance(vital.seen, Known)
+        },
+        "engines": [
+            {"subject": dict(engine.subject), "vitals": {vital.name: _vital(vital) for vital in engine.vitals}}
+            for engine in report.engines
+        ],
+        "slo": [_target(target) for target in report.targets],
+        "rules": dict(report.states),
+        "counts": {
+            state.replace("-", "_"): report.count(state)
+            for state in ("ok", "info", "warning", "critical", "unknown", "not-applicable")
+        },
+        "redacted": [{"what": what, "count": count} for what, count in report.redacted.items()],
+    }
+
+
+def _problem(problem: Problem | None) -> dict[str, str] | None:
+    return None if problem is None else {"kind": problem.kind, "message": problem.message}
+
+
+def _source(source: SourceSeen) -> dict[str, Any]:
+    return {
+        "kind": source.kind,
+        "target": source.target,
+        "window_s": round(source.window_s, 3),
+        "scrapes": source.scrapes,
+        "error": _problem(source.error),
+        "notes": list(source.notes),
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity,
+        "role": finding.role,
+        "explained_by": finding.explained_by,
+        "confidence": finding.confidence,
+        "subject": dict(finding.subject),
+        "title": finding.title,
+        "here": finding.here,
+        "why": finding.why,
+        "threshold_from": finding.threshold_from,
+        "evidence": [_evidence(evidence) for evidence in finding.evidence],
+        "remedies": [_remedy(remedy) for remedy in finding.remedies],
+        "see": list(finding.see),
+    }
+
+
+def _evidence(evidence: Evidence) -> dict[str, Any]:
+    seen = evidence.seen
+    result = {
+        "signal": evidence.signal,
+        "says": evidence.says,
+        "value": _number(seen.value),
+        "is": evidence.is_,
+        "than": _number(evidence.than),
+        "unit": evidence.unit,
+        "from": evidence.origin,
+    }
+    if evidence.than_signal is not None:
+        result["than_signal"] = evidence.than_signal
+    if seen.bounds is not None and seen.low != seen.high:
+        result |= {"low": _number(seen.low), "high": _number(seen.high)}
+    return result
+
+
+def _remedy(remedy: Remedy) -> dict[str, Any]:
+    return {
+        "do": remedy.do,
+        "set": {flag: _number(value) for flag, value in remedy.set.items()},
+        "was": {},  # the command line is not visible over HTTP
+        "unset": list(remedy.unset),
+        "env": {name: _number(value) for name, value in remedy.env.items()},
+        "computed": remedy.computed,
+        "needs": {name: reason.value for name, reason in remedy.needs.items()},
+        "validated_for": remedy.validated_for,
+        "cost": remedy.cost,
+        "risk": remedy.risk,
+        "expect": remedy.expect,
+        "gain": None if remedy.gain is None else {"at_most": _number(remedy.gain.at_most), "basis": remedy.gain.basis},
+    }
+
+
+def _vital(vital: Vital) -> Any:
+    """A number; {low, high} where only the histogram's bucket is known; null where unknown."""
+    if not isinstance(vital.seen, Known):
+        return None
+    if vital.seen.bounds is not None and vital.seen.low != vital.seen.high:
+        return {"low": _number(vital.seen.low), "high": _number(vital.seen.high)}
+    return _number(vital.seen.value)
+
+
+def _target(target: Target) -> dict[str, Any]:
+    seen = target.seen
+    known = isinstance(seen, Known)
+    return {
+        "target": target.name,
+        "seconds": target.seconds,
+        "low": _number(seen.low if seen.low is not None else seen.value) if isinstance(seen, Known) else None,
+        "high": _number(seen.high if seen.high is not None else seen.value) if isinstance(seen, Known) else None,
+        "met": target.met,
+        "unknown": None if known else str(seen),
+    }
+
+
+def _number(value: object) -> Any:
+    """Rounded to six digits, whole numbers as integers; an open end (infinity) is null."""
+    if isinstance(value, float):
+        return plain(float(f"{value:.6g}")) if math.isfinite(value) else None
+    return value

@@ -1,0 +1,45 @@
+"""For node_exporter's textfile collector: no timestamps (it would skip the file), one sample a state.
+
+Write it with -o FILE.prom: the file appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+from vllm_doctor.report import Report, Verdict
+from vllm_doctor.signal import Known
+
+_STATES = ("ok", "info", "warning", "critical", "unknown", "not-applicable")
+
+
+def render(report: Report) -> str:
+    lines = [
+        "# HELP vllm_doctor_checked_timestamp_seconds When the doctor looked last.",
+        "# TYPE vllm_doctor_checked_timestamp_seconds gauge",
+        f"vllm_doctor_checked_timestamp_seconds {report.at.timestamp():.0f}",
+        "# HELP vllm_doctor_verdict The verdict: 1 at the one that holds.",
+        "# TYPE vllm_doctor_verdict gauge",
+    ]
+    for verdict in Verdict:
+        lines.append(f'vllm_doctor_verdict{{verdict="{verdict.value}"}} {int(verdict is report.verdict)}')
+    lines += [
+        "# HELP vllm_doctor_rule_state The state of each rule: 1 at the one that holds.",
+        "# TYPE vllm_doctor_rule_state gauge",
+    ]
+    for rule, state in report.states.items():
+        for name in _STATES:
+            lines.append(f'vllm_doctor_rule_state{{rule="{rule}",state="{name}"}} {int(name == state)}')
+    for vital in report.vitals:
+        if not vital.needed:
+            continue
+        name = f"vllm_doctor_{vital.name}"
+        lines += [f"# HELP {name} {vital.says.capitalize()}.", f"# TYPE {name} gauge"]
+        for engine in report.engines:
+            seen = next((v.seen for v in engine.vitals if v.name == vital.name), None)
+            if isinstance(seen, Known):
+                labels = ",".join(f'{label}="{_escaped(text)}"' for label, text in engine.subject.items())
+                lines.append(f"{name}{{{labels}}} {float(seen.value):g}")
+    return "\n".join(lines) + "\n# EOF\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,169 @@
+"""The report: what was found, why, what cures it, what could not be seen. Frozen; every renderer's input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from vllm_doctor.signal import Known, Reason, Value
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    CRITICAL = "critical"
+    UNKNOWN = "unknown"
+
+    @property
+    def exit_code(self) -> int:
+        return _EXIT_CODES[self]
+
+
+_EXIT_CODES = {Verdict.OK: 0, Verdict.WARNING: 1, Verdict.CRITICAL: 2, Verdict.UNKNOWN: 3}
+_BADNESS = [Verdict.OK, Verdict.UNKNOWN, Verdict.WARNING, Verdict.CRITICAL]
+
+
+def worst(*verdicts: Verdict) -> Verdict:
+    """critical > warning > unknown > ok: evidence of harm wins over not knowing."""
+    return max(verdicts, key=_BADNESS.index, default=Verdict.OK)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One comparison that held: `signal` was `seen`, which `is_` (>, <=, ...) `than`."""
+
+    signal: str
+    says: str
+    seen: Known
+    is_: str
+    than: Value
+    than_signal: str | None
+    unit: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The most that the cure can bring, as a factor of throughput, and how that was bounded."""
+
+    at_most: float
+    basis: str
+
+
+@dataclass(frozen=True)
+class Remedy:
+    do: str
+    set: Mapping[str, Value]
+    unset: tuple[str, ...]
+    env: Mapping[str, Value]
+    computed: str | None
+    """How the value came about, with its numbers."""
+    needs: Mapping[str, Reason]
+    """Signals without which the value could not be computed."""
+    validated_for: str | None
+    """The vLLM version that was checked to have these flags."""
+    cost: str
+    risk: str
+    expect: str
+    gain: Gain | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    rule: str
+    severity: str
+    role: str
+    explained_by: str | None
+    confidence: str
+    subject: Mapping[str, str]
+    title: str
+    here: str
+    """What was seen on this server, in sentences with its numbers."""
+    why: str
+    threshold_from: str
+    evidence: tuple[Evidence, ...]
+    remedies: tuple[Remedy, ...]
+    see: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class UnknownRule:
+    rule: str
+    because: Mapping[str, Reason]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a source could not be read. `kind` is one of errors.SourceError's."""
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True)
+class SourceSeen:
+    kind: str
+    target: str
+    window_s: float
+    scrapes: int
+    error: Problem | None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Patient:
+    vllm: str | None
+    model: str | None
+    engines: int | None
+    gpus: int | None = None
+
+
+@dataclass(frozen=True)
+class Vital:
+    """A vital sign of the whole server: sums of its engines, or their worst."""
+
+    name: str
+    says: str
+    unit: str
+    seen: Known | Reason
+    needed: bool = False
+
+
+@dataclass(frozen=True)
+class EngineSeen:
+    subject: Mapping[str, str]
+    vitals: tuple[Vital, ...]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target the user gave (--slo), and whether it is met; None where the buckets cannot tell."""
+
+    name: str
+    seconds: float
+    seen: Known | Reason
+    met: bool | None
+
+
+@dataclass(frozen=True)
+class Report:
+    at: datetime
+    verdict: Verdict
+    headline: str
+    patient: Patient
+    sources: tuple[SourceSeen, ...]
+    findings: tuple[Finding, ...]
+    unknown: tuple[UnknownRule, ...]
+    vitals: tuple[Vital, ...]
+    engines: tuple[EngineSeen, ...]
+    targets: tuple[Target, ...]
+    states: Mapping[str, str]
+    """Each rule's state over all engines: a severity, unknown, ok or not-applicable."""
+    error: Problem | None = None
+    redacted: Mapping[str, int] = field(default_factory=dict)
+
+    def count(self, state: str) -> int:
+        """How many rules are in a state."""
+        return sum(found == state for found in self.states.values())

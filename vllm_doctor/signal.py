@@ -1,0 +1,114 @@
+"""What is known of each engine at one moment: signals, each a value or a reason why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+Value = float | str | bool
+Subject = tuple[tuple[str, str], ...]
+"""The labels that name an engine, sorted: (("engine", "0"), ("model_name", "m")). () is the server."""
+
+
+class Reason(StrEnum):
+    """Why a signal is unknown. The list is closed: hooks may depend on it."""
+
+    ABSENT = "absent"  # the server does not export it (this version, or not switched on)
+    FIRST_SCRAPE = "first-scrape"  # a rate needs two scrapes
+    IDLE = "idle"  # nothing happened in the window: 0/0
+    INVALID = "invalid"  # exported as NaN, or not a number
+    UNREACHABLE = "unreachable"
+    DENIED = "denied"
+    STALE = "stale"  # was there, is gone
+    NOT_IN_LOG = "not-in-log"
+    NOT_LOCAL = "not-local"  # only visible on the server's host
+    NOT_GIVEN = "not-given"  # the user has not said (--slo)
+    BETWEEN = "between-buckets"  # the histogram's bucket straddles the threshold
+
+
+HOW_TO_LEARN: Mapping[Reason, str] = {
+    Reason.ABSENT: "it is not on this server's /metrics",
+    Reason.FIRST_SCRAPE: "a rate needs two scrapes: --window 3",
+    Reason.IDLE: "nothing happened in the window: look under load, or longer (--window 30)",
+    Reason.INVALID: "the server exports no number there",
+    Reason.UNREACHABLE: "the server did not answer",
+    Reason.DENIED: "permission was denied",
+    Reason.STALE: "it vanished while watched",
+    Reason.NOT_IN_LOG: "a log does not carry it: ask /metrics",
+    Reason.NOT_LOCAL: "/metrics does not carry it: it is on the server's command line or host",
+    Reason.NOT_GIVEN: "no target was given: --slo ttft=2s --slo itl=50ms",
+    Reason.BETWEEN: "the histogram's buckets are too coarse to tell",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A value. `low` and `high` bound it where a histogram knows no better than its buckets."""
+
+    value: Value
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        if self.low is None or self.high is None:
+            return None
+        return self.low, self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    reason: Reason
+
+
+Reading = Known | Unknown
+
+
+def project(subject: Subject, labels: Iterable[str]) -> Subject:
+    """The part of a subject that these labels name."""
+    wanted = set(labels)
+    return tuple(pair for pair in subject if pair[0] in wanted)
+
+
+class Series:
+    """One signal's readings, by subject; asked for an engine, it answers for what contains it.
+
+    A server-wide value (no labels) or a model's value holds for each engine in it.
+    """
+
+    __slots__ = ("_readings", "_shapes")
+
+    def __init__(self, readings: Mapping[Subject, Reading]) -> None:
+        self._readings = readings
+        shapes = {tuple(name for name, _ in subject) for subject in readings}
+        self._shapes = sorted(shapes, key=len, reverse=True)
+
+    def at(self, subject: Subject) -> tuple[Subject, Reading] | None:
+        """The reading for the narrowest subject that contains this one, and that subject."""
+        for shape in self._shapes:
+            key = project(subject, shape)
+            found = self._readings.get(key)
+            if found is not None:
+                return key, found
+        return None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All signals of all engines of one server at one moment. Pure data."""
+
+    subjects: tuple[Subject, ...]
+    series: Mapping[str, Series]
+    missing: Mapping[str, Reason] = field(default_factory=dict)
+    """Why a signal has no reading at all."""
+    tag: Subject = ()
+    """Tells servers apart where several are examined together."""
+
+    def read(self, name: str, subject: Subject) -> tuple[Subject, Reading]:
+        """A signal for one engine, and the subject that the reading belongs to."""
+        series = self.series.get(name)
+        found = series.at(subject) if series is not None else None
+        if found is not None:
+            return found
+        return (), Unknown(self.missing.get(name, Reason.ABSENT))

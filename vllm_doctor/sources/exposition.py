@@ -1,0 +1,86 @@
+"""The Prometheus text format, as servers in the wild write it.
+
+prometheus_client parses; what it refuses is left out line by line, so that one torn line does not cost the page.
+Lines of metrics that no signal uses are dropped unread: a page may hold a hundred thousand of them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from vllm_doctor.errors import SourceError
+from vllm_doctor.window import Sample
+
+MAX_SERIES = 200_000
+
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_RAY = re.compile(r"ray_vllm[:_]")
+_CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One scrape. `is_metrics`: a line of it parses at all. `has_vllm`: one is a vLLM metric."""
+
+    samples: tuple[Sample, ...]
+    is_metrics: bool
+    has_vllm: bool
+    refused_lines: int
+
+
+def parse(text: str, wanted: frozenset[str]) -> Page:
+    """The samples of the wanted metrics. NaN, and infinite values, are left out: they are not known.
+
+    Ray's names (ray_vllm_x, as Ray replaces the colon) count as vllm:x. Raises SourceError if there are too many.
+    """
+    lines: list[str] = []
+    has_vllm = is_metrics = False
+    whole, _, torn = text.rpartition("\n")  # a page without a last newline was cut: its last value may be half a number
+    refused = 1 if torn.strip() else 0
+    for raw in whole.split("\n"):
+        line = raw.strip(" \t\r")
+        if not line or line[0] == "#":
+            is_metrics = is_metrics or line.startswith(("# TYPE ", "# HELP "))
+            continue
+        match = _NAME.match(line)
+        if match is None:
+            continue
+        name = match[0]
+        if name.startswith("ray_vllm"):
+            name = _RAY.sub("vllm:", name, count=1)
+            line = name + line[match.end() :]
+        if name.startswith("vllm:"):
+            has_vllm = True
+        if name in wanted:
+            lines.append(line)
+    if len(lines) > MAX_SERIES:
+        raise SourceError("too-large", f"{len(lines):,} series of vLLM on one page, more than {MAX_SERIES:,}")
+    samples: list[Sample] = []
+    for start in range(0, len(lines), _CHUNK):
+        good, bad = _parsed(lines[start : start + _CHUNK])
+        samples += good
+        refused += bad
+    return Page(tuple(samples), is_metrics or bool(samples), has_vllm, refused)
+
+
+def _parsed(lines: list[str]) -> tuple[list[Sample], int]:
+    try:
+        return list(_samples(lines)), 0
+    except ValueError:
+        if len(lines) == 1:
+            return [], 1
+    half = len(lines) // 2
+    (first, bad_first), (second, bad_second) = _parsed(lines[:half]), _parsed(lines[half:])
+    return first + second, bad_first + bad_second
+
+
+def _samples(lines: Iterable[str]) -> Iterator[Sample]:
+    for family in text_string_to_metric_families("\n".join(lines) + "\n"):
+        for sample in family.samples:
+            if math.isfinite(sample.value):
+                yield Sample(sample.name, tuple(sorted(sample.labels.items())), float(sample.value))

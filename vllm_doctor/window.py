@@ -1,0 +1,66 @@
+"""The scrapes of one target over time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+Labels = tuple[tuple[str, str], ...]
+Point = tuple[float, float]
+"""(seconds on a clock that does not step, value)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    name: str
+    labels: Labels
+    value: float
+
+
+class Window:
+    """metric name -> label set -> its points, oldest first.
+
+    Bounded by the reader: what it does not name (`wanted` of exposition.parse) is never stored.
+    """
+
+    def __init__(self) -> None:
+        self._series: dict[str, dict[Labels, list[Point]]] = defaultdict(dict)
+        self.times: list[float] = []
+
+    def add(self, at: float, samples: Iterable[Sample]) -> None:
+        """Add one scrape, taken at `at` seconds; later than the one before."""
+        self.times.append(at)
+        for sample in samples:
+            points = self._series[sample.name].setdefault(sample.labels, [])
+            if points and points[-1][0] == at:  # the same series twice on one page: keep the last
+                points.pop()
+            points.append((at, sample.value))
+
+    @property
+    def seconds(self) -> float:
+        return self.times[-1] - self.times[0] if self.times else 0.0
+
+    def series(self, name: str) -> Mapping[Labels, list[Point]]:
+        return self._series.get(name, {})
+
+    def latest(self, name: str) -> dict[Labels, float]:
+        """The values of the last scrape; a series that has vanished is not in it."""
+        if not self.times:
+            return {}
+        now = self.times[-1]
+        return {labels: points[-1][1] for labels, points in self.series(name).items() if points[-1][0] == now}
+
+    def vanished(self, name: str) -> list[Labels]:
+        """Series that an earlier scrape had and the last one lacks."""
+        now = self.times[-1] if self.times else 0.0
+        return [labels for labels, points in self.series(name).items() if points[-1][0] != now]
+
+
+def increase(points: list[Point]) -> float:
+    """How much a counter grew. A fall is a restart: what it shows after is what it grew since."""
+    grown = 0.0
+    for (_, before), (_, after) in pairwise(points):
+        grown += after if after < before else after - before
+    return grown

@@ -1,0 +1,93 @@
+"""Readings in words: a number with its unit, a sentence with its numbers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+
+from vllm_doctor.signal import Known, Reading, Unknown, Value
+
+Read = Callable[[str], tuple[Reading, str]]
+"""A signal's reading and unit, by name."""
+
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+def number(value: float, unit: str = "") -> str:
+    """1234.5 -> "1,234"; 0.034 as a share -> "3.4 %"; 0.0071 s -> "7.1 ms". Three digits are enough."""
+    if not math.isfinite(value):
+        return "∞" if value > 0 else "-∞" if value < 0 else "?"
+    if unit == "share":
+        return _percent(value * 100)
+    if unit == "s":
+        return _seconds(value)
+    if unit == "requests":
+        return f"{round(value):,}" if value >= 10 else f"{round(value, 1):g}"
+    text = _digits(value)
+    return f"{text}/s" if unit == "1/s" else text
+
+
+def _percent(value: float) -> str:
+    if 0 < value < 0.1:
+        return "under 0.1 %"
+    return f"{value:.1f}".removesuffix(".0") + " %" if abs(value) < 10 else f"{_digits(round(value, 0))} %"
+
+
+def _seconds(value: float) -> str:
+    if 0 < abs(value) < 1:
+        return f"{_digits(value * 1000)} ms"
+    return f"{_digits(value)} s"
+
+
+def _digits(value: float) -> str:
+    if value == int(value) or abs(value) >= 100:
+        return f"{round(value):,}"
+    return f"{value:.3g}" if abs(value) >= 0.001 else f"{value:.1e}"
+
+
+def reading(known: Known, unit: str = "") -> str:
+    """A value as a person reads it: "18", "1–2.5 s" where only the bucket is known, "no"."""
+    if isinstance(known.value, bool):
+        return "yes" if known.value else "no"
+    if isinstance(known.value, str):
+        return known.value
+    if known.low is not None and known.high is not None and known.low != known.high:
+        if known.high == math.inf:
+            return f"over {number(known.low, unit)}"
+        low = "0" if known.low == 0 else number(known.low, unit)
+        return _span(low, number(known.high, unit))
+    return number(known.value, unit)
+
+
+def _span(low: str, high: str) -> str:
+    low_number, _, low_unit = low.partition(" ")
+    _, _, high_unit = high.partition(" ")
+    return f"{low_number}–{high}" if low_unit in ("", high_unit) else f"{low}–{high}"
+
+
+def fill(template: str, read: Read) -> str | None:
+    """The sentence with its signals' values; None if one is unknown: a sentence with a hole says nothing."""
+    holes: list[str] = []
+
+    def value(match: re.Match[str]) -> str:
+        found, unit = read(match[1])
+        if isinstance(found, Unknown):
+            holes.append(match[1])
+            return ""
+        return reading(found, unit)
+
+    text = _PLACE.sub(value, template)
+    return None if holes else text
+
+
+def names(template: str) -> list[str]:
+    """The signals that a template names."""
+    return _PLACE.findall(template)
+
+
+def plain(value: Value) -> Value:
+    """A whole number as int: 11.0 -> 11."""
+    if isinstance(value, float) and math.isfinite(value) and value == int(value):
+        return int(value)
+    return value
