@@ -13,11 +13,14 @@ from vllm_doctor.report import Patient, Problem, Report, SourceSeen, Verdict, wo
 from vllm_doctor.rule import Rule
 from vllm_doctor.signal import Value
 
+_HANDOVER_SECONDS = 0.5
+
 
 def observe(watchers: Sequence[tuple[str, Callable[[], Observation]]], seconds: float) -> list[Observation]:
     """Run each watcher in a thread of its own, for at most `seconds`: one that hangs does not hang the doctor.
 
-    A watcher is (target, function). One that does not return in time is an Observation with an error.
+    A watcher is (target, function), and ends by itself at its own deadline, with what it saw until then; half a second
+    more lets it hand that over. One that still does not return is an Observation with an error.
     """
     seen: dict[int, Observation] = {}
     failed: list[BaseException] = []
@@ -33,7 +36,7 @@ def observe(watchers: Sequence[tuple[str, Callable[[], Observation]]], seconds: 
         for place, (_, function) in enumerate(watchers)
     ]
     deadline = threading.Event()
-    timer = threading.Timer(seconds, deadline.set)
+    timer = threading.Timer(seconds + _HANDOVER_SECONDS, deadline.set)
     timer.daemon = True
     timer.start()
     for thread in threads:

@@ -31,7 +31,10 @@ VLLM = LAB / "vllm" / "bin"
 OUT = LAB / "out"
 RAMP_SECONDS = 12
 MEASURE_SECONDS = 30
-LOOKS = 3
+LOOKS = 4
+PAUSE_SECONDS = 5
+NO_ANSWER = '{"verdict": "unknown", "headline": "no answer", "findings": [], "vitals": {}}'
+DOCTOR_SECONDS = 120
 SHOWN = ("requests_running", "requests_waiting", "kv_cache_usage", "generation_tokens_per_second")
 
 
@@ -92,23 +95,37 @@ def loaded(url: str, load: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
 
 
 def doctor(url: str, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "vllm_doctor", url, *options], capture_output=True, text=True, timeout=120, check=False
-    )
+    """The doctor's answer. One that hangs is asked where (SIGABRT, faulthandler), and has not answered."""
+    command = [sys.executable, "-X", "faulthandler", "-m", "vllm_doctor", url, "--timeout", "40", *options]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        stdout, stderr = started.communicate(timeout=DOCTOR_SECONDS)
+    except subprocess.TimeoutExpired:
+        started.send_signal(signal.SIGABRT)
+        stdout, stderr = started.communicate()
+        print(f"the doctor hung for {DOCTOR_SECONDS} s; {machine()}\n{stderr}", flush=True)
+    return subprocess.CompletedProcess(command, started.returncode, stdout, stderr)
+
+
+def machine() -> str:
+    """How busy this machine is: a look that differed may be the machine's."""
+    pressures = {path.name: path.read_text().split("\n")[0] for path in Path("/proc/pressure").glob("*")}
+    steal = Path("/proc/stat").read_text().split("\n")[0].split()[8]
+    return f"load {os.getloadavg()}, steal ticks {steal}, pressure {pressures}"
 
 
 def run(scenario: dict[str, Any], url: str) -> bool:
     """Whether the diagnosis is the expected one; the outputs are kept in .lab/out.
 
-    On two cores the load itself pauses now and then, and a look into a pause truly sees something else: there is a
-    second and a third look, and each that differed is printed.
+    On two cores the load itself pauses now and then, and a look into a pause truly sees something else: there are
+    more looks, a pause apart, and each that differed is printed.
     """
     name = scenario["name"]
     with loaded(url, scenario["load"]):
         for look in range(1, LOOKS + 1):
             answer = doctor(url, "--json")
             (OUT / f"{name}.json").write_text(answer.stdout)
-            report = json.loads(answer.stdout)
+            report = json.loads(answer.stdout or NO_ANSWER)
             wrong = differences(report, answer.returncode, scenario["expect"])
             shown = {vital: report["vitals"].get(vital) for vital in SHOWN}
             first = report["findings"][0]["rule"] if report["findings"] else "-"
@@ -118,6 +135,8 @@ def run(scenario: dict[str, Any], url: str) -> bool:
                 print(f"       {line}")
             if not wrong:
                 break
+            print(f"       {machine()}", flush=True)
+            time.sleep(PAUSE_SECONDS)
         (OUT / f"{name}.txt").write_text(doctor(url, "--text").stdout)
     return not wrong
 

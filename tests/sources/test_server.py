@@ -576,7 +576,7 @@ def test_a_body_that_unpacks_without_end(signals: Catalogue) -> None:
 
 
 def test_only_metrics_must_answer(signals: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(server_module, "IDENTITY_SECONDS", 1.0)
     hung: list[Served] = []
 
     def hang(request: Request) -> Answer:

@@ -30,7 +30,8 @@ from vllm_doctor.window import Window
 
 MAX_BODY = 64 * 1024 * 1024
 MAX_ENGINES = 2048
-REQUEST_SECONDS = 8.0  # a starved API server is slow to answer, and is the patient we are here for
+IDENTITY_SECONDS = 3.0  # for /version and for /v1/models; /metrics may take all the time there is: a starved API
+# server is slow to answer, and is the patient we are here for
 _REDIRECTS = 3
 _START_TIME = "process_start_time_seconds"
 _COUNTER = "vllm:generation_tokens_total"
@@ -218,7 +219,7 @@ class Server:
     def _json(self, path: str, deadline: float) -> Any:
         """The JSON answer; {} if there is none: these two only add to what /metrics says."""
         try:
-            body, _, _ = self._get(path, deadline, tolerate_status=True)
+            body, _, _ = self._get(path, min(deadline, self._clock() + IDENTITY_SECONDS), tolerate_status=True)
             return json.loads(body)
         except (SourceError, ValueError, RecursionError):
             return {}
@@ -228,7 +229,7 @@ class Server:
         url = self.base + path
         reconnected = False
         for _ in range(_REDIRECTS + 2):
-            left = min(REQUEST_SECONDS, deadline - self._clock())
+            left = deadline - self._clock()
             if left <= 0:
                 raise SourceError("timeout", f"{self.target}{path} did not answer in time: raise --timeout")
             try:
@@ -242,7 +243,9 @@ class Server:
                         raise _refused(self.target + path, response.status_code)
                     return body, response.headers, at
             except httpx.TimeoutException:
-                raise SourceError("timeout", f"{self.target}{path} did not answer within {left:.1f} s") from None
+                raise SourceError(
+                    "timeout", f"{self.target}{path} did not answer within {left:.1f} s: raise --timeout"
+                ) from None
             except httpx.TransportError as error:
                 if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and not reconnected:
                     reconnected = True  # the server closed the kept connection while we waited: once more, on a new one
