@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import http.client
 import json
+import time
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
@@ -94,7 +95,7 @@ def test_two_at_a_time(signals: Catalogue) -> None:
         for url in (one, other):
             server = Server(url, signals.metrics)
             try:
-                seen.append(server.examine(0, float("inf")).window.latest("vllm:num_requests_running"))
+                seen.append(server.examine(0, time.monotonic() + 60).window.latest("vllm:num_requests_running"))
             finally:
                 server.close()
     assert [list(running.values()) for running in seen] == [[0.0], [20.0]]
