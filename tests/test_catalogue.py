@@ -18,7 +18,7 @@ RUNNING = f"vllm:num_requests_running{{{ON_0}}} 3\n"
 
 def snapshot(*pages: str, **facts: Value) -> Snapshot:
     """What the shipped catalogue makes of these pages."""
-    return shipped_catalogue().snapshot(window(*pages), facts)
+    return shipped_catalogue().snapshot(window(*pages), {name: Known(value) for name, value in facts.items()})
 
 
 def read(name: str, *pages: str, **facts: Value) -> Reading:
@@ -275,7 +275,7 @@ def test_the_catalogue_tells_which_metrics_a_source_must_keep() -> None:
         pytest.param(
             "signals:\n  a:\n    says: s\n    unit: s\n    fact: a\n    promql: a",
             3,
-            "signal 'a' needs exactly one of promql, info, present, fact, formula",
+            "signal 'a' needs exactly one of promql, info, present, fact, flag, env, formula",
             id="two ways",
         ),
         pytest.param("signals:\n  a:\n    says: s\n    unit: s", 3, "signal 'a' needs exactly one of", id="no way"),

@@ -12,6 +12,7 @@ import yaml
 from vllm_doctor import catalogue, examination, rule
 from vllm_doctor.observation import Observation
 from vllm_doctor.report import Report
+from vllm_doctor.signal import Known, Reading
 from vllm_doctor.sources import recording
 from vllm_doctor.sources.exposition import parse
 from vllm_doctor.window import Window
@@ -29,7 +30,11 @@ def judged(name: str, scrapes: slice) -> Report:
         page = parse(text.decode(), SIGNALS.metrics)
         has_vllm = has_vllm or page.has_vllm
         window.add(at, page.samples)
-    facts = {"vllm_version": taken.version["version"], "stats_published": has_vllm, "max_model_len": 2048.0}
+    facts: dict[str, Reading] = {
+        "vllm_version": Known(taken.version["version"]),
+        "stats_published": Known(has_vllm),
+        "max_model_len": Known(2048.0),
+    }
     seen = Observation("server", "http://127.0.0.1:8000", window, facts, ("tiny",))
     return examination.judge([seen], RULES, SIGNALS, {"goal": "throughput"}, datetime(2026, 11, 20, tzinfo=UTC))
 

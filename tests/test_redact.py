@@ -72,7 +72,22 @@ CLEAN = "\\u001b[2J [masked]"
 
 def test_a_report_is_clean_to_its_last_text_and_lists_what_was_masked() -> None:
     evidence = Evidence(EVIL, EVIL, Known(EVIL), EVIL, EVIL, EVIL, EVIL, EVIL)
-    remedy = Remedy(EVIL, {EVIL: EVIL}, (EVIL,), {EVIL: 1.0}, EVIL, {EVIL: Reason.IDLE}, EVIL, EVIL, EVIL, EVIL, None)
+    remedy = Remedy(
+        do=EVIL,
+        set={EVIL: EVIL},
+        was={EVIL: EVIL},
+        unset=(EVIL,),
+        env={EVIL: 1.0},
+        run=(EVIL,),
+        by=EVIL,
+        computed=EVIL,
+        needs={EVIL: Reason.IDLE},
+        validated_for=EVIL,
+        cost=EVIL,
+        risk=EVIL,
+        expect=EVIL,
+        gain=None,
+    )
     finding = Finding(
         EVIL, EVIL, EVIL, EVIL, EVIL, {EVIL: EVIL}, EVIL, EVIL, EVIL, EVIL, (evidence,), (remedy,), (EVIL,)
     )

@@ -1,12 +1,14 @@
 """The signal catalogue: where a metric, a label or a fact becomes a signal.
 
-rules/signals.yaml defines each signal once, in one of five ways:
+rules/signals.yaml defines each signal once, in one of seven ways:
 
     promql    evaluated over the scrapes; $engine is the labels that name an engine, $model the same
               without `engine`, $window the time range
     info      a label of an info metric, read as a value: metric{label}
     present   whether the server exports one of these metrics
-    fact      what a source or the user knows: the version, the context limit, an SLO
+    fact      what a source or the user knows: the version, the cores granted, an SLO
+    flag      a flag of the server's command line; `none` is its value where it was not given
+    env       a variable of the server's environment; `none` is its value where it is not set
     formula   computed from other signals
 """
 
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from vllm_doctor import document
+from vllm_doctor import document, flags
 from vllm_doctor.condition import Condition, ConditionError
 from vllm_doctor.formula import Formula, FormulaError
 from vllm_doctor.promql import Estimate, Expression, PromQLError
@@ -29,12 +31,15 @@ from vllm_doctor.window import Labels, Window
 ENGINE_METRIC = "vllm:num_requests_running"
 """One series of it is one engine; its labels name the engine."""
 
-_WAYS = ("promql", "info", "present", "fact", "formula")
+COMMAND, ENVIRONMENT = "command", "environment"
+"""Facts that say whether a server's command line and environment were read; a variable X is the fact "$X"."""
+
+_WAYS = ("promql", "info", "present", "fact", "flag", "env", "formula")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _DEFAULT_IDENTITY = ("engine", "model_name")
 UNITS = (
     "ratio", "share", "factor", "s", "1/s", "bytes", "tokens", "blocks", "requests", "engines",
-    "adapters", "cores", "text", "flag", "",
+    "adapters", "cores", "W", "MHz", "°C", "text", "flag", "",
 )  # fmt: skip
 
 
@@ -91,7 +96,7 @@ class Catalogue:
             )
         ) | {ENGINE_METRIC}
 
-    def snapshot(self, window: Window, facts: Mapping[str, Value], tag: Subject = ()) -> Snapshot:
+    def snapshot(self, window: Window, facts: Mapping[str, Reading], tag: Subject = ()) -> Snapshot:
         """What the scrapes of one server and the facts about it say.
 
         `tag` tells servers apart where several are examined together.
@@ -112,15 +117,21 @@ class Catalogue:
                     missing[signal.name] = reason
             if readings:
                 series[signal.name] = Series(readings)
-        return Snapshot(subjects, series, missing, tag)
+        given = {name: fact.value for name, fact in facts.items() if name.startswith("--") and isinstance(fact, Known)}
+        return Snapshot(subjects, series, missing, tag, given)
 
     def _observed(
-        self, signal: Signal, window: Window, identity: tuple[str, ...], facts: Mapping[str, Value]
+        self, signal: Signal, window: Window, identity: tuple[str, ...], facts: Mapping[str, Reading]
     ) -> tuple[Mapping[Subject, Reading], Reason | None]:
         match signal.way:
             case "fact":
-                value = facts.get(signal.definition)
-                return ({}, signal.reason) if value is None else ({(): Known(value)}, None)
+                return _fact(facts.get(signal.definition, Unknown(signal.reason)))
+            case "flag":
+                return _fact(_given(signal, signal.definition, facts, COMMAND, "cmdline"))
+            case "env":
+                return _fact(_given(signal, f"${signal.definition}", facts, ENVIRONMENT, "environ"))
+            case _ if not window.times:
+                return {}, Reason.UNREACHABLE
             case "present":
                 if not window.latest(ENGINE_METRIC):
                     return {}, Reason.ABSENT
@@ -137,6 +148,21 @@ class Catalogue:
                 else:
                     reason = Reason.ABSENT
                 return {_named(labels, identity): _reading(value) for labels, value in vector.items()}, reason
+
+
+def _fact(reading: Reading) -> tuple[Mapping[Subject, Reading], Reason | None]:
+    return ({(): reading}, None) if isinstance(reading, Known) else ({}, reading.reason)
+
+
+def _given(signal: Signal, name: str, facts: Mapping[str, Reading], where: str, origin: str) -> Reading:
+    """What the server was given under this name; its `none` where it was given other things, but not this."""
+    given = facts.get(name)
+    if given is not None:
+        return given
+    was_read = facts.get(where, Unknown(Reason.NOT_LOCAL))
+    if isinstance(was_read, Unknown):
+        return was_read
+    return Unknown(Reason.NOT_SET) if signal.none is None else Known(signal.none, origin=origin)
 
 
 def _reading(value: float) -> Reading:
@@ -267,6 +293,8 @@ def _signal(name: str, table: document.Table, known: Mapping[str, Signal]) -> Si
             _expression(_filled(definition, _DEFAULT_IDENTITY, 1.0))
         elif way == "info":
             _info(definition)
+        elif way == "flag" and not flags.is_flag(definition):
+            table.fail(f"{definition} is a flag of no vLLM", way)
         elif way == "formula":
             formula = Formula(definition)
             for used in formula.names:

@@ -59,7 +59,7 @@ def _dispatched(arguments: Sequence[str]) -> int:
     if arguments == ["--version"]:
         print(f"vllm-doctor {__version__}")
         return 0
-    from vllm_doctor.errors import DoctorError
+    from vllm_doctor.errors import DoctorError, SourceError
 
     try:
         match arguments[:1]:
@@ -69,6 +69,8 @@ def _dispatched(arguments: Sequence[str]) -> int:
                 return _demo(arguments[1:])
             case _:
                 return _examine(arguments)
+    except SourceError as error:
+        return _failed(arguments, error.kind, str(error))
     except DoctorError as error:
         return _failed(arguments, "usage", str(error))
     except SystemExit as stop:  # argparse: --help
@@ -138,6 +140,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     add("--header", action="append", default=[], metavar="'K: V'", help="HTTP header to send")
     add("--token-file", metavar="FILE", help="send the token in FILE as Authorization: Bearer")
     add("--ca-file", metavar="FILE", help="certificates to trust (PEM)")
+    add("--nvidia-smi", metavar="FILE", help="GPUs from a file of `nvidia-smi -q -x`, not from the driver")
     add("--insecure", action="store_true", help="do not check the server's certificate")
     add("--version", action="version", version=f"vllm-doctor {__version__}")
 
@@ -159,30 +162,15 @@ def _examine(arguments: Sequence[str]) -> int:
     parser = _parser()
     parser.description = "What limits a vLLM server, on what evidence, and what cures it."
     parser.epilog = _EPILOG
-    parser.add_argument("source", nargs="*", metavar="URL", help="a vLLM server: http://host:8000")
+    parser.add_argument(
+        "source",
+        nargs="*",
+        metavar="SOURCE",
+        help="a vLLM server: its URL (http://host:8000) or a pid of it; none: every vLLM server of this host",
+    )
     _options(parser)
     options = parser.parse_args(arguments)
-    from vllm_doctor.errors import UsageError
-
-    if not options.source:
-        raise UsageError("give the URL of a vLLM server: vllm-doctor http://127.0.0.1:8000 (or try: vllm-doctor demo)")
-    for source in options.source:
-        _check_is_url(source)
     return _run(options.source, options)
-
-
-def _check_is_url(source: str) -> None:
-    from pathlib import Path
-
-    from vllm_doctor.errors import UsageError
-
-    if "://" in source:
-        return
-    if source == "-" or source.isdigit() or Path(source).exists() or ":" not in source:
-        raise UsageError(
-            f"{source!r} is not a URL: this version examines servers over HTTP only (http://host:8000);"
-            " processes, logs and recordings are not built yet"
-        )
 
 
 def _demo(arguments: Sequence[str]) -> int:
@@ -234,29 +222,30 @@ def _rules(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _run(urls: Sequence[str], options: argparse.Namespace) -> int:
-    """Examine these servers and write the report; the exit code."""
+def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
+    """Examine these sources and write the report; the exit code."""
     import contextlib
     import time
     from datetime import UTC, datetime
     from pathlib import Path
 
     from vllm_doctor import catalogue, examination, redact, rule
-    from vllm_doctor.sources.server import Server
+    from vllm_doctor.attach import Attachment
 
     shipped = rule.shipped()
     signals = catalogue.load(shipped / "signals.yaml")
     rules = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
     wishes = _wishes(options)
     timeout = 8 + options.window if options.timeout is None else options.timeout
-    deadline = time.monotonic() + timeout
-    access = _access(options)
+    look = Attachment(
+        signals.metrics,
+        _access(options),
+        options.window,
+        time.monotonic() + timeout,
+        Path(options.nvidia_smi) if options.nvidia_smi else None,
+    )
     with contextlib.ExitStack() as opened:
-        servers = [opened.enter_context(contextlib.closing(Server(url, signals.metrics, access))) for url in urls]
-        observations = examination.observe(
-            [(s.target, lambda s=s: s.examine(options.window, deadline)) for s in servers],  # type: ignore[misc]
-            timeout,
-        )
+        observations = examination.observe(look.watchers(sources, opened), timeout)
     report = redact.report(examination.judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict))
     _write(report, options)
     if report.error is not None:

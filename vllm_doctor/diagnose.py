@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vllm_doctor import flags, words
-from vllm_doctor.catalogue import Catalogue, Signal
+from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.condition import Comparison
 from vllm_doctor.report import (
     EngineSeen,
@@ -47,6 +48,7 @@ class _Reader:
     def __init__(self, snapshot: Snapshot, subject: Subject, catalogue: Catalogue) -> None:
         self._snapshot, self._subject, self._catalogue = snapshot, subject, catalogue
         self.keys: set[tuple[str, str]] = set(snapshot.tag)
+        self.flags = snapshot.flags
 
     def __call__(self, name: str) -> Reading:
         key, reading = self._snapshot.read(name, self._subject)
@@ -136,18 +138,8 @@ def _evidence(comparison: Comparison, catalogue: Catalogue) -> Evidence:
         than=comparison.than.value,
         than_signal=comparison.than_signal,
         unit=signal.unit,
-        origin=_origin(signal, catalogue),
+        origin=comparison.seen.origin or "computed",
     )
-
-
-def _origin(signal: Signal, catalogue: Catalogue) -> str:
-    """Where a value comes from: a formula's from where its operands do; "computed" where they differ."""
-    if signal.formula is not None:
-        origins = {_origin(catalogue.signals[name], catalogue) for name in signal.formula.names}
-        return origins.pop() if len(origins) == 1 else "computed"
-    if signal.way == "fact":
-        return "user" if signal.reason == Reason.NOT_GIVEN else "server"
-    return "metrics"
 
 
 def _remedy(written: RemedyRule, reader: _Reader) -> Remedy | None:
@@ -166,6 +158,7 @@ def _remedy(written: RemedyRule, reader: _Reader) -> Remedy | None:
         return None
     settings = {flag: _value(value, reader, needs) for flag, value in written.set.items()}
     env = {name: _value(value, reader, needs) for name, value in written.env.items()}
+    run = tuple(_command(command, reader, needs) for command in written.run)
     gain: Gain | None = None
     if written.gain is not None:
         bound = reader(written.gain[0])
@@ -174,8 +167,11 @@ def _remedy(written: RemedyRule, reader: _Reader) -> Remedy | None:
     return Remedy(
         do=written.do,
         set={} if needs else settings,
+        was={flag: reader.flags[flag] for flag in (*written.set, *written.unset) if flag in reader.flags},
         unset=() if needs else written.unset,
         env={} if needs else env,
+        run=() if needs else run,
+        by=written.by,
         computed=words.fill(written.computed, reader.worded) if written.computed else None,
         needs=needs,
         validated_for=vllm if all((*has, *(flags.has(vllm, flag) for flag in written.unset))) else None,
@@ -200,6 +196,20 @@ def _value(template: Value, reader: _Reader, needs: dict[str, Reason]) -> Value:
     return template if needs else words.fill(template, reader.worded) or template
 
 
+def _command(template: str, reader: _Reader, needs: dict[str, Reason]) -> str:
+    """A shell command with its values as a shell reads them: 1024, not "1,024"."""
+    values: dict[str, str] = {}
+    for name in words.names(template):
+        reading = reader(name)
+        if isinstance(reading, Unknown):
+            needs[name] = reading.reason
+        else:
+            values[f"{{{name}}}"] = shlex.quote(str(words.plain(reading.value)))
+    for place, value in values.items():
+        template = template.replace(place, value)
+    return template
+
+
 def _folded(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
     """A finding that another one explains, about the same engine, becomes its symptom."""
     explains = {rule.id: rule.explains for rule in rules}
@@ -212,7 +222,10 @@ def _folded(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
             and _overlap(cause.subject, finding.subject)
             and (cause.severity != "info" or finding.severity == "info")
         ]
-        folded.append(replace(finding, role="symptom", explained_by=causes[0]) if causes else finding)
+        if causes:
+            folded.append(replace(finding, role="symptom", explained_by=causes[0]))
+        else:  # a symptom without a cause in sight is worth knowing all the same
+            folded.append(replace(finding, role="info") if finding.role == "symptom" else finding)
     return folded
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from vllm_doctor.catalogue import Catalogue
@@ -11,29 +12,40 @@ from vllm_doctor.diagnose import diagnose
 from vllm_doctor.observation import Observation
 from vllm_doctor.report import Patient, Problem, Report, SourceSeen, Verdict, worst
 from vllm_doctor.rule import Rule
-from vllm_doctor.signal import Value
+from vllm_doctor.signal import Known, Reading, Snapshot, Value
+from vllm_doctor.window import Window
 
 _HANDOVER_SECONDS = 0.5
 
 
-def observe(watchers: Sequence[tuple[str, Callable[[], Observation]]], seconds: float) -> list[Observation]:
+@dataclass(frozen=True)
+class Watcher:
+    """Who looks at what. Watchers of one patient look at the same server."""
+
+    kind: str
+    target: str
+    patient: str
+    look: Callable[[], Observation]
+
+
+def observe(watchers: Sequence[Watcher], seconds: float) -> list[Observation]:
     """Run each watcher in a thread of its own, for at most `seconds`: one that hangs does not hang the doctor.
 
-    A watcher is (target, function), and ends by itself at its own deadline, with what it saw until then; half a second
-    more lets it hand that over. One that still does not return is an Observation with an error.
+    A watcher ends by itself at its own deadline, with what it saw until then; half a second more lets it hand that
+    over. One that still does not return is an Observation with an error.
     """
     seen: dict[int, Observation] = {}
     failed: list[BaseException] = []
 
-    def watch(place: int, function: Callable[[], Observation]) -> None:
+    def watch(place: int, look: Callable[[], Observation]) -> None:
         try:
-            seen[place] = function()
+            seen[place] = look()
         except BaseException as error:  # told to the caller's thread, which decides
             failed.append(error)
 
     threads = [
-        threading.Thread(target=watch, args=(place, function), daemon=True)
-        for place, (_, function) in enumerate(watchers)
+        threading.Thread(target=watch, args=(place, watcher.look), daemon=True)
+        for place, watcher in enumerate(watchers)
     ]
     deadline = threading.Event()
     timer = threading.Timer(seconds + _HANDOVER_SECONDS, deadline.set)
@@ -47,11 +59,12 @@ def observe(watchers: Sequence[tuple[str, Callable[[], Observation]]], seconds: 
     timer.cancel()
     if failed:
         raise failed[0]
-    return [
-        seen.get(place)
-        or Observation("server", target, error=Problem("timeout", f"{target} did not answer in time: raise --timeout"))
-        for place, (target, _) in enumerate(watchers)
-    ]
+    return [seen.get(place) or _unanswered(watcher) for place, watcher in enumerate(watchers)]
+
+
+def _unanswered(watcher: Watcher) -> Observation:
+    problem = Problem("timeout", f"{watcher.target} did not answer in time: raise --timeout")
+    return Observation(watcher.kind, watcher.target, error=problem, patient=watcher.patient)
 
 
 def judge(
@@ -63,18 +76,24 @@ def judge(
     strict: bool = False,
 ) -> Report:
     """The report on what was observed. Pure. `wishes`: the user's goal and targets, as facts."""
-    read = [o for o in observations if o.window.times]
     sources = tuple(
         SourceSeen(o.kind, o.target, o.window.seconds, len(o.window.times), o.error, o.notes) for o in observations
     )
-    error = next((o.error for o in observations if o.error is not None), None)
-    if not read:
+    # A server that does not answer cannot be judged; without its host or its GPUs a part of it can.
+    error = next((o.error for o in observations if o.error is not None and o.kind == "server"), None)
+    patients = [seen for seen in _patients(observations) if any(o.window.times or o.facts for o in seen)]
+    if not patients:
         headline = error.message if error else "Nothing was examined"
         nobody = Patient(None, None, None)
         return Report(at, Verdict.UNKNOWN, headline, nobody, sources, (), (), (), (), (), {}, error)
+    wished: dict[str, Reading] = {name: Known(value, origin="user") for name, value in wishes.items()}
     snapshots = [
-        catalogue.snapshot(o.window, {**o.facts, **wishes}, (("server", o.target),) if len(observations) > 1 else ())
-        for o in read
+        catalogue.snapshot(
+            next((o.window for o in seen if o.window.times), Window()),
+            {name: fact for o in reversed(seen) for name, fact in o.facts.items()} | wished,
+            (("server", _name(seen)),) if len(_patients(observations)) > 1 else (),
+        )
+        for seen in patients
     ]
     diagnosis = diagnose(rules, catalogue, snapshots)
     verdict, headline = diagnosis.verdict, diagnosis.headline
@@ -88,7 +107,7 @@ def judge(
         at=at,
         verdict=verdict,
         headline=headline,
-        patient=_patient(read, [engine.subject for engine in diagnosis.engines]),
+        patient=_patient(patients, snapshots, [engine.subject for engine in diagnosis.engines]),
         sources=sources,
         findings=diagnosis.findings,
         unknown=diagnosis.unknown,
@@ -97,17 +116,51 @@ def judge(
         targets=diagnosis.targets,
         states=diagnosis.states,
         error=error,
+        command=next((o.command for o in observations if o.command), ()) if len(patients) == 1 else (),
     )
 
 
-def _patient(observations: Sequence[Observation], engines: Sequence[Mapping[str, str]]) -> Patient:
-    versions = {str(o.facts["vllm_version"]) for o in observations if "vllm_version" in o.facts}
+def _patients(observations: Sequence[Observation]) -> list[list[Observation]]:
+    """The observations, those of one patient together."""
+    found: dict[str, list[Observation]] = {}
+    for observation in observations:
+        found.setdefault(observation.patient or observation.target, []).append(observation)
+    return list(found.values())
+
+
+def _name(seen: Sequence[Observation]) -> str:
+    return seen[0].patient or seen[0].target
+
+
+def _patient(
+    patients: Sequence[Sequence[Observation]], snapshots: Sequence[Snapshot], engines: Sequence[Mapping[str, str]]
+) -> Patient:
+    observations = [o for seen in patients for o in seen]
     models = [name for o in observations for name in o.models[:1]] or [
         subject["model_name"] for subject in engines if "model_name" in subject
     ]
     named = [subject for subject in engines if subject.keys() - {"server"}]
+
+    def told(signal: str) -> list[Value]:
+        readings = [snapshot.read(signal, ())[1] for snapshot in snapshots]
+        return [reading.value for reading in readings if isinstance(reading, Known)]
+
+    def number(signal: str) -> float | None:
+        values = told(signal)
+        return float(values[0]) if len(snapshots) == 1 and values else None
+
+    def text(signal: str) -> str | None:
+        return ", ".join(sorted({str(value) for value in told(signal)})) or None
+
+    gpus = told("gpus")
     return Patient(
-        vllm=", ".join(sorted(versions)) or None,
+        vllm=text("vllm_version"),
         model=", ".join(dict.fromkeys(models)) or None,
         engines=len(named) or None,
+        gpus=round(sum(float(count) for count in gpus)) if len(gpus) == len(snapshots) else None,
+        gpu=text("gpu_name"),
+        processes=tuple(process for o in observations for process in o.processes),
+        cores_wanted=number("cores_wanted"),
+        cores_usable=number("cores_usable"),
+        cores_terms=text("cores_terms") if len(snapshots) == 1 else None,
     )

@@ -42,6 +42,11 @@ def _spans_of(flag: str) -> list[tuple[Release, Release]]:
     return _spans().get(flag) or _spans().get(flag.replace("--no-", "--", 1)) or []
 
 
+def names() -> frozenset[str]:
+    """Every flag that any of the sampled releases has, by its long name."""
+    return frozenset(_spans())
+
+
 def is_flag(flag: str) -> bool:
     """Whether any of the sampled releases takes the flag (a `--no-` form counts as its flag)."""
     return bool(_spans_of(flag))

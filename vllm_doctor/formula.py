@@ -88,7 +88,7 @@ def _evaluate(node: ast.expr, read: Callable[[str], Reading]) -> Reading:
             return read(name)
         case ast.Constant(value=value):
             assert isinstance(value, int | float)
-            return Known(float(value))
+            return Known(float(value), origin="")
         case ast.BinOp(left=left, op=op, right=right):
             return _combine(_OPERATORS[type(op)], [_evaluate(left, read), _evaluate(right, read)])
         case ast.Call(func=ast.Name(id=name), args=arguments):
@@ -113,15 +113,18 @@ def _combine(compute: Callable[..., float], readings: list[Reading]) -> Reading:
         values.append(value)
         ends.append(reading.bounds or (value, value))
     result = compute(*values)
+    # A value is from where its operands are; "computed" where they are from several places. Numbers are from nowhere.
+    origins = {reading.origin for reading in readings if isinstance(reading, Known)} - {""} or {""}
+    origin = origins.pop() if len(origins) == 1 else "computed"
     if all(low == high for low, high in ends):
-        return Known(result)
+        return Known(result, origin=origin)
     if compute is _OPERATORS[ast.Div] and ends[1][0] <= 0 <= ends[1][1] and min(ends[1][0], ends[0][0]) < 0:
         return Unknown(Reason.IDLE)  # the quotient has no bounds
     corners = [compute(*corner) for corner in _corners(ends)]
     usable = [corner for corner in corners if not math.isnan(corner)]
     if not usable:
         return Unknown(Reason.IDLE)
-    return Known(result if math.isfinite(result) else min(usable), min(usable), max(usable))
+    return Known(result if math.isfinite(result) else min(usable), min(usable), max(usable), origin)
 
 
 def _corners(ends: list[tuple[float, float]]) -> list[list[float]]:

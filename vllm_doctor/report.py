@@ -56,8 +56,14 @@ class Gain:
 class Remedy:
     do: str
     set: Mapping[str, Value]
+    was: Mapping[str, Value]
+    """What the flags of `set` and `unset` were on the server's command line, where that was read."""
     unset: tuple[str, ...]
     env: Mapping[str, Value]
+    run: tuple[str, ...]
+    """Shell commands, outside of vLLM."""
+    by: str
+    """Who can run them: you, or an administrator."""
     computed: str | None
     """How the value came about, with its numbers."""
     needs: Mapping[str, Reason]
@@ -118,6 +124,15 @@ class Patient:
     model: str | None
     engines: int | None
     gpus: int | None = None
+    """The GPUs it uses, as far as they were seen; 0: there is none."""
+    gpu: str | None = None
+    """Their name."""
+    processes: tuple[tuple[str, int], ...] = ()
+    """(role, pid), where the server's host was examined."""
+    cores_wanted: float | None = None
+    """Physical cores by vLLM's rule; `cores_terms` is the sum in words."""
+    cores_usable: float | None = None
+    cores_terms: str | None = None
 
 
 @dataclass(frozen=True)
@@ -162,6 +177,8 @@ class Report:
     states: Mapping[str, str]
     """Each rule's state over all engines: a severity, unknown, ok or not-applicable."""
     error: Problem | None = None
+    command: tuple[str, ...] = ()
+    """The server's command line, where it was read."""
     redacted: Mapping[str, int] = field(default_factory=dict)
 
     def count(self, state: str) -> int:

@@ -20,6 +20,8 @@ STAGES = ("blind", "broken", "client", "host", "limit", "slow-path", "opportunit
 """The order of reasoning: a cause of an earlier stage is told first."""
 ORIGINS = ("vllm-docs", "vllm-source", "nvidia", "measured", "heuristic")
 COSTS = ("none", "client", "restart", "capacity", "quality")
+BY = ("you", "administrator")
+"""Who can carry out a remedy's commands."""
 OK, UNKNOWN, NOT_APPLICABLE = "ok", "unknown", "not-applicable"
 
 
@@ -32,6 +34,8 @@ class RemedyRule:
     set: Mapping[str, Value]
     unset: tuple[str, ...]
     env: Mapping[str, Value]
+    run: tuple[str, ...]
+    by: str
     computed: str | None
     cost: str
     risk: str
@@ -169,7 +173,7 @@ def read(path: Path, catalogue: Catalogue) -> Rule:
 
 
 def _remedy(table: Table, catalogue: Catalogue) -> RemedyRule:
-    table.allow("do", "if", "set", "unset", "env", "computed", "cost", "risk", "expect", "gain")
+    table.allow("do", "if", "set", "unset", "env", "run", "by", "computed", "cost", "risk", "expect", "gain")
     settings, env = table.table("set"), table.table("env")
     for flag, value in [*settings.items(), *env.items()]:
         if not isinstance(value, str | int | float | bool):
@@ -194,12 +198,16 @@ def _remedy(table: Table, catalogue: Catalogue) -> RemedyRule:
     computed = table.text("computed") if "computed" in table else None
     if computed:
         _check_places(table, "computed", computed, catalogue)
+    for command in table.texts("run"):
+        _check_places(table, "run", command, catalogue)
     return RemedyRule(
         do=table.text("do"),
         condition=condition_of(table, "if", catalogue.signals.__contains__) if "if" in table else None,
         set=dict(settings),
         unset=unset,
         env=dict(env),
+        run=table.texts("run"),
+        by=table.one_of("by", BY, "you"),
         computed=computed,
         cost=table.one_of("cost", COSTS),
         risk=table.text("risk"),

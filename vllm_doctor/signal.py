@@ -25,30 +25,40 @@ class Reason(StrEnum):
     NOT_LOCAL = "not-local"  # only visible on the server's host
     NOT_GIVEN = "not-given"  # the user has not said (--slo)
     BETWEEN = "between-buckets"  # the histogram's bucket straddles the threshold
+    NOT_SUPPORTED = "not-supported"  # this device, driver or kernel does not tell
+    NO_DRIVER = "no-driver"  # no NVIDIA driver, or one that does not answer
+    NOT_SET = "not-set"  # not on the command line: vLLM's default holds, which depends on the host
 
 
 HOW_TO_LEARN: Mapping[Reason, str] = {
-    Reason.ABSENT: "it is not on this server's /metrics",
+    Reason.ABSENT: "it is not there: not on this server's /metrics, or not on this host",
     Reason.FIRST_SCRAPE: "a rate needs two scrapes: --window 3",
     Reason.IDLE: "nothing happened in the window: look under load, or longer (--window 30)",
     Reason.INVALID: "the server exports no number there",
     Reason.UNREACHABLE: "the server did not answer",
-    Reason.DENIED: "permission was denied",
+    Reason.DENIED: "permission was denied: run me as the server's user, or as root",
     Reason.STALE: "it vanished while watched",
     Reason.NOT_IN_LOG: "a log does not carry it: ask /metrics",
-    Reason.NOT_LOCAL: "/metrics does not carry it: it is on the server's command line or host",
+    Reason.NOT_LOCAL: "/metrics does not carry it: run me on the server's own host",
     Reason.NOT_GIVEN: "no target was given: --slo ttft=2s --slo itl=50ms",
     Reason.BETWEEN: "the histogram's buckets are too coarse to tell",
+    Reason.NOT_SUPPORTED: "this device, driver or kernel does not tell it",
+    Reason.NO_DRIVER: "NVIDIA's driver did not answer here: run me where the GPUs are, or give --nvidia-smi FILE",
+    Reason.NOT_SET: "it is not on the server's command line, so vLLM's own default holds",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A value. `low` and `high` bound it where a histogram knows no better than its buckets."""
+    """A value. `low` and `high` bound it where a histogram knows no better than its buckets.
+
+    `origin` says who told it: metrics, server, user, proc, cgroup, cmdline, environ, nvml, nvidia-smi; or computed.
+    """
 
     value: Value
     low: float | None = None
     high: float | None = None
+    origin: str = field(default="metrics", compare=False)
 
     @property
     def bounds(self) -> tuple[float, float] | None:
@@ -104,6 +114,8 @@ class Snapshot:
     """Why a signal has no reading at all."""
     tag: Subject = ()
     """Tells servers apart where several are examined together."""
+    flags: Mapping[str, Value] = field(default_factory=dict)
+    """What the server was started with, where its command line was read."""
 
     def read(self, name: str, subject: Subject) -> tuple[Subject, Reading]:
         """A signal for one engine, and the subject that the reading belongs to."""

@@ -24,7 +24,11 @@ def number(value: float, unit: str = "") -> str:
         return _seconds(value)
     if unit == "requests":
         return f"{round(value):,}" if value >= 10 else f"{round(value, 1):g}"
+    if unit == "bytes":
+        return _bytes(value)
     text = _digits(value)
+    if unit in ("W", "MHz", "°C"):
+        return f"{text} {unit}"
     return f"{text}/s" if unit == "1/s" else text
 
 
@@ -32,6 +36,13 @@ def _percent(value: float) -> str:
     if 0 < value < 0.1:
         return "under 0.1 %"
     return f"{value:.1f}".removesuffix(".0") + " %" if abs(value) < 10 else f"{_digits(round(value, 0))} %"
+
+
+def _bytes(value: float) -> str:
+    for factor, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if abs(value) >= factor:
+            return f"{_digits(value / factor)} {unit}"
+    return f"{_digits(value)} bytes"
 
 
 def _seconds(value: float) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from vllm_doctor import catalogue, demo, rule
 from vllm_doctor.diagnose import diagnose
-from vllm_doctor.signal import Value
+from vllm_doctor.signal import Known, Reading
 from vllm_doctor.sources.exposition import parse
 from vllm_doctor.window import Window
 
@@ -83,7 +83,7 @@ def main() -> None:
 
     signals = catalogue.load(rule.shipped() / "signals.yaml")
     rules = rule.load([rule.shipped()], signals)
-    facts: dict[str, Value] = {"vllm_version": "0.32.0", "stats_published": True}
+    facts: dict[str, Reading] = {"vllm_version": Known("0.32.0"), "stats_published": Known(True)}
     scaling = []
     for engines in (1, 8, 64):
         text = page_with(engines)

@@ -586,7 +586,7 @@ def test_only_metrics_must_answer(signals: Catalogue, monkeypatch: pytest.Monkey
     with serving(vllm(pages("preemption")) | {"/version": hang, "/v1/models": hang}) as server:
         hung.append(server)
         seen = worked(examine(server.url, signals, 10))
-    assert seen.facts == {"stats_published": True}
+    assert seen.facts == {"stats_published": Known(True)}
     assert judged(seen, signals).findings[0].rule == "preemption"
 
 
@@ -660,7 +660,7 @@ def test_an_app_with_a_version_that_is_no_vllm(answer: Any, models: Any, signals
 
 def test_a_vllm_with_its_statistics_off(signals: Catalogue) -> None:
     seen = worked(examined(vllm(pages("no-log-stats")), signals))
-    assert seen.facts["stats_published"] is False
+    assert seen.facts["stats_published"] == Known(False)
     report = judged(seen, signals)
     assert report.verdict is Verdict.UNKNOWN
     assert [finding.rule for finding in report.findings] == ["stats-disabled"]
@@ -671,12 +671,12 @@ def test_a_vllm_with_its_statistics_off_and_its_models_locked(signals: Catalogue
         return Answer(b'{"error": "Unauthorized"}', 401)
 
     seen = worked(examined(vllm(pages("no-log-stats")) | {"/v1/models": locked}, signals))
-    assert seen.facts["stats_published"] is False
+    assert seen.facts["stats_published"] == Known(False)
 
 
 def test_metrics_alone_are_enough(signals: Catalogue) -> None:
     seen = worked(examined({"/metrics": in_turn(pages("preemption"))}, signals))
-    assert seen.facts == {"stats_published": True}
+    assert seen.facts == {"stats_published": Known(True)}
     assert "preemption" in [finding.rule for finding in judged(seen, signals).findings]
 
 
@@ -685,7 +685,11 @@ def test_metrics_alone_are_enough(signals: Catalogue) -> None:
 
 def test_what_a_vllm_says_of_itself(signals: Catalogue) -> None:
     seen = worked(examined(vllm(pages("preemption")), signals, 0))
-    assert seen.facts == {"stats_published": True, "vllm_version": "0.32.0", "max_model_len": 2048.0}
+    assert seen.facts == {
+        "stats_published": Known(True),
+        "vllm_version": Known("0.32.0"),
+        "max_model_len": Known(2048.0),
+    }
     assert seen.models == ("tiny",)
 
 

@@ -36,6 +36,15 @@ def document(report: Report) -> dict[str, Any]:
             "model": report.patient.model,
             "engines": report.patient.engines,
             "gpus": report.patient.gpus,
+            "gpu": report.patient.gpu,
+            "processes": [{"role": role, "pid": pid} for role, pid in report.patient.processes],
+            "cores": None
+            if report.patient.cores_wanted is None and report.patient.cores_usable is None
+            else {
+                "wanted": _number(report.patient.cores_wanted),
+                "usable": _number(report.patient.cores_usable),
+                "terms": report.patient.cores_terms,
+            },
         },
         "sources": [_source(source) for source in report.sources],
         "findings": [_finding(finding) for finding in report.findings],
@@ -43,7 +52,7 @@ def document(report: Report) -> dict[str, Any]:
             {"rule": unknown.rule, "because": {name: reason.value for name, reason in unknown.because.items()}}
             for unknown in report.unknown
         ],
-        "command": None,
+        "command": {"was": list(report.command), "now": None} if report.command else None,
         "vitals": {vital.name: _vital(vital) for vital in report.vitals},
         "vitals_unknown": {
             vital.name: vital.seen.value for vital in report.vitals if not isinstance(vital.seen, Known)
@@ -117,9 +126,11 @@ def _remedy(remedy: Remedy) -> dict[str, Any]:
     return {
         "do": remedy.do,
         "set": {flag: _number(value) for flag, value in remedy.set.items()},
-        "was": {},  # the command line is not visible over HTTP
+        "was": {flag: _number(value) for flag, value in remedy.was.items()},
         "unset": list(remedy.unset),
         "env": {name: _number(value) for name, value in remedy.env.items()},
+        "run": list(remedy.run),
+        "by": remedy.by,
         "computed": remedy.computed,
         "needs": {name: reason.value for name, reason in remedy.needs.items()},
         "validated_for": remedy.validated_for,

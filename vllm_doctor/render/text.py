@@ -5,6 +5,7 @@ Signs and words carry the meaning; colour, on a terminal only, repeats it.
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Iterable, Sequence
 
@@ -14,6 +15,7 @@ from vllm_doctor.signal import HOW_TO_LEARN, Known, Reason, Value
 
 WIDTH = 80
 _INDENT = 9
+_PIDS = 6
 _COLOUR = {"critical": "1;37;41", "warning": "1;30;43", "unknown": "1;30;46", "ok": "1;30;42", "info": "1"}
 _COST = {
     "none": "no cost",
@@ -39,8 +41,8 @@ def render(report: Report, colour: bool = False) -> str:
     main = [f for f in report.findings if f.severity in ("critical", "warning") and f.role != "symptom"]
     aside = [f for f in report.findings if f not in main and f.role != "symptom"]
     lines = _head(report.verdict.value.upper(), report.headline, report.verdict.value, colour, _rule_of(report, main))
-    lines += ["", *_wrapped(f"  {', '.join(s.target for s in report.sources)}", "  ")]
-    lines += [*_wrapped(f"  {_patient(report)}", "  "), *_vital_lines(report)]
+    lines += ["", *_wrapped(f"  {', '.join(_servers(report))}", "  ")]
+    lines += [*_wrapped(f"  {_patient(report)}", "  "), *_host_lines(report), *_vital_lines(report)]
     for place, group in enumerate(_grouped(main)):
         finding = group[0]
         if place or finding.title != report.headline:
@@ -69,6 +71,35 @@ def _head(word: str, title: str, severity: str, colour: bool, rule: str | None =
     return [f"{painted}  {lines[0]}", *(" " * (len(word) + 2) + line for line in lines[1:])]
 
 
+def _servers(report: Report) -> list[str]:
+    """The servers by their URLs, with the pids of their processes where those were seen."""
+    pids = " ".join(f"{role} {pid}" for role, pid in report.patient.processes[:_PIDS])
+    more = len(report.patient.processes) - _PIDS
+    targets = [s.target for s in report.sources if s.kind == "server"]
+    if not pids or len(targets) > 1:
+        return targets
+    return [f"{targets[0] if targets else ''} · pids: {pids}{f' and {more} more' if more > 0 else ''}".lstrip(" ·")]
+
+
+def _host_lines(report: Report) -> list[str]:
+    """What the server has of its host, and the flags that it was started with."""
+    patient = report.patient
+    parts = []
+    if patient.cores_usable is not None and patient.cores_wanted is not None:
+        usable, wanted = words.number(patient.cores_usable), words.number(patient.cores_wanted)
+        parts.append(f"cores: {usable} usable, {wanted} wanted ({patient.cores_terms})")
+    if patient.gpus is not None:
+        parts.append(f"{patient.gpus} × {patient.gpu}" if patient.gpus and patient.gpu else _no_gpu(patient.gpus))
+    lines = _wrapped(f"  {' · '.join(parts)}", "  ") if parts else []
+    if report.command:
+        lines += _wrapped(f"  {shlex.join(report.command)}", "    ")
+    return lines
+
+
+def _no_gpu(gpus: int) -> str:
+    return f"{gpus} GPUs" if gpus else "no GPU"
+
+
 def _patient(report: Report) -> str:
     patient = report.patient
     engines = f"{patient.engines} engine{'s' if patient.engines != 1 else ''}" if patient.engines else None
@@ -76,6 +107,7 @@ def _patient(report: Report) -> str:
     scrapes = max((s.scrapes for s in seen), default=0)
     window = max((s.window_s for s in seen), default=0.0)
     watched = f"seen for {words.number(round(window, 1), 's')}, {scrapes} scrapes" if scrapes > 1 else "one scrape"
+    watched = watched if scrapes else "no answer from /metrics"
     parts = [patient.model, f"vLLM {patient.vllm}" if patient.vllm else "vLLM (version not told)", engines, watched]
     return " · ".join(part for part in parts if part)
 
@@ -181,6 +213,10 @@ def _remedy(label: str, remedy: Remedy, brief: bool) -> list[str]:
             lines.append(f"{'':<{_INDENT}}-  {flag}")
     for flag, value in remedy.set.items():
         lines.append(f"{'':<{_INDENT}}+  {_flag(flag, value)}")
+    for name, value in remedy.env.items():
+        lines.append(f"{'':<{_INDENT}}+  {name}={words.plain(value)}  (environment)")
+    for command in remedy.run:
+        lines += _paragraph("", f"$  {command}{'  (as an administrator)' if remedy.by == 'administrator' else ''}")
     if remedy.computed:
         lines += _paragraph("", remedy.computed)
     for name, reason in remedy.needs.items():
@@ -226,7 +262,7 @@ def _not_seen(report: Report) -> list[str]:
         if source.error is not None:
             add(source.error.message)
         for note in source.notes:
-            add(f"{source.target}: {note}")
+            add(f"{source.target}: {note}" if source.kind != "gpu" else note)
     by_reason: dict[Reason, list[str]] = {}
     blind = any(finding.role == "blind" for finding in report.findings)
     for unknown in () if blind else report.unknown:
@@ -235,7 +271,8 @@ def _not_seen(report: Report) -> list[str]:
     for reason, rules in by_reason.items():
         names = ", ".join(rules[:3]) + (f" and {len(rules) - 3} more" if len(rules) > 3 else "")
         add(f"{reason}: {names}. {HOW_TO_LEARN[reason][0].upper()}{HOW_TO_LEARN[reason][1:]}.")
-    add("the host (CPU cores, cgroups, GPUs), the log and the command line: this version reads /metrics only.")
+    seen = any(source.kind == "host" for source in report.sources)
+    add("the log: not read by this version." if seen else "CPU, GPUs and flags: run me on its host; the log.")
     return lines
 
 

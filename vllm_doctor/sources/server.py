@@ -24,7 +24,7 @@ from vllm_doctor.catalogue import ENGINE_METRIC
 from vllm_doctor.errors import SourceError, UsageError
 from vllm_doctor.observation import Observation
 from vllm_doctor.report import Problem
-from vllm_doctor.signal import Value
+from vllm_doctor.signal import Known, Reading, Value
 from vllm_doctor.sources.exposition import Page, parse
 from vllm_doctor.window import Window
 
@@ -119,7 +119,7 @@ class Server:
         Never raises for what the server does: an Observation's error says it, and keeps what was seen before.
         """
         window, started, notes = Window(), [], []  # type: Window, list[tuple[float, float | None]], list[str]
-        facts: dict[str, Value] = {}
+        facts: dict[str, Reading] = {}
         models: tuple[str, ...] = ()
         error: Problem | None = None
         try:
@@ -160,7 +160,7 @@ class Server:
                 first = at
             yield parse(body.decode("utf-8", "replace"), self._wanted), at, _date(headers)
 
-    def _identify(self, page: Page, deadline: float) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def _identify(self, page: Page, deadline: float) -> tuple[dict[str, Reading], tuple[str, ...]]:
         """What /version and /v1/models say; SourceError if this is no vLLM."""
         version = self._json("/version", deadline)
         cards_answer = self._json("/v1/models", deadline)
@@ -178,12 +178,12 @@ class Server:
                 "not-vllm",
                 f"{self.target} is not a vLLM server: its /metrics has {what}; give vLLM's own port and path",
             )
-        facts: dict[str, Value] = {"stats_published": page.has_vllm}
+        facts: dict[str, Reading] = {"stats_published": _told(page.has_vllm)}
         if isinstance(found, str):
-            facts["vllm_version"] = found[:100]
+            facts["vllm_version"] = _told(found[:100])
         limits = [limit for card in cards if type(limit := card.get("max_model_len")) is int and 0 < limit < 2**40]
         if limits:
-            facts["max_model_len"] = float(max(limits))
+            facts["max_model_len"] = _told(float(max(limits)))
         # A LoRA adapter is listed as a model with a parent: the model served is the one without.
         names = [str(card["id"])[:200] for card in cards if "id" in card and not card.get("parent")]
         return facts, tuple(names)
@@ -280,6 +280,10 @@ class Server:
             self._client.close()
             self._client = self._new_client(str(there))
         return str(there)
+
+
+def _told(value: Value) -> Known:
+    return Known(value, origin="server")
 
 
 def _cards(answer: Any) -> list[dict[str, Any]]:

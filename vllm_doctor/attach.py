@@ -1,0 +1,133 @@
+"""What the words of the command line point at, as watchers: a URL, a pid, or every vLLM server of this host."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from vllm_doctor.errors import UsageError
+from vllm_doctor.examination import Watcher
+from vllm_doctor.observation import Observation
+from vllm_doctor.report import Problem
+from vllm_doctor.sources import nvidia_smi, process
+from vllm_doctor.sources.kernel import Kernel
+from vllm_doctor.sources.local import Local
+from vllm_doctor.sources.process import Listener, ServerProcess
+from vllm_doctor.sources.server import Access, Server, base_of
+
+NOBODY = (
+    "no vLLM server was found on this host; point me at one: vllm-doctor http://host:8000, or vllm-doctor PID"
+    " (or try: vllm-doctor demo)"
+)
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """How to look. `seconds`: the window; `deadline`: when to be done, on time.monotonic."""
+
+    wanted: frozenset[str]
+    """Metrics that are kept."""
+    access: Access
+    seconds: float
+    deadline: float
+    smi: Path | None = None
+    kernel: Kernel = field(default_factory=Kernel)
+
+    def watchers(self, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
+        """The watchers of these sources; connections are closed with `opened`.
+
+        Raises UsageError and SourceError, with one line to act on.
+        """
+        if self.smi is not None:
+            nvidia_smi.read(self.smi)  # says now what is wrong with the file
+        if not sources:
+            found = process.find(self.kernel)
+            if not found:
+                raise UsageError(NOBODY)
+            return [watcher for server in found for watcher in self._of_server(server, opened)]
+        watchers: dict[tuple[str, str, str], Watcher] = {}
+        for source in sources:
+            for watcher in self._of_source(source, opened):
+                watchers.setdefault((watcher.kind, watcher.target, watcher.patient), watcher)
+        return list(watchers.values())
+
+    def _of_source(self, source: str, opened: ExitStack) -> list[Watcher]:
+        if source.isascii() and source.isdigit() and len(source) < 20:
+            return self._of_server(process.of_pid(self.kernel, int(source)), opened)
+        if "://" not in source and (source == "-" or os.path.exists(source) or ":" not in source):
+            raise UsageError(
+                f"{source!r} is neither a URL (http://host:8000) nor a pid;"
+                " logs and recordings are not built yet in this version"
+            )
+        server = opened.enter_context(closing(Server(source, self.wanted, self.access)))
+        return [self._of_url(server), *self._of_its_host(server, source)]
+
+    def _of_url(self, server: Server) -> Watcher:
+        return Watcher("server", server.target, server.target, lambda: server.examine(self.seconds, self.deadline))
+
+    def _of_its_host(self, server: Server, source: str) -> list[Watcher]:
+        """The host of a server that was named by its URL: this one, if its port is a vLLM's here."""
+        parts = urlsplit(base_of(source))
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        if _is_here(parts.hostname or ""):
+            match process.listening_on(self.kernel, port):
+                case ServerProcess() as found:
+                    return self._of_processes(found, server.target)
+                case Listener(pid=pid, name=name):
+                    note = f"port {port} is {name} (pid {pid}), not vLLM itself: for its host, name the vLLM behind it"
+                    return [_said(server.target, "host", f"port {port}", note), *self._of_file(server.target)]
+                case None:
+                    pass
+        return self._of_file(server.target)
+
+    def _of_file(self, patient: str) -> list[Watcher]:
+        """The GPUs of a server whose processes cannot be seen, from --nvidia-smi."""
+        if self.smi is None:
+            return []
+        nobody = Local(ServerProcess.unseen(), patient, self.kernel, self.smi)
+        return [Watcher("gpu", str(self.smi), patient, lambda: nobody.examine_gpus(0, self.deadline))]
+
+    def _of_server(self, found: ServerProcess, opened: ExitStack) -> list[Watcher]:
+        """A server found by its processes: its URL and its host."""
+        if found.url is None:
+            patient = f"pid {found.root}"
+            problem = Problem(
+                "no-url",
+                f"{patient} is a vLLM, but on which port it listens cannot be seen from here:"
+                f" name both, vllm-doctor http://host:port {found.root}",
+            )
+            nowhere = Observation("server", patient, error=problem, patient=patient)
+            return [Watcher("server", patient, patient, lambda: nowhere), *self._of_processes(found, patient)]
+        server = opened.enter_context(closing(Server(found.url, self.wanted, self.access)))
+        return [self._of_url(server), *self._of_processes(found, server.target)]
+
+    def _of_processes(self, found: ServerProcess, patient: str) -> list[Watcher]:
+        local = Local(found, patient, self.kernel, self.smi)
+        return [
+            Watcher("host", local.target, patient, lambda: local.examine_host(self.seconds, self.deadline)),
+            Watcher(
+                "gpu",
+                str(self.smi or "NVIDIA driver"),
+                patient,
+                lambda: local.examine_gpus(self.seconds, self.deadline),
+            ),
+        ]
+
+
+def _said(patient: str, kind: str, target: str, note: str) -> Watcher:
+    said = Observation(kind, target, notes=(note,), patient=patient)
+    return Watcher(kind, target, patient, lambda: said)
+
+
+def _is_here(host: str) -> bool:
+    """Whether the host's name or address is this machine's; names are not looked up beyond its own."""
+    if host in ("localhost", "127.0.0.1", "0.0.0.0", "::1", socket.gethostname().lower()):
+        return True
+    import psutil  # late: a URL of another machine needs no psutil
+
+    return any(host == address.address for addresses in psutil.net_if_addrs().values() for address in addresses)

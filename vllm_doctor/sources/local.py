@@ -1,0 +1,131 @@
+"""A vLLM server on this host: what its command line, its processes and its GPUs say, beside its /metrics."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vllm_doctor import defaults
+from vllm_doctor.catalogue import COMMAND, ENVIRONMENT
+from vllm_doctor.observation import Observation
+from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
+from vllm_doctor.sources import gpu, host, kernel_log, model_files, nvidia_smi, topology
+from vllm_doctor.sources.gpu import GpuUse, GpuView
+from vllm_doctor.sources.host import Host
+from vllm_doctor.sources.kernel import Kernel
+from vllm_doctor.sources.nvml import Nvml
+from vllm_doctor.sources.process import ServerProcess
+
+_PARALLEL = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size")
+
+
+@dataclass
+class Local:
+    """One server of this host under examination. `patient`: what its other observations are called.
+
+    `smi`: a file of `nvidia-smi -q -x`, read in place of the driver.
+    """
+
+    server: ServerProcess
+    patient: str
+    kernel: Kernel = field(default_factory=Kernel)
+    smi: Path | None = None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    @property
+    def target(self) -> str:
+        return f"pid {self.server.root}"
+
+    def examine_host(self, seconds: float, deadline: float) -> Observation:
+        """The processes and the CPU over `seconds`, done by `deadline` on the clock."""
+        patient = Host(self.server, self.kernel, self.clock)
+        first = patient.sample()
+        self.sleep(max(0.0, min(seconds, deadline - self.clock())))
+        last = patient.sample() if seconds else first
+        facts = _command(self.server) | model_files.facts(self.kernel, self.server) | patient.facts(first, last)
+        return Observation(
+            "host",
+            self.target,
+            facts=facts,
+            models=(self.server.command.model,) if self.server.command.model else (),
+            notes=self.server.notes,
+            patient=self.patient,
+            command=self.server.command.argv,
+            processes=tuple((member.role, member.pid) for member in self.server.members if member.role != "other"),
+        )
+
+    def examine_gpus(self, seconds: float, deadline: float) -> Observation:
+        """The GPUs over `seconds`, done by `deadline`."""
+        if self.smi is not None:
+            view = nvidia_smi.read(self.smi)
+        else:
+            view = Nvml(self.kernel, self.clock, self.sleep).watch(seconds, deadline)
+        use = self._use()
+        facts = gpu.facts(view, use)
+        if view.gpus and self.smi is None:
+            facts |= kernel_log.xids(self.kernel)
+        facts["processes_off_node"] = self._off_node(view)
+        facts["max_num_seqs_default"] = self._max_num_seqs(view, use)
+        detail = (view.detail,) if view.detail else ()
+        target = str(self.smi) if self.smi is not None else "NVIDIA driver"
+        return Observation("gpu", target, facts=facts, notes=(*detail, *view.notes), patient=self.patient)
+
+    def _use(self) -> GpuUse:
+        environ = self.server.environ
+        visible = None if isinstance(environ, Reason) else environ.get("CUDA_VISIBLE_DEVICES")
+        wanted = 1.0
+        for flag in _PARALLEL:
+            value = self.server.command.flags.get(flag, 1.0)
+            wanted *= value if isinstance(value, float) else 1.0
+        return GpuUse(frozenset(member.pid for member in self.server.members), visible, int(wanted))
+
+    def _off_node(self, view: GpuView) -> Reading:
+        machine = topology.read(self.kernel)
+        if isinstance(machine, Reason):
+            return Unknown(machine)
+        own = {member.pid for member in self.server.members}
+        nodes = {
+            process.pid: view.numa_nodes[sample.index]
+            for sample in view.samples
+            if sample.index in view.numa_nodes and not isinstance(sample.processes, Reason)
+            for process in sample.processes
+            if process.pid in own
+        }
+        return host.misplaced(self.kernel, machine, nodes)
+
+    def _max_num_seqs(self, view: GpuView, use: GpuUse) -> Reading:
+        """vLLM's default for this device, where neither the version nor the device leaves a doubt."""
+        used = gpu.chosen(view, use)
+        memory = [g.memory_total.value for g in used if isinstance(g.memory_total, Known)]
+        no_gpu = view.missing is Reason.ABSENT
+        doubled = "--performance-mode" in self.server.command.flags
+        if self.server.version is None or doubled or not (no_gpu or (used and len(memory) == len(used))):
+            return Unknown(Reason.NOT_SET)
+        ranks = (use.wanted or 1) // max(1, int(float(self.server.command.flags.get(_PARALLEL[2], 1.0))))
+        smallest = None if no_gpu else min(float(size) for size in memory)
+        found = defaults.max_num_seqs(self.server.version, smallest, used[0].name if used else "", max(1, ranks))
+        return Unknown(Reason.NOT_SET) if found is None else Known(float(found), origin="cmdline")
+
+
+def _command(server: ServerProcess) -> dict[str, Reading]:
+    """The command line and the environment as facts: "--flag" and "$VARIABLE"."""
+    facts: dict[str, Reading] = {COMMAND: Known(True, origin="cmdline")}
+    facts |= {flag: Known(value, origin="cmdline") for flag, value in server.command.flags.items()}
+    if server.version is not None:
+        facts["vllm_version"] = Known(server.version, origin="proc")
+    if isinstance(server.environ, Reason):
+        return facts | {ENVIRONMENT: Unknown(server.environ)}
+    facts[ENVIRONMENT] = Known(True, origin="environ")
+    return facts | {f"${name}": Known(_number_or_text(text), origin="environ") for name, text in server.environ.items()}
+
+
+def _number_or_text(text: str) -> Value:
+    try:
+        number = float(text)
+    except ValueError:
+        return text[:1000]
+    return number if math.isfinite(number) else text
