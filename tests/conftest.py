@@ -8,8 +8,8 @@ import pytest
 
 from tests.making import shipped_catalogue
 from tests.serving import Clock
+from vllm_doctor import attach
 from vllm_doctor.catalogue import Catalogue
-from vllm_doctor.sources import server
 from vllm_doctor.sources.server import Access, Server
 
 
@@ -34,4 +34,4 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
             skipping = Clock()
             super().__init__(url, wanted, access, clock or skipping.now, sleep or skipping.sleep)
 
-    monkeypatch.setattr(server, "Server", Hurried)
+    monkeypatch.setattr(attach, "Server", Hurried)

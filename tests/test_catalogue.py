@@ -335,3 +335,96 @@ def test_a_mistake_is_told_with_file_and_line(text: str, line: int, says: str, t
     with pytest.raises(DocumentError) as refused:
         catalogue.load(path)
     assert str(refused.value).startswith(f"{path}:{line}: {says}")
+
+
+# ---- what a server was started with
+
+STARTED = """
+signals:
+  seqs: {says: s, unit: requests, flag: --max-num-seqs}
+  tensor_parallel: {says: s, unit: "", flag: --tensor-parallel-size, none: 1}
+  eager: {says: s, unit: flag, flag: --enforce-eager, none: false}
+  threads: {says: s, unit: "", env: OMP_NUM_THREADS, none: 0}
+  device: {says: s, unit: text, env: CUDA_VISIBLE_DEVICES}
+"""
+COMMAND, ENVIRONMENT = Known(True, origin="cmdline"), Known(True, origin="environ")
+NOT_SET, NOT_LOCAL, DENIED = (Unknown(reason) for reason in (Reason.NOT_SET, Reason.NOT_LOCAL, Reason.DENIED))
+
+
+@pytest.mark.parametrize(
+    ("signal", "facts", "expected", "origin"),
+    [
+        pytest.param("seqs", {"--max-num-seqs": Known(64.0, origin="cmdline")}, Known(64.0), "cmdline", id="a flag"),
+        pytest.param("eager", {"--enforce-eager": Known(True, origin="cmdline")}, Known(True), "cmdline", id="switch"),
+        pytest.param("seqs", {"command": COMMAND}, NOT_SET, "", id="a flag that was not given"),
+        pytest.param("tensor_parallel", {"command": COMMAND}, Known(1.0), "cmdline", id="not given: it is this"),
+        pytest.param("eager", {"command": COMMAND}, Known(False), "cmdline", id="not given: it is off"),
+        pytest.param("seqs", {}, NOT_LOCAL, "", id="no command line was read"),
+        pytest.param("eager", {}, NOT_LOCAL, "", id="no command line was read, so none does not hold"),
+        pytest.param("eager", {"command": DENIED}, DENIED, "", id="a command line that is denied"),
+        pytest.param("eager", {"environment": ENVIRONMENT}, NOT_LOCAL, "", id="the environment is another thing"),
+        pytest.param("threads", {"$OMP_NUM_THREADS": Known(8.0, origin="environ")}, Known(8.0), "environ", id="env"),
+        pytest.param("threads", {"environment": ENVIRONMENT}, Known(0.0), "environ", id="a variable that is not set"),
+        pytest.param("device", {"environment": ENVIRONMENT}, NOT_SET, "", id="not set, and it may be anything"),
+        pytest.param("threads", {"environment": DENIED}, DENIED, "", id="an environment that is denied"),
+        pytest.param("threads", {"command": COMMAND}, NOT_LOCAL, "", id="no environment was read"),
+        pytest.param("threads", {"--omp-num-threads": Known(8.0)}, NOT_LOCAL, "", id="a flag is no variable"),
+    ],
+)  # fmt: skip
+def test_flags_and_variables(
+    signal: str, facts: dict[str, Reading], expected: Reading, origin: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "signals.yaml"
+    path.write_text(STARTED, "utf-8")
+    _, reading = catalogue.load(path).snapshot(window(), facts).read(signal, ())
+    assert reading == expected
+    if isinstance(reading, Known):
+        assert reading.origin == origin
+        assert isinstance(reading.value, bool) == (signal == "eager")
+
+
+def test_a_flag_of_no_vllm_is_a_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "signals.yaml"
+    path.write_text("signals:\n  a:\n    says: s\n    unit: s\n    flag: --max-number-seqs", "utf-8")
+    with pytest.raises(DocumentError, match="--max-number-seqs is a flag of no vLLM") as refused:
+        catalogue.load(path)
+    assert str(refused.value).startswith(f"{path}:5: ")
+
+
+def test_the_flags_of_a_server_go_with_its_snapshot() -> None:
+    facts: dict[str, Reading] = {
+        "--max-num-seqs": Known(64.0, origin="cmdline"),
+        "--api-server-count": Unknown(Reason.INVALID),
+        "$OMP_NUM_THREADS": Known(8.0),
+        "command": COMMAND,
+    }
+    assert shipped_catalogue().snapshot(window(), facts).flags == {"--max-num-seqs": 64.0}
+
+
+def test_without_scrapes_facts_are_known_all_the_same() -> None:
+    seen = snapshot(gpus=2.0, gpu_memory_foreign=9e9)
+    assert seen.subjects == ((),)
+    assert seen.read("gpus", ()) == ((), Known(2.0))
+    for name in ("requests_running", "kv_cache_usage", "lora", "kv_blocks"):
+        assert seen.read(name, ())[1] == Unknown(Reason.UNREACHABLE), name
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"--max-num-seqs": 64.0, "max_num_seqs_default": 256.0}, Known(64.0)),
+        ({"max_num_seqs_default": 256.0}, Known(256.0)),
+        ({}, Unknown(Reason.NOT_SET)),
+    ],
+)
+def test_max_num_seqs_as_given_or_as_it_is_by_default(facts: dict[str, Value], expected: Reading) -> None:
+    assert snapshot(**{"command": True} | facts).read("max_num_seqs", ())[1] == expected
+
+
+@pytest.mark.parametrize(
+    ("counts", "wanted"), [((1, 1, 1, 0), 3.0), ((1, 1, 8, 0), 10.0), ((2, 2, 2, 1), 7.0), ((4, 8, 8, 1), 21.0)]
+)
+def test_the_cores_that_vllm_wants(counts: tuple[int, ...], wanted: float) -> None:
+    names = ("api_servers", "engine_cores", "workers", "coordinators")
+    facts = {name: float(count) for name, count in zip(names, counts, strict=True)}
+    assert snapshot(**facts).read("cores_wanted", ())[1] == Known(wanted)

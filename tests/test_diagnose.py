@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.making import shipped_catalogue, shipped_rules
 from vllm_doctor import catalogue, diagnose, rule
 from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.diagnose import Diagnosis
@@ -468,3 +471,100 @@ def test_a_target_is_missed_where_the_slowest_engine_misses_it(rules: Rules) -> 
 
 def test_without_a_target_there_is_none(rules: Rules) -> None:
     assert rules.diagnose(server({"latency": 9.0})).targets == ()
+
+
+# ---- symptoms
+
+
+def test_a_symptom_with_its_cause(rules: Rules) -> None:
+    rules.add("starved", "usage < 0.5", severity="info", role="symptom", stage="slow-path")
+    rules.add("cause", "queue > 1", explains="[starved]", stage="host")
+    diagnosis = rules.diagnose(server({"queue": 5.0, "usage": 0.1}))
+    assert [(f.rule, f.role, f.explained_by) for f in diagnosis.findings] == [
+        ("cause", "root", None),
+        ("starved", "symptom", "cause"),
+    ]
+
+
+def test_a_symptom_without_its_cause_is_worth_knowing(rules: Rules) -> None:
+    rules.add("starved", "usage < 0.5", severity="info", role="symptom", stage="slow-path")
+    rules.add("cause", "queue > 1", explains="[starved]", stage="host")
+    diagnosis = rules.diagnose(server({"queue": 0.0, "usage": 0.1}))
+    assert [(f.rule, f.role, f.explained_by) for f in diagnosis.findings] == [("starved", "info", None)]
+    assert (diagnosis.verdict, diagnosis.headline) == (Verdict.OK, "The starved")
+
+
+def test_the_shipped_gpu_starved_is_explained_by_cpu_contention() -> None:
+    signals, shipped = shipped_catalogue(), {rule.id: rule for rule in shipped_rules()}
+    chosen = [shipped["cpu-contention"], shipped["gpu-starved"]]
+    starved: dict[str, Any] = {
+        "gpus": 1.0,
+        "gpu_utilization": 0.3,
+        "requests_running": 8.0,
+        "requests_running_usual": 8.0,
+        "server_running": 8.0,
+    }
+    others: dict[str, Any] = {
+        "cpu_wait": 0.95,
+        "engine_cpu_wait": 0.0,
+        "foreign_cpu_share": 0.9,
+        "cpu_steal": 0.0,
+        "foreign_processes": "stress",
+    }
+    diagnosis = diagnose.diagnose(chosen, signals, [server({}, **(starved | others))])
+    assert [(f.rule, f.role, f.explained_by) for f in diagnosis.findings] == [
+        ("cpu-contention", "root", None),
+        ("gpu-starved", "symptom", "cpu-contention"),
+    ]
+    assert diagnosis.verdict in (Verdict.WARNING, Verdict.CRITICAL)
+    diagnosis = diagnose.diagnose(chosen, signals, [server({}, **(starved | others | {"cpu_wait": 0.0}))])
+    assert [(f.rule, f.role) for f in diagnosis.findings] == [("gpu-starved", "info")]
+
+
+# ---- commands, and what flags were
+
+
+def remedy_of(diagnosis: Diagnosis) -> Remedy:
+    [finding] = diagnosis.findings
+    [remedy] = finding.remedies
+    return remedy
+
+
+def told(rules: Rules, remedy: str, **signals: Any) -> Remedy:
+    rules.add("ill", "queue > 0", remedies=f"[{{do: it, cost: none, risk: none, expect: more, {remedy}}}]")
+    return remedy_of(rules.diagnose(server({"queue": 5.0}, **signals)))
+
+
+@pytest.mark.parametrize(
+    ("template", "seen", "expected"),
+    [
+        ("docker update --cpus {cpu} x", {"cpu": 1024.0}, "docker update --cpus 1024 x"),
+        ("--cpus {cpu}", {"cpu": 1.5}, "--cpus 1.5"),
+        ("-l {cpu}", {"cpu": 123456789.0}, "-l 123456789"),
+        ("stop {vllm_version}", {"vllm_version": "vllm.service"}, "stop vllm.service"),
+        ("stop {vllm_version}", {"vllm_version": "a; rm -rf ~"}, "stop 'a; rm -rf ~'"),
+        ("stop {vllm_version}", {"vllm_version": "$(id)'`id`"}, """stop '$(id)'"'"'`id`'"""),
+        ("stop {vllm_version}", {"vllm_version": "{cpu}", "cpu": 7.0}, "stop '{cpu}'"),
+        ("{cpu}-{cpu} {vllm_version}", {"cpu": 3.0, "vllm_version": "x"}, "3-3 x"),
+        ("nvidia-smi -pm 1", {}, "nvidia-smi -pm 1"),
+    ],
+)
+def test_commands_have_values_as_a_shell_reads_them(
+    template: str, seen: dict[str, Value], expected: str, rules: Rules
+) -> None:
+    remedy = told(rules, f"run: ['{template}'], by: administrator", **seen)
+    assert (remedy.run, remedy.by, dict(remedy.needs)) == ((expected,), "administrator", {})
+
+
+def test_a_command_whose_value_is_not_known_is_not_printed(rules: Rules) -> None:
+    remedy = told(rules, "run: ['a {slo}', 'b']")
+    assert (remedy.run, remedy.by, dict(remedy.needs)) == ((), "you", {"slo": Reason.NOT_GIVEN})
+
+
+def test_what_the_flags_were(rules: Rules) -> None:
+    remedy = "set: {--max-num-seqs: 8, --max-num-batched-tokens: 99}, unset: [--enforce-eager, --disable-log-stats]"
+    rules.add("ill", "queue > 0", remedies=f"[{{do: it, cost: none, risk: none, expect: more, {remedy}}}]")
+    flags: dict[str, Value] = {"--max-num-seqs": 64.0, "--enforce-eager": True, "--port": 8000.0}
+    seen = replace(server({"queue": 5.0}), flags=flags)
+    assert remedy_of(rules.diagnose(seen)).was == {"--max-num-seqs": 64.0, "--enforce-eager": True}
+    assert remedy_of(rules.diagnose(server({"queue": 5.0}))).was == {}

@@ -34,6 +34,7 @@ def judged(name: str, scrapes: slice) -> Report:
         "vllm_version": Known(taken.version["version"]),
         "stats_published": Known(has_vllm),
         "max_model_len": Known(2048.0),
+        **taken.facts,
     }
     seen = Observation("server", "http://127.0.0.1:8000", window, facts, ("tiny",))
     return examination.judge([seen], RULES, SIGNALS, {"goal": "throughput"}, datetime(2026, 11, 20, tzinfo=UTC))

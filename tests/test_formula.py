@@ -137,3 +137,35 @@ def test_what_is_no_formula_is_refused_and_nothing_runs(text: str, tmp_path: Pat
 def test_the_refusal_names_the_part() -> None:
     with pytest.raises(FormulaError, match=r"abs\(b\)"):
         Formula("a + abs(b)")
+
+
+@pytest.mark.parametrize(
+    ("text", "origin"),
+    [
+        pytest.param("metric", "metrics", id="a signal alone"),
+        pytest.param("metric * 2", "metrics", id="with a number"),
+        pytest.param("2 * proc + 1", "proc", id="a number is from nowhere"),
+        pytest.param("proc + other_proc", "proc", id="two of one place"),
+        pytest.param("metric + proc", "computed", id="two of two places"),
+        pytest.param("max(1, floor(proc / 2))", "proc", id="within functions"),
+        pytest.param("floor(metric / proc) * 2", "computed", id="computed further"),
+        pytest.param("known(missing, proc)", "proc", id="known: of the one it takes"),
+        pytest.param("known(proc, metric)", "proc", id="known: not of the others"),
+        pytest.param("known(missing, metric) + proc", "computed", id="known, computed further"),
+        pytest.param("bounded / proc", "computed", id="with bounds, of two places"),
+        pytest.param("bounded / 2", "metrics", id="with bounds"),
+        pytest.param("power_of_two(proc)", "proc", id="of one operand"),
+        pytest.param("known(missing, 1)", "", id="a number alone is from nowhere"),
+        pytest.param("1 + 2", "", id="numbers only"),
+    ],
+)
+def test_where_a_value_is_from(text: str, origin: str) -> None:
+    read = reads(
+        metric=6.0,
+        proc=Known(4.0, origin="proc"),
+        other_proc=Known(3.0, origin="proc"),
+        bounded=Known(4.0, 2.5, 5.0),
+    )
+    found = Formula(text).evaluate(read)
+    assert isinstance(found, Known)
+    assert found.origin == origin

@@ -15,17 +15,18 @@ import pytest
 import trustme
 
 from tests.serving import pages, serving, vllm
+from tests.test_cli_local import fake_vllm
 from vllm_doctor import cli
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.startswith("vllm-doctor ")]
+COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.split()[:1] == ["vllm-doctor"]]
 
 
 @pytest.fixture(scope="module")
-def answers() -> Iterator[dict[str, str]]:
-    """Servers for the addresses that the README names."""
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Servers for the addresses and the pid that the README names."""
     authority = trustme.CA()
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(tls)
@@ -33,11 +34,13 @@ def answers() -> Iterator[dict[str, str]]:
         serving(vllm(pages("preemption"))) as first,
         serving(vllm(pages("healthy-busy"))) as second,
         serving(vllm(pages("preemption"), prefix="/llm"), tls=tls) as secure,
+        fake_vllm(tmp_path_factory.mktemp("local")) as local,
     ):
         yield {
             "http://127.0.0.1:8000": first.url,
             "http://127.0.0.1:8001": second.url,
             "https://host:8443": secure.url,
+            "27038": str(local.pid),
             "ca": authority.cert_pem.bytes().decode(),
         }
 
@@ -63,7 +66,8 @@ def test_its_commands_run(
     shipped = (ROOT / "rules/scheduler/preemption.yaml").read_text()
     (mine / "my-preemption.yaml").write_text(shipped.replace("rule: preemption", "rule: my-preemption"))
     for named, real in answers.items():
-        command = command.replace(named, real) if named.startswith("http") else command
+        command = command.replace(named, real) if named != "ca" else command
+    (tmp_path / "smi.xml").write_bytes((ROOT / "tests/sources/nvidia_smi/h100-driver-550.xml").read_bytes())
     arguments = shlex.split(command)[1:]
     if "--window" in arguments:  # thirty seconds are for a person
         arguments[arguments.index("--window") + 1] = "1"

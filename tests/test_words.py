@@ -19,6 +19,11 @@ from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
         (0, "s", "0 s"), (0.0071, "s", "7.1 ms"), (0.05, "s", "50 ms"), (2.5, "s", "2.5 s"), (125.4, "s", "125 s"),
         (math.inf, "s", "∞"),
         (9000, "1/s", "9,000/s"), (0.5, "1/s", "0.5/s"), (12.34, "1/s", "12.3/s"),
+        (0, "bytes", "0 bytes"), (1023, "bytes", "1,023 bytes"), (1024, "bytes", "1 KiB"),
+        (67108864, "bytes", "64 MiB"),
+        (1.5 * 2**30, "bytes", "1.5 GiB"), (80 * 2**30, "bytes", "80 GiB"), (5000 * 2**30, "bytes", "5,000 GiB"),
+        (534.25, "W", "534 W"), (70, "W", "70 W"), (1980, "MHz", "1,980 MHz"), (61, "°C", "61 °C"),
+        (61.25, "°C", "61.2 °C"), (0.5, "cores", "0.5"), (3, "cores", "3"),
         (2, "requests", "2"), (2.34, "requests", "2.3"), (18.4, "requests", "18"), (1065, "requests", "1,065"),
     ],
 )  # fmt: skip

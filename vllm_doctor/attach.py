@@ -8,21 +8,27 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from vllm_doctor.errors import UsageError
 from vllm_doctor.examination import Watcher
 from vllm_doctor.observation import Observation
 from vllm_doctor.report import Problem
-from vllm_doctor.sources import nvidia_smi, process
 from vllm_doctor.sources.kernel import Kernel
-from vllm_doctor.sources.local import Local
-from vllm_doctor.sources.process import Listener, ServerProcess
 from vllm_doctor.sources.server import Access, Server, base_of
+
+if TYPE_CHECKING:
+    # Imported late below: a server on another machine needs none of it, and the command starts sooner.
+    from vllm_doctor.sources.process import ServerProcess
 
 NOBODY = (
     "no vLLM server was found on this host; point me at one: vllm-doctor http://host:8000, or vllm-doctor PID"
     " (or try: vllm-doctor demo)"
+)
+
+NOT_LINUX = (
+    "processes can be looked for on Linux only (there is no /proc here); name a server: vllm-doctor http://host:8000"
 )
 
 
@@ -44,11 +50,15 @@ class Attachment:
         Raises UsageError and SourceError, with one line to act on.
         """
         if self.smi is not None:
+            from vllm_doctor.sources import nvidia_smi
+
             nvidia_smi.read(self.smi)  # says now what is wrong with the file
         if not sources:
+            from vllm_doctor.sources import process
+
             found = process.find(self.kernel)
             if not found:
-                raise UsageError(NOBODY)
+                raise UsageError(NOBODY if self.kernel.path("proc").is_dir() else NOT_LINUX)
             return [watcher for server in found for watcher in self._of_server(server, opened)]
         watchers: dict[tuple[str, str, str], Watcher] = {}
         for source in sources:
@@ -58,6 +68,8 @@ class Attachment:
 
     def _of_source(self, source: str, opened: ExitStack) -> list[Watcher]:
         if source.isascii() and source.isdigit() and len(source) < 20:
+            from vllm_doctor.sources import process
+
             return self._of_server(process.of_pid(self.kernel, int(source)), opened)
         if "://" not in source and (source == "-" or os.path.exists(source) or ":" not in source):
             raise UsageError(
@@ -75,13 +87,15 @@ class Attachment:
         parts = urlsplit(base_of(source))
         port = parts.port or (443 if parts.scheme == "https" else 80)
         if _is_here(parts.hostname or ""):
+            from vllm_doctor.sources import process
+
             match process.listening_on(self.kernel, port):
-                case ServerProcess() as found:
+                case process.ServerProcess() as found:
                     return self._of_processes(found, server.target)
-                case Listener(pid=pid, name=name):
+                case process.Listener(pid=pid, name=name) if pid != os.getpid():  # the demo is served by ourselves
                     note = f"port {port} is {name} (pid {pid}), not vLLM itself: for its host, name the vLLM behind it"
                     return [_said(server.target, "host", f"port {port}", note), *self._of_file(server.target)]
-                case None:
+                case _:
                     pass
         return self._of_file(server.target)
 
@@ -89,6 +103,9 @@ class Attachment:
         """The GPUs of a server whose processes cannot be seen, from --nvidia-smi."""
         if self.smi is None:
             return []
+        from vllm_doctor.sources.local import Local
+        from vllm_doctor.sources.process import ServerProcess
+
         nobody = Local(ServerProcess.unseen(), patient, self.kernel, self.smi)
         return [Watcher("gpu", str(self.smi), patient, lambda: nobody.examine_gpus(0, self.deadline))]
 
@@ -98,8 +115,8 @@ class Attachment:
             patient = f"pid {found.root}"
             problem = Problem(
                 "no-url",
-                f"{patient} is a vLLM, but on which port it listens cannot be seen from here:"
-                f" name both, vllm-doctor http://host:port {found.root}",
+                f"{patient} is a vLLM, but no port of it can be reached from here"
+                f" ({'; '.join(found.notes) or 'permission denied?'}): give its URL too, if it has one",
             )
             nowhere = Observation("server", patient, error=problem, patient=patient)
             return [Watcher("server", patient, patient, lambda: nowhere), *self._of_processes(found, patient)]
@@ -107,6 +124,8 @@ class Attachment:
         return [self._of_url(server), *self._of_processes(found, server.target)]
 
     def _of_processes(self, found: ServerProcess, patient: str) -> list[Watcher]:
+        from vllm_doctor.sources.local import Local
+
         local = Local(found, patient, self.kernel, self.smi)
         return [
             Watcher("host", local.target, patient, lambda: local.examine_host(self.seconds, self.deadline)),

@@ -302,6 +302,7 @@ def _signal(name: str, table: document.Table, known: Mapping[str, Signal]) -> Si
                     table.fail(f"formula of {name!r} uses {used!r}, which is not defined above it", way)
     except (PromQLError, FormulaError) as error:
         table.fail(str(error), way)
+    none = table.get("none")
     return Signal(
         name=name,
         says=table.text("says"),
@@ -311,7 +312,7 @@ def _signal(name: str, table: document.Table, known: Mapping[str, Signal]) -> Si
         vital=table.one_of("vital", ("sum", "max")) if "vital" in table else None,
         needed=table.get("needed") is True,
         target=table.text("target") if "target" in table else None,
-        none=table.get("none"),
+        none=float(none) if type(none) is int else none,
         count=table.get("count") is True,
         reason=Reason(table.one_of("reason", tuple(Reason), Reason.NOT_LOCAL.value)),
         present=present,

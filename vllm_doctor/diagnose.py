@@ -236,7 +236,7 @@ def _overlap(a: Mapping[str, str], b: Mapping[str, str]) -> bool:
 def _ordered(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
     """By cause, then by what is at stake: severity, stage of reasoning, size of the prize. Symptoms come last."""
     stages = {rule.id: STAGES.index(rule.stage) for rule in rules}
-    roles = ("blind", "root", "not-server", "info", "opportunity", "symptom")
+    roles = ("blind", "not-server", "root", "info", "opportunity", "symptom")
 
     def key(finding: Finding) -> tuple[int, int, int, float]:
         gains = [remedy.gain.at_most for remedy in finding.remedies if remedy.gain]

@@ -81,7 +81,12 @@ def judge(
     )
     # A server that does not answer cannot be judged; without its host or its GPUs a part of it can.
     error = next((o.error for o in observations if o.error is not None and o.kind == "server"), None)
-    patients = [seen for seen in _patients(observations) if any(o.window.times or o.facts for o in seen)]
+    # What /version said of a server whose metrics cannot be used is nothing to judge; what its host said is.
+    patients = [
+        seen
+        for seen in _patients(observations)
+        if any(o.window.times or (o.facts and o.kind != "server") for o in seen)
+    ]
     if not patients:
         headline = error.message if error else "Nothing was examined"
         nobody = Patient(None, None, None)
@@ -136,7 +141,8 @@ def _patient(
     patients: Sequence[Sequence[Observation]], snapshots: Sequence[Snapshot], engines: Sequence[Mapping[str, str]]
 ) -> Patient:
     observations = [o for seen in patients for o in seen]
-    models = [name for o in observations for name in o.models[:1]] or [
+    named_by = [next((o.models for o in seen if o.models), ()) for seen in patients]
+    models = [name for names in named_by for name in names[:1]] or [
         subject["model_name"] for subject in engines if "model_name" in subject
     ]
     named = [subject for subject in engines if subject.keys() - {"server"}]

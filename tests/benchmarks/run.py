@@ -14,10 +14,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests import fake_nvml
 from vllm_doctor import catalogue, demo, rule
 from vllm_doctor.diagnose import diagnose
 from vllm_doctor.signal import Known, Reading
 from vllm_doctor.sources.exposition import parse
+from vllm_doctor.sources.host import Host
+from vllm_doctor.sources.kernel import Kernel
+from vllm_doctor.sources.process import Member, ServerProcess
 from vllm_doctor.window import Window
 
 REPEAT = 7
@@ -57,6 +62,28 @@ def served_elsewhere() -> Iterator[str]:
         server.communicate("")
 
 
+def host_sample() -> float:
+    """CPU seconds of one sample of this host, with 12 of its processes taken for a server's."""
+    kernel = Kernel()
+    pids = sorted((int(name) for name in kernel.names("proc") if name.isdigit()), reverse=True)[:12]
+    host = Host(ServerProcess(pids[-1], tuple(Member(pid, "worker", "", 0) for pid in pids)), kernel)
+    start = time.process_time()
+    host.sample()
+    return time.process_time() - start
+
+
+def gpu_sample() -> float:
+    """CPU seconds of one sample of 8 GPUs, in a process of its own: the driver is loaded once a process."""
+    code = (
+        "import time\nfrom vllm_doctor.sources.nvml import Nvml\nnvml = Nvml()\nnvml.open()\ntimes = []\n"
+        "for _ in range(20):\n    start = time.process_time()\n    nvml.sample()\n"
+        "    times.append(time.process_time() - start)\n"
+        "assert len(nvml.view().gpus) == 8\nprint(min(times))"
+    )
+    environment = os.environ | fake_nvml.environment("h100x8")
+    return float(subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True).stdout)
+
+
 def page_with(engines: int) -> str:
     """The recorded page as a server with so many engines would give it."""
     text = demo.find("preemption").pages[5].decode()
@@ -81,6 +108,8 @@ def main() -> None:
         row("--json --window 0, peak memory", max(peak for _, _, peak in once), 60, "MB")
         row("--json --window 3, wall", best(lambda: run([str(DOCTOR), url, "--json"])[0], 3), 3.5, "s")
 
+    row("a sample of this host, 12 processes of a server, CPU", best(host_sample) * 1000, 15, "ms")
+    row("a sample of 8 GPUs (the fake driver), CPU", gpu_sample() * 1000, 15, "ms")
     signals = catalogue.load(rule.shipped() / "signals.yaml")
     rules = rule.load([rule.shipped()], signals)
     facts: dict[str, Reading] = {"vllm_version": Known("0.32.0"), "stats_published": Known(True)}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from tests.render.reports import unreachable
 from tests.test_fixtures import NAMES, judged
 from vllm_doctor.render import text
+from vllm_doctor.report import Report, SourceSeen
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -59,3 +61,78 @@ def test_a_first_scrape_says_what_it_lacks() -> None:
 
 def test_a_report_on_nobody_says_why() -> None:
     assert "refuses connections" in text.render(unreachable())
+
+
+# ---- the host
+
+
+def on_its_host() -> Report:
+    """The recorded server, with what its host and its GPUs would tell."""
+    report = judged("preemption", slice(0, 4))
+    patient = replace(
+        report.patient,
+        gpus=2,
+        gpu="NVIDIA H100 80GB HBM3",
+        processes=(("api-server", 4099), ("engine-core", 4100), ("worker", 4101), ("worker", 4102)),
+        cores_wanted=4.0,
+        cores_usable=1.5,
+        cores_terms="1 API server + 1 engine core + 2 workers",
+    )
+    host = SourceSeen("host", "pid 4099", 0.0, 0, None, ("2 of its processes have no title",))
+    gpu = SourceSeen("gpu", "NVIDIA driver", 0.0, 0, None, ("GPU 3 fell off the bus",))
+    command = ("vllm", "serve", "tiny", "--port", "8000", "--chat-template", "a file; with blanks")
+    return replace(report, patient=patient, sources=(*report.sources, host, gpu), command=command)
+
+
+def flat(shown: str) -> str:
+    return " ".join(shown.split())
+
+
+def test_what_the_server_has_of_its_host() -> None:
+    shown = text.render(on_its_host())
+    assert max(map(len, shown.splitlines())) <= text.WIDTH
+    assert "· pids: api-server 4099 engine-core 4100 worker 4101 worker 4102" in flat(shown)
+    assert "cores: 1.5 usable, 4 wanted (1 API server + 1 engine core + 2 workers) · 2 × NVIDIA H100 80GB" in flat(
+        shown
+    )
+    assert "vllm serve tiny --port 8000 --chat-template 'a file; with blanks'" in flat(shown)
+    assert "pid 4099: 2 of its processes have no title" in flat(shown)
+    assert "GPU 3 fell off the bus" in flat(shown)
+    assert "run me on its host" not in flat(shown)
+    assert shown.index("cores: ") < shown.index("  Seen") < shown.index("fell off")
+
+
+def test_a_server_of_which_only_the_address_is_known() -> None:
+    shown = flat(text.render(judged("preemption", slice(0, 4))))
+    assert "pids:" not in shown
+    assert "cores:" not in shown
+    assert "CPU, GPUs and flags: run me on its host" in shown
+
+
+@pytest.mark.parametrize(("gpus", "gpu", "said"), [(0, None, "no GPU"), (3, None, "3 GPUs"), (1, "A10G", "1 × A10G")])
+def test_how_many_gpus(gpus: int, gpu: str | None, said: str) -> None:
+    report = on_its_host()
+    shown = flat(text.render(replace(report, patient=replace(report.patient, gpus=gpus, gpu=gpu))))
+    assert f"workers) · {said} " in shown
+
+
+def test_more_processes_than_one_wants_to_read() -> None:
+    report = on_its_host()
+    processes = tuple(("worker", pid) for pid in range(5000, 5009))
+    shown = flat(text.render(replace(report, patient=replace(report.patient, processes=processes))))
+    assert "worker 5005 and 3 more" in shown
+    assert "5006" not in shown
+
+
+def test_commands_and_who_can_run_them() -> None:
+    report = on_its_host()
+    finding = report.findings[0]
+    remedy = replace(
+        finding.remedies[0], run=("nvidia-smi -pl 700", "cpupower frequency-set -g performance"), by="administrator"
+    )
+    own = replace(finding.remedies[0], run=("ulimit -n 65536",), by="you")
+    shown = text.render(replace(report, findings=(replace(finding, remedies=(remedy, own)),)))
+    lines = [line.strip() for line in shown.splitlines()]
+    assert "$  nvidia-smi -pl 700  (as an administrator)" in lines
+    assert "$  ulimit -n 65536" in lines
+    assert max(map(len, shown.splitlines())) <= text.WIDTH

@@ -142,7 +142,7 @@ def test_a_variable_is_never_infinite(text: str, site: Site) -> None:
     assert value(site.host().facts["$VLLM_X"]) == text
 
 
-@pytest.mark.parametrize(("seconds", "deadline", "slept"), [(3.0, 1e12, 3.0), (30.0, -1e12, 0.0)])
+@pytest.mark.parametrize(("seconds", "deadline", "slept"), [(3.0, 1e12, 3.0), (30.0, 12.0, 12.0)])
 def test_the_window_ends_at_the_deadline(seconds: float, deadline: float, slept: float, site: Site) -> None:
     site.serve()
     local = site.local()

@@ -39,7 +39,7 @@ def test_the_shipped_recordings(name: str, signals: Catalogue) -> None:
     found = demo.find(name)
     assert found.times[0] == 0
     assert list(found.times) == sorted(found.times)
-    assert found.times[-1] > 25
+    assert found.times[-1] > 5
     assert len(found.times) == len(found.pages)
     assert found.version == {"version": "0.32.0"}
     assert found.models["data"][0]["owned_by"] == "vllm"

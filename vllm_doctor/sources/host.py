@@ -25,6 +25,7 @@ from vllm_doctor.sources.topology import CpuTimes, Topology
 _TICK = 100.0  # USER_HZ, the same on every Linux
 _MAX_THREADS = 4096  # of one process; torch starts hundreds
 _SHOWN = 3
+_LEAST_SECONDS = 0.2  # the kernel counts CPU time in steps of 10 ms
 API_SERVER, ENGINE_CORE, WORKER, COORDINATOR = "api-server", "engine-core", "worker", "coordinator"
 _CORES = (
     "cores_usable", "cpus_usable", "cores_of_host", "last_cpu", "threads_per_core", "numa_nodes",
@@ -99,7 +100,7 @@ class Host:
         found["placement_name"] = _told(placement.name) if placement.name else Unknown(Reason.ABSENT)
         found["process_id"] = _told(float(self.server.root))
         rates = self._rates(first, last)
-        if last.at <= first.at:
+        if last.at - first.at < _LEAST_SECONDS:
             rates = dict.fromkeys(rates, Unknown(Reason.FIRST_SCRAPE))
         return found | rates
 

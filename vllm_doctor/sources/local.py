@@ -70,7 +70,7 @@ class Local:
             facts |= kernel_log.xids(self.kernel)
         facts["processes_off_node"] = self._off_node(view)
         facts["max_num_seqs_default"] = self._max_num_seqs(view, use)
-        detail = (view.detail,) if view.detail else ()
+        detail = (view.detail,) if view.detail and view.missing is not Reason.ABSENT else ()
         target = str(self.smi) if self.smi is not None else "NVIDIA driver"
         return Observation("gpu", target, facts=facts, notes=(*detail, *view.notes), patient=self.patient)
 
@@ -101,7 +101,7 @@ class Local:
         """vLLM's default for this device, where neither the version nor the device leaves a doubt."""
         used = gpu.chosen(view, use)
         memory = [g.memory_total.value for g in used if isinstance(g.memory_total, Known)]
-        no_gpu = view.missing is Reason.ABSENT
+        no_gpu = view.missing is Reason.ABSENT and "cpu" in (self.server.version or "")
         doubled = "--performance-mode" in self.server.command.flags
         if self.server.version is None or doubled or not (no_gpu or (used and len(memory) == len(used))):
             return Unknown(Reason.NOT_SET)
