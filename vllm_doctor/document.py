@@ -83,8 +83,11 @@ class Table(dict[str, Any]):
         yield from value
 
 
-def read(path: Path) -> Table:
-    """The mapping in a YAML file. Raises DocumentError with the line."""
+def read(path: Path, until: str | None = None) -> Table:
+    """The mapping in a YAML file. Raises DocumentError with the line.
+
+    `until`: a key that is left out, with all below it, where it is the file's last: what is not needed costs no time.
+    """
     try:
         with path.open("rb") as file:
             raw = file.read(_MAX_BYTES + 1)
@@ -94,6 +97,9 @@ def read(path: Path) -> Table:
         raise DocumentError(path, None, f"larger than {_MAX_BYTES:,} bytes")
     try:
         text = raw.decode("utf-8")
+        if until is not None:
+            head, _, rest = text.partition(f"\n{until}:\n")
+            text = text if _NEXT_KEY.search(rest) else f"{head}\n"
         _check_depth(path, text)
         loader = _Loader(text)
         node = loader.get_single_node()
@@ -107,6 +113,9 @@ def read(path: Path) -> Table:
         raise DocumentError(path, mark.line + 1 if mark else None, str(error.problem)) from None
     except yaml.YAMLError as error:
         raise DocumentError(path, None, " ".join(str(error).split())) from None
+
+
+_NEXT_KEY = re.compile(r"^[^\s#-]", re.MULTILINE)
 
 
 def _check_depth(path: Path, text: str) -> None:

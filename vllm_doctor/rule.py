@@ -133,7 +133,7 @@ def _check_explains(rule: Rule, rules: Mapping[str, Rule], path: tuple[str, ...]
 
 def read(path: Path, catalogue: Catalogue) -> Rule:
     """One rule file. Raises DocumentError with file, line, and what to do."""
-    table = document.read(path)
+    table = document.read(path, until="examples")
     table.allow(
         "rule", "title", "status", "stage", "role", "confidence", "why", "here", "not_this_rule", "applies",
         "when", "explains", "threshold_from", "remedies", "see", "examples",
@@ -226,7 +226,8 @@ def check_examples(rule: Rule, catalogue: Catalogue) -> int:
     """Run a rule on its own examples; how many there are. Raises DocumentError at the first that fails."""
     given: set[str] = set()
     count = 0
-    for example in rule.table.tables("examples"):
+    table = document.read(rule.table.path)
+    for example in table.tables("examples"):
         expected = example.one_of("gives", (*SEVERITIES, OK, UNKNOWN, NOT_APPLICABLE))
         for name in example:
             if name != "gives" and name not in catalogue.signals:
@@ -242,9 +243,7 @@ def check_examples(rule: Rule, catalogue: Catalogue) -> int:
         count += 1
     for needed in (*rule.when, OK, UNKNOWN):
         if needed not in given:
-            raise DocumentError(
-                rule.table.path, rule.table.lines.get("examples"), f"an example with gives: {needed} is missing"
-            )
+            raise DocumentError(table.path, table.lines.get("examples"), f"an example with gives: {needed} is missing")
     return count
 
 

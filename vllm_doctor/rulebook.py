@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from vllm_doctor import document
 from vllm_doctor import rule as rule_module
 from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.rule import SEVERITIES, Rule
@@ -53,7 +54,7 @@ def page(rule: Rule) -> str:
             lines += _indented(f"    if {remedy.condition.text}", 4)
         lines += _indented(f"    cost: {remedy.cost}; risk: {remedy.risk}; expect: {remedy.expect}", 4)
     lines += ["", "See", *(f"  {url}" for url in rule.see), "", "Examples"]
-    for example in rule.table.tables("examples"):
+    for example in document.read(rule.table.path).tables("examples"):
         given = ", ".join(f"{name} {value}" for name, value in example.items() if name != "gives")
         lines += _indented(f"{example['gives']:<16}{given}", 16)
     return "\n".join(lines) + "\n"
