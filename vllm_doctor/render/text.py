@@ -188,7 +188,10 @@ def _evidence(finding: Finding) -> list[str]:
         (e.says, words.reading(e.seen, e.unit), _than(e), "computed" if e.origin == "computed" else f"from {e.origin}")
         for e in finding.evidence
     ]
-    widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
+    widths = _widths(rows)
+    if _INDENT + sum(widths) + 6 + max((len(row[3]) for row in rows), default=0) > WIDTH:  # the bare value fits
+        rows = [(says, value, than.partition(" (")[0], origin) for says, value, than, origin in rows]
+        widths = _widths(rows)
     lines: list[str] = []
     for says, value, than, origin in rows:
         label = "" if lines else "  Seen"
@@ -197,6 +200,10 @@ def _evidence(finding: Finding) -> list[str]:
     if rows:
         lines += _paragraph("", f"thresholds: {_ORIGIN[finding.threshold_from]}")
     return lines
+
+
+def _widths(rows: Sequence[tuple[str, ...]]) -> list[int]:
+    return [max((len(row[column]) for row in rows), default=0) for column in range(3)]
 
 
 def _than(evidence: Evidence) -> str:
