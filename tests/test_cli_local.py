@@ -234,6 +234,14 @@ def test_gpus_that_are_slowed_down(tmp_path: Path) -> None:
     assert found["gpu-power-capped"]["remedies"][0]["by"] == "administrator"
 
 
+def test_a_gpu_that_falls_off_the_bus_is_not_ok(tmp_path: Path) -> None:
+    with fake_vllm(tmp_path) as fake:
+        ran = doctor(fake.url, "--json", "--window", "1", env=gpus("lost", fake))
+    finding = by_rule(ran.report)["gpu-unhealthy"]
+    assert (ran.code, finding["severity"]) == (2, "critical")
+    assert "GPU 3" in finding["here"]
+
+
 def test_a_gpu_that_somebody_else_uses(tmp_path: Path) -> None:
     with fake_vllm(tmp_path) as fake:
         more = f"gpu/0/ComputeRunningProcesses {fake.core}:{8 * GIB} 5000:{12 * GIB}"

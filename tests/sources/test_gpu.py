@@ -407,3 +407,10 @@ def test_a_gpu_without_process_and_memory_is_unused(changes: dict[str, Any], unu
     found = bare(facts(view, GpuUse(pids=frozenset({OURS}))))
     assert (found["gpus"], found["gpus_unused"]) == (1, unused)
     assert found["gpus_unused_where"] == {1: "GPU 1", 0: Reason.IDLE}.get(unused, unused)  # type: ignore[call-overload]
+
+
+def test_gpus_that_do_not_answer() -> None:
+    found = facts(GpuView("nvml", (Gpu(0, "GPU-0", "H100"),), lost=frozenset({3, 1})), GpuUse())
+    assert (found["gpus_lost"], found["gpus_lost_where"]) == (Known(2.0), Known("GPUs 1, 3"))
+    whole = facts(GpuView("nvml", (Gpu(0, "GPU-0", "H100"),)), GpuUse())
+    assert (whole["gpus_lost"], whole["gpus_lost_where"]) == (Known(0.0), Unknown(Reason.IDLE))

@@ -198,6 +198,7 @@ def test_a_broken_gpu_is_noted(tmp_path: Path) -> None:
     content = text("h100-driver-550").replace("<gpu_temp>88 C</gpu_temp>", "<gpu_temp>Unknown Error</gpu_temp>")
     view = read_text(tmp_path, content)
     assert view.notes == ('GPU 1 answers "Unknown Error": it is lost, or needs a reset',)
+    assert view.lost == {1}
 
 
 def test_where_i_picked_one_gpu_out_its_minor_number_is_its_index(tmp_path: Path) -> None:
@@ -252,6 +253,7 @@ def test_a_gpu_that_vanished_is_noted_and_the_others_keep_their_index(tmp_path: 
     view = read_text(tmp_path, content + without_first)
     assert [(sample.index, sample.uuid[13:17]) for sample in view.samples] == [(0, "0000"), (1, "0001"), (1, "0001")]
     assert view.notes == ("GPU 0 is missing at the end of the file",)
+    assert view.lost == {0}
 
 
 def test_damaged_xml_costs_only_its_gpu(tmp_path: Path) -> None:

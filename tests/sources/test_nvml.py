@@ -302,6 +302,7 @@ def test_a_gpu_that_falls_off_the_bus(install: Install, tmp_path: Path) -> None:
         assert {getattr(sample, name) for name in sample.__slots__[3:-1]} == {STALE}
         assert sample.processes is Reason.STALE
     assert view.notes == ("GPU 3 fell off the bus while watched",)
+    assert view.lost == {3}
     assert number(view.samples[-1].power) == 534.25  # of GPU 7
     assert asked == 14  # a lost GPU is not asked again
     assert number(view.gpus[3].memory_total) == 80 * GIB
@@ -315,6 +316,7 @@ def test_a_gpu_that_is_lost_in_the_middle_of_a_sample(install: Install, tmp_path
     assert (second.power, second.pcie_width) == (told(534.25), STALE)
     assert (third.power, third.pcie_width) == (STALE, STALE)
     assert view.notes == ("GPU 3 fell off the bus while watched",)
+    assert view.lost == {3}
 
 
 def test_a_gpu_that_was_lost_before_leaves_the_others_their_numbers(install: Install, tmp_path: Path) -> None:
@@ -322,6 +324,7 @@ def test_a_gpu_that_was_lost_before_leaves_the_others_their_numbers(install: Ins
     view = looked(tmp_path)
     assert [gpu.index for gpu in view.gpus] == [0, 2, 3]
     assert view.notes == ("GPU 1 does not answer: GPU is lost",)
+    assert view.lost == {1}
     assert set(view.nvlink_pairs) == {(0, 2), (0, 3), (2, 3)}
     assert view.missing is None
 

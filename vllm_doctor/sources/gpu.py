@@ -102,6 +102,8 @@ class GpuView:
     """(i, j), i < j: whether each can read the other's memory."""
     numa_nodes: Mapping[int, int] = field(default_factory=dict)
     """GPU index -> NUMA node, where the host has several."""
+    lost: frozenset[int] = frozenset()
+    """Indices of GPUs that do not answer, or stopped to while watched."""
     notes: tuple[str, ...] = ()
     """For people: "GPU 3 fell off the bus while watched"."""
     missing: Reason | None = None
@@ -133,6 +135,7 @@ FACTS = (
     "pcie_width_share", "pcie_width", "pcie_width_max",
     "pcie_generation_share", "pcie_generation", "pcie_generation_max", "pcie_where",
     "gpu_remap_pending", "gpu_remap_failed", "gpu_ecc_uncorrected", "gpu_unhealthy_where",
+    "gpus_lost", "gpus_lost_where",
     "gpu_persistence", "nvlink", "gpu_p2p",
     "gpus_unused", "gpus_unused_where", "driver_version", "driver_cuda",
 )  # fmt: skip
@@ -334,8 +337,12 @@ def _where(told: _Told, is_meant: Callable[[float], bool]) -> Reading:
 
 def _label(gpus: Iterable[Gpu]) -> str:
     """ "GPU 3", "GPUs 0, 3"."""
-    indices = sorted({gpu.index for gpu in gpus})
-    return f"GPU{'s' if len(indices) > 1 else ''} {', '.join(map(str, indices))}"
+    return _numbered({gpu.index for gpu in gpus})
+
+
+def _numbered(indices: Iterable[int]) -> str:
+    numbers = sorted(indices)
+    return f"GPU{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
 # --- the facts ------------------------------------------------------------------------------------------------------
@@ -357,6 +364,8 @@ def _host(view: GpuView, gpus: Sequence[Gpu]) -> dict[str, Reading]:
     unused: _Told = [(watched, _is_unused(watched)) for watched in others]
     return readings | {
         "gpus_on_host": Known(float(len(view.gpus))),
+        "gpus_lost": Known(float(len(view.lost))),
+        "gpus_lost_where": Known(_numbered(view.lost)) if view.lost else Unknown(Reason.IDLE),
         "gpus": Known(float(len(gpus))) if gpus else Unknown(Reason.ABSENT),
         "gpus_unused": _fold(sum, _all(unused)) if unused else Known(0.0),
         "gpus_unused_where": _where(unused, bool) if unused else Unknown(Reason.IDLE),

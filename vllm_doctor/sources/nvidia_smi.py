@@ -189,13 +189,16 @@ def _view(path: Path, documents: list[_Document]) -> GpuView:
     samples: list[GpuSample] = []
     notes: list[str] = []
     last_seen: set[str] = set()
+    lost: set[int] = set()
     for at, document in zip(_times(documents), documents, strict=True):
         seen = set()
         for index, element in zip(document.indices(), document.gpus, strict=True):
             if element is None:
                 notes.append(f"the XML of GPU {index} is damaged: left out")
                 continue
-            notes += _broken(index, element)
+            broken = list(_broken(index, element))
+            notes += broken
+            lost |= {index} if broken else set()
             for gpu, sample in _devices(index, element, at):
                 if gpu.uuid in gpus:  # where a GPU fell off the bus, the others keep their index
                     gpu = replace(gpu, index=gpus[gpu.uuid].index)
@@ -216,9 +219,9 @@ def _view(path: Path, documents: list[_Document]) -> GpuView:
     if cut:
         notes.append("the file of nvidia-smi is cut off: only the GPUs before the cut are known")
     if whole:
-        notes += [
-            f"GPU {gpu.index} is missing at the end of the file" for gpu in gpus.values() if gpu.uuid not in last_seen
-        ]
+        gone = [gpu.index for gpu in gpus.values() if gpu.uuid not in last_seen]
+        notes += [f"GPU {index} is missing at the end of the file" for index in gone]
+        lost |= set(gone)
         attached = whole[-1].attached
         if attached is not None and attached > len(whole[-1].gpus):
             notes.append(f"the file of nvidia-smi tells of {len(whole[-1].gpus)} of {attached} GPUs")
@@ -231,6 +234,7 @@ def _view(path: Path, documents: list[_Document]) -> GpuView:
         driver=drivers[-1] if drivers else "",
         cuda=cuda[-1] if cuda else "",
         notes=tuple(dict.fromkeys(notes)),
+        lost=frozenset(lost),
     )
 
 

@@ -72,6 +72,7 @@ class Nvml:
         self._view = _nothing(Reason.NO_DRIVER, "it has not answered yet")
         self._samples: list[GpuSample] = []
         self._notes: list[str] = []
+        self._lost: set[int] = set()
         self._names: dict[int, str] = {}
 
     def watch(self, seconds: float, deadline: float) -> GpuView:
@@ -99,7 +100,7 @@ class Nvml:
 
     def view(self) -> GpuView:
         """Everything seen up to now."""
-        return replace(self._view, samples=tuple(self._samples), notes=tuple(self._notes))
+        return replace(self._view, samples=tuple(self._samples), notes=tuple(self._notes), lost=frozenset(self._lost))
 
     def close(self) -> None:
         """Let go of NVML; what was seen stays."""
@@ -175,6 +176,8 @@ class Nvml:
             except Exception as error:
                 refused.append(error)
                 self._notes.append(f"GPU {index} does not answer: {self._words(error)}")
+                if not _is_denied(error):
+                    self._lost.add(index)
                 continue
             board = _Board(index, handle)
             gpu = self._physical(board, uuid)
@@ -332,6 +335,7 @@ class Nvml:
         answer = self._try(name, *arguments)
         if answer == Unknown(Reason.STALE):
             board.lost = True
+            self._lost.add(board.index)
             self._notes.append(f"GPU {board.index} fell off the bus while watched")
         return answer
 
