@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -1220,3 +1221,15 @@ def test_rules_of_ones_own_that_are_bad(doctor: Doctor, tmp_path: Path) -> None:
     ran = doctor(URL, "--rules", folder, "--json")
     assert f"{folder / 'my-rule.yaml'}:7: " in one_line(ran)
     assert ran.report["error"]["kind"] == "usage"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_a_pipe_is_written_to_and_stays_one(doctor: Doctor, tmp_path: Path) -> None:
+    """As /dev/null must stay a device: a doctor run as root would replace it."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as reader:
+        read = reader.submit(pipe.read_text)
+        doctor(dead_url(), "--json", "-o", pipe)
+        assert json.loads(read.result(30))["verdict"] == "unknown"
+    assert pipe.is_fifo()

@@ -346,7 +346,10 @@ def _say(text: str) -> None:
 
 
 def _write_whole(path: Path, rendered: str) -> None:
-    """Write beside the file and rename: a reader sees the old one or the new one, never a half."""
+    """Write beside the file and rename: a reader sees the old one or the new one, never a half.
+
+    A device or a pipe (/dev/null, /dev/stdout) is written to, not replaced.
+    """
     import os
     import tempfile
 
@@ -354,6 +357,9 @@ def _write_whole(path: Path, rendered: str) -> None:
 
     temporary = ""
     try:
+        if path.exists() and not path.is_file():
+            path.write_text(rendered, "utf-8")
+            return
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(rendered)
