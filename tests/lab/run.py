@@ -293,6 +293,8 @@ def record(scenario: dict[str, Any], url: str) -> None:
         facts[COMMAND] = Known(True, origin="cmdline")
     taken = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     times = [round(at - times[0], 3) for at in times]
+    for card in about["models"]["data"]:
+        card["root"] = Path(card["root"]).name  # where it lay on this machine is nobody's business
     document = {"format": recording.FORMAT, "taken": taken, "scrapes": times, **about}
     (folder / "recording.json").write_text(json.dumps(document, indent=1) + "\n")
     told = {
