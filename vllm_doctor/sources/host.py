@@ -28,7 +28,7 @@ _SHOWN = 3
 _LEAST_SECONDS = 0.2  # the kernel counts CPU time in steps of 10 ms
 API_SERVER, ENGINE_CORE, WORKER, COORDINATOR = "api-server", "engine-core", "worker", "coordinator"
 _CORES = (
-    "cores_usable", "cpus_usable", "cores_of_host", "last_cpu", "threads_per_core", "numa_nodes",
+    "cores_usable", "cpus_usable", "cpus_allowed", "cores_of_host", "last_cpu", "threads_per_core", "numa_nodes",
     "cpu_governor", "cpufreq_driver", "cpu_energy_preference", "cpu_frequency_share",
 )  # fmt: skip
 
@@ -122,6 +122,7 @@ class Host:
         return found | {
             "cores_usable": _told(min(float(machine.physical_cores(allowed)), granted)),
             "cpus_usable": _told(min(float(len(allowed)), granted)),
+            "cpus_allowed": _told(float(len(allowed))),
             "cores_of_host": _told(float(machine.physical_cores(machine.online))),
             "last_cpu": _told(float(max(machine.online))),
             "threads_per_core": _told(float(machine.threads_per_core)),
