@@ -208,7 +208,7 @@ def test_no_driver_is_the_reason_of_the_gpus_rules() -> None:
 
 
 def test_a_server_without_a_gpu_has_no_gpu_rules() -> None:
-    report = judged(seen("server", A, scraped()), seen("gpu", A, gpus=0.0))
+    report = judged(seen("server", A, scraped()), seen("gpu", A, gpus=0.0, gpus_on_host=0.0))
     assert {report.states[rule.id] for rule in shipped_rules() if rule.group == "gpu"} == {"not-applicable"}
     assert report.patient.gpus == 0
 
