@@ -40,8 +40,8 @@ VLLM = LAB / "vllm" / "bin"
 OUT = LAB / "out"
 FIXTURES = HERE.parent.parent / "fixtures"
 RECORDED_SCRAPES = 11
-RAMP_SECONDS = 12
-MEASURE_SECONDS = 30
+RAMP_SECONDS = 10
+MEASURE_SECONDS = 20
 LOOKS = 4
 PAUSE_SECONDS = 5
 NO_ANSWER = '{"verdict": "unknown", "headline": "no answer", "findings": [], "vitals": {}}'
@@ -129,7 +129,9 @@ def limited(cores: float | None, url: str) -> Iterator[None]:
     v1, v2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
     top = v1 if v1.exists() else v2
     group = top / "vllm-doctor-lab"
-    pids = [process["pid"] for process in json.loads(doctor(url, "--json").stdout)["patient"]["processes"]]
+    pids = [
+        process["pid"] for process in json.loads(doctor(url, "--json", "--window", "0").stdout)["patient"]["processes"]
+    ]
     group.mkdir(exist_ok=True)
     try:
         if top is v1:
@@ -153,7 +155,7 @@ def pointed_at(url: str, how: str) -> list[str]:
         return [url]
     if how == "none":
         return []
-    processes = json.loads(doctor(url, "--json").stdout)["patient"]["processes"]
+    processes = json.loads(doctor(url, "--json", "--window", "0").stdout)["patient"]["processes"]
     return [str(process["pid"]) for process in processes if process["role"] == "worker"][:1]
 
 
@@ -201,7 +203,6 @@ def run(scenario: dict[str, Any], url: str) -> bool:
                 break
             print(f"       {machine()}", flush=True)
             time.sleep(PAUSE_SECONDS)
-        (OUT / f"{name}.txt").write_text(doctor(*source, "--text").stdout)
     return not wrong
 
 
@@ -350,7 +351,8 @@ def main() -> int:
         return 0
     failed = total = 0
     for server in servers:
-        wanted = [s for s in server["scenarios"] if not sys.argv[1:] or s["name"] in sys.argv[1:]]
+        named = sys.argv[1:]
+        wanted = [s for s in server["scenarios"] if (s["name"] in named if named else not s.get("by_name"))]
         if not wanted:
             continue
         with vllm(server["args"], wanted[0]["name"], server.get("env")) as url:
