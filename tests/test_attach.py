@@ -19,6 +19,9 @@ from vllm_doctor.attach import NOBODY, Attachment
 from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.errors import SourceError, UsageError
 from vllm_doctor.examination import Watcher
+from vllm_doctor.signal import Known, Reason, Unknown
+from vllm_doctor.sources.local import Local
+from vllm_doctor.sources.process import ServerProcess
 from vllm_doctor.sources.server import Access
 
 VLLM = ["/opt/v/bin/python", "/opt/v/bin/vllm", "serve", "m"]
@@ -315,3 +318,11 @@ def test_real_processes(is_ours: bool, signals: Catalogue, monkeypatch: pytest.M
             *([] if is_ours else [("host", f"port {server.port}", server.url)]),
             ("server", dead_url(), dead_url()),
         ]
+
+
+def test_a_file_of_several_gpus_does_not_tell_which_a_remote_server_uses() -> None:
+    """The first is not the server's merely because nothing is known: none is judged."""
+    path = Path(__file__).parent / "sources/nvidia_smi/h100-driver-550.xml"
+    facts = Local(ServerProcess.unseen(), "http://far:8000", smi=path).examine_gpus(0, 0.0).facts
+    assert facts["gpus_on_host"] == Known(2.0)
+    assert facts["gpus"] == Unknown(Reason.ABSENT)

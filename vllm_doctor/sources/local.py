@@ -17,7 +17,7 @@ from vllm_doctor.sources.gpu import GpuUse, GpuView
 from vllm_doctor.sources.host import Host
 from vllm_doctor.sources.kernel import Kernel
 from vllm_doctor.sources.nvml import Nvml
-from vllm_doctor.sources.process import ServerProcess
+from vllm_doctor.sources.process import OTHER, ServerProcess
 
 _PARALLEL = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size")
 
@@ -55,7 +55,7 @@ class Local:
             notes=self.server.notes,
             patient=self.patient,
             command=self.server.command.argv,
-            processes=tuple((member.role, member.pid) for member in self.server.members if member.role != "other"),
+            processes=tuple((member.role, member.pid) for member in self.server.members if member.role != OTHER),
         )
 
     def examine_gpus(self, seconds: float, deadline: float) -> Observation:
@@ -77,6 +77,8 @@ class Local:
     def _use(self) -> GpuUse:
         environ = self.server.environ
         visible = None if isinstance(environ, Reason) else environ.get("CUDA_VISIBLE_DEVICES")
+        if not self.server.command.argv:  # how many GPUs it uses is not known; it need not be one
+            return GpuUse(frozenset(member.pid for member in self.server.members), visible)
         wanted = 1.0
         for flag in _PARALLEL:
             value = self.server.command.flags.get(flag, 1.0)
