@@ -19,14 +19,13 @@ from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
 from vllm_doctor.sources import cgroup, topology
 from vllm_doctor.sources.cgroup import CgroupSample
 from vllm_doctor.sources.kernel import Kernel, cpu_list, table
-from vllm_doctor.sources.process import Member, ServerProcess
+from vllm_doctor.sources.process import API_SERVER, ENGINE_CORE, WORKER, Member, ServerProcess
 from vllm_doctor.sources.topology import CpuTimes, Topology
 
 _TICK = 100.0  # USER_HZ, the same on every Linux
 _MAX_THREADS = 4096  # of one process; torch starts hundreds
 _SHOWN = 3
 _LEAST_SECONDS = 0.2  # the kernel counts CPU time in steps of 10 ms
-API_SERVER, ENGINE_CORE, WORKER, COORDINATOR = "api-server", "engine-core", "worker", "coordinator"
 _CORES = (
     "cores_usable", "cpus_usable", "cpus_allowed", "cores_of_host", "last_cpu", "threads_per_core", "numa_nodes",
     "cpu_governor", "cpufreq_driver", "cpu_energy_preference", "cpu_frequency_share",
@@ -92,21 +91,21 @@ class Host:
 
     def facts(self, first: HostSample, last: HostSample) -> dict[str, Reading]:
         """What holds of the host between two samples; the same sample twice gives what needs no rate."""
+        allowed = self.allowed()
         found = _counts(self.server.members)
-        found |= self._cores(last)
+        found |= self._cores(last, allowed)
         found |= self._limits()
         placement = cgroup.placement(self.kernel, self._closest())
         found["placement"] = _told(placement.kind)
         found["placement_name"] = _told(placement.name) if placement.name else Unknown(Reason.ABSENT)
         found["process_id"] = _told(float(self.server.root))
-        rates = self._rates(first, last)
+        rates = self._rates(first, last, allowed)
         if last.at - first.at < _LEAST_SECONDS:
             rates = dict.fromkeys(rates, Unknown(Reason.FIRST_SCRAPE))
         return found | rates
 
-    def _cores(self, last: HostSample) -> dict[str, Reading]:
+    def _cores(self, last: HostSample, allowed: frozenset[int] | Reason) -> dict[str, Reading]:
         machine = topology.read(self.kernel)
-        allowed = self.allowed()
         quota = last.cgroup.quota
         found: dict[str, Reading] = {"cpu_quota": quota, "cpu_weight": last.cgroup.weight}
         if isinstance(machine, Reason) or isinstance(allowed, Reason):
@@ -156,9 +155,9 @@ class Host:
             "shm_size": shm,
         }
 
-    def _rates(self, first: HostSample, last: HostSample) -> dict[str, Reading]:
-        seconds = last.at - first.at
-        throttled, lost = cgroup.throttled(first.cgroup, last.cgroup, max(seconds, 1e-9))
+    def _rates(self, first: HostSample, last: HostSample, allowed: frozenset[int] | Reason) -> dict[str, Reading]:
+        seconds = max(last.at - first.at, 1e-9)
+        throttled, lost = cgroup.throttled(first.cgroup, last.cgroup, seconds)
         found: dict[str, Reading] = {
             "cpu_throttled_share": throttled,
             "cpu_throttled_cores": lost,
@@ -172,8 +171,8 @@ class Host:
             busiest = max((_thread_shares(first, last, m.pid, seconds) for m in members), default=None)
             found[f"{name}_cpu_wait"] = _share(busiest[0]) if busiest else Unknown(why)
             cpu = [last.processes[m.pid].cpu - first.processes[m.pid].cpu for m in members]
-            found[f"{name}_cpu"] = _told(max(cpu) / max(seconds, 1e-9)) if cpu else Unknown(why)
-        return found | self._demand(first, last, alive, seconds) | self._others(first, last, alive, seconds)
+            found[f"{name}_cpu"] = _told(max(cpu) / seconds) if cpu else Unknown(why)
+        return found | self._demand(first, last, alive, seconds) | self._others(first, last, alive, allowed, seconds)
 
     def _demand(self, first: HostSample, last: HostSample, alive: list[Member], seconds: float) -> dict[str, Reading]:
         """How many cores the server's threads used, and how many they would have used."""
@@ -184,7 +183,7 @@ class Host:
                 told += 1
                 ran += after.ran - before.ran
                 waited += after.waited - before.waited
-                busy += (after.ran - before.ran + after.waited - before.waited) / max(seconds, 1e-9) > 0.5
+                busy += (after.ran - before.ran + after.waited - before.waited) / seconds > 0.5
         unknown = Unknown(Reason.STALE if not alive else Reason.NOT_SUPPORTED)
         switches = [
             last.involuntary[m.pid] - first.involuntary[m.pid]
@@ -193,16 +192,22 @@ class Host:
         ]
         faults = [last.processes[m.pid].major_faults - first.processes[m.pid].major_faults for m in alive]
         return {
-            "cpu_used": _told(ran / max(seconds, 1e-9)) if told else unknown,
-            "cpu_demand": _told((ran + waited) / max(seconds, 1e-9)) if told else unknown,
+            "cpu_used": _told(ran / seconds) if told else unknown,
+            "cpu_demand": _told((ran + waited) / seconds) if told else unknown,
             "threads_busy": _told(float(busy)) if told else unknown,
-            "involuntary_switches_per_second": _told(sum(switches) / max(seconds, 1e-9)) if switches else unknown,
-            "major_faults_per_second": _told(sum(faults) / max(seconds, 1e-9)) if faults else unknown,
+            "involuntary_switches_per_second": _told(sum(switches) / seconds) if switches else unknown,
+            "major_faults_per_second": _told(sum(faults) / seconds) if faults else unknown,
         }
 
-    def _others(self, first: HostSample, last: HostSample, alive: list[Member], seconds: float) -> dict[str, Reading]:
+    def _others(
+        self,
+        first: HostSample,
+        last: HostSample,
+        alive: list[Member],
+        allowed: frozenset[int] | Reason,
+        seconds: float,
+    ) -> dict[str, Reading]:
         """What others took of the CPUs that the server may use, and who."""
-        allowed = self.allowed()
         names = ("foreign_cpu", "cpu_steal", "foreign_processes")
         if isinstance(first.cpu, Reason) or isinstance(last.cpu, Reason) or isinstance(allowed, Reason):
             reason = next(r for r in (first.cpu, last.cpu, allowed) if isinstance(r, Reason))
@@ -211,7 +216,7 @@ class Host:
         mine = [m.pid for m in alive] + [
             pid for pid in (os.getpid(),) if pid in first.processes and pid in last.processes
         ]
-        own = sum(last.processes[pid].cpu - first.processes[pid].cpu for pid in mine) / max(seconds, 1e-9)
+        own = sum(last.processes[pid].cpu - first.processes[pid].cpu for pid in mine) / seconds
         foreign = _told(max(0.0, float(busy.value) - own)) if isinstance(busy, Known) else busy
         return {"foreign_cpu": foreign, "cpu_steal": steal, "foreign_processes": self._takers(first, last, seconds)}
 
@@ -223,7 +228,7 @@ class Host:
         for pid, after in last.processes.items():
             before = first.processes.get(pid)
             same = before is not None and before.started == after.started
-            used = (after.cpu - (before.cpu if before is not None and same else 0.0)) / max(seconds, 1e-9)
+            used = (after.cpu - (before.cpu if before is not None and same else 0.0)) / seconds
             if pid not in own and used > 0.01:
                 cores[after.name] = cores.get(after.name, 0.0) + used
                 pids.setdefault(after.name, []).append(pid)
@@ -382,7 +387,7 @@ def _paired(first: HostSample, last: HostSample, pid: int) -> Iterator[tuple[Thr
 def _thread_shares(first: HostSample, last: HostSample, pid: int, seconds: float) -> tuple[float, float]:
     """(waiting, running) as shares of the time, of the process's thread that wanted a core most."""
     shares = [
-        ((after.waited - before.waited) / max(seconds, 1e-9), (after.ran - before.ran) / max(seconds, 1e-9))
+        ((after.waited - before.waited) / seconds, (after.ran - before.ran) / seconds)
         for before, after in _paired(first, last, pid)
     ]
     return max(shares, key=sum, default=(-1.0, 0.0))
@@ -393,7 +398,7 @@ def _rate(first: Reading, last: Reading, seconds: float) -> Reading:
     if isinstance(first, Unknown) or isinstance(last, Unknown):
         return first if isinstance(first, Unknown) else last
     growth = float(last.value) - float(first.value)
-    return Unknown(Reason.STALE) if growth < 0 else Known(growth / max(seconds, 1e-9), origin=last.origin)
+    return Unknown(Reason.STALE) if growth < 0 else Known(growth / seconds, origin=last.origin)
 
 
 def misplaced(kernel: Kernel, machine: Topology, nodes: Mapping[int, int]) -> Reading:
