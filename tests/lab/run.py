@@ -44,7 +44,8 @@ RAMP_SECONDS = 10
 MEASURE_SECONDS = 20
 LOOKS = 4
 PAUSE_SECONDS = 5
-NO_ANSWER = '{"verdict": "unknown", "headline": "no answer", "findings": [], "vitals": {}}'
+NO_ANSWER = """{"verdict": "unknown", "headline": "no answer", "findings": [], "vitals": {}, "command": null,
+                "patient": {"processes": [], "cores": null}}"""
 DOCTOR_SECONDS = 120
 SHOWN = ("requests_running", "requests_waiting", "kv_cache_usage", "generation_tokens_per_second")
 
@@ -129,9 +130,7 @@ def limited(cores: float | None, url: str) -> Iterator[None]:
     v1, v2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
     top = v1 if v1.exists() else v2
     group = top / "vllm-doctor-lab"
-    pids = [
-        process["pid"] for process in json.loads(doctor(url, "--json", "--window", "0").stdout)["patient"]["processes"]
-    ]
+    pids = [process["pid"] for process in processes(url)]
     group.mkdir(exist_ok=True)
     try:
         if top is v1:
@@ -155,17 +154,33 @@ def pointed_at(url: str, how: str) -> list[str]:
         return [url]
     if how == "none":
         return []
-    processes = json.loads(doctor(url, "--json", "--window", "0").stdout)["patient"]["processes"]
-    return [str(process["pid"]) for process in processes if process["role"] == "worker"][:1]
+    return [str(process["pid"]) for process in processes(url) if process["role"] == "worker"][:1]
+
+
+def processes(url: str) -> list[dict[str, Any]]:
+    """The server's processes, as the doctor finds them. Raises RuntimeError where it finds none."""
+    for _ in range(LOOKS):
+        answer = doctor(url, "--json", "--window", "0")
+        found: list[dict[str, Any]] = json.loads(answer.stdout or NO_ANSWER)["patient"]["processes"]
+        if found:
+            return found
+        time.sleep(PAUSE_SECONDS)
+    raise RuntimeError(f"no processes of {url} were found: {answer.stdout[:2000]} {answer.stderr}")
 
 
 def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The doctor's answer. One that hangs is asked where (SIGABRT, faulthandler), and has not answered."""
+    """The doctor's answer. One that hangs is asked where (SIGABRT, faulthandler), and has not answered.
+
+    The wait is counted in seconds waited, not by the clock: a virtual machine that is paused for minutes finds all
+    deadlines passed when it wakes, and nobody has hung.
+    """
     command = [sys.executable, "-X", "faulthandler", "-m", "vllm_doctor", "--timeout", "40", *arguments]
     started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        stdout, stderr = started.communicate(timeout=DOCTOR_SECONDS)
-    except subprocess.TimeoutExpired:
+    for _ in range(DOCTOR_SECONDS):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            stdout, stderr = started.communicate(timeout=1)
+            break
+    else:
         started.send_signal(signal.SIGABRT)
         stdout, stderr = started.communicate()
         print(f"the doctor hung for {DOCTOR_SECONDS} s; {machine()}\n{stderr}", flush=True)
@@ -253,7 +268,7 @@ def cure(scenario: dict[str, Any], args: list[str], rounds: int, nth: int) -> fl
     for turn in range(rounds):
         with vllm(args, f"{scenario['name']}-before") as url, loaded(url, scenario["load"]):
             if not cured:
-                remedy = json.loads(doctor(url, "--json").stdout)["findings"][0]["remedies"][nth - 1]
+                remedy = _first_finding(url)["remedies"][nth - 1]
                 cured = _applied(args, remedy)
                 print(f"the cure: {remedy['do']}\n  before: {' '.join(args)}\n  after:  {' '.join(cured)}", flush=True)
             results["before"].append(_tokens_per_second(url))
@@ -266,6 +281,15 @@ def cure(scenario: dict[str, Any], args: list[str], rounds: int, nth: int) -> fl
     before, after = (sum(values) / rounds for values in results.values())
     print(f"{scenario['name']}: {before:,.0f} -> {after:,.0f} tok/s, x {after / before:.2f}")
     return after / before
+
+
+def _first_finding(url: str) -> dict[str, Any]:
+    for _ in range(LOOKS):
+        findings: list[dict[str, Any]] = json.loads(doctor(url, "--json").stdout or NO_ANSWER)["findings"]
+        if findings and findings[0]["remedies"]:
+            return findings[0]
+        time.sleep(PAUSE_SECONDS)
+    sys.exit(f"nothing to cure was found on {url}")
 
 
 def record(scenario: dict[str, Any], url: str) -> None:
