@@ -1,6 +1,6 @@
 """The signal catalogue: where a metric, a label or a fact becomes a signal.
 
-rules/signals.yaml defines each signal once, in one of seven ways:
+rules/signals.yaml defines each signal once, in one of eight ways:
 
     promql    evaluated over the scrapes; $engine is the labels that name an engine, $model the same
               without `engine`, $window the time range
@@ -9,6 +9,8 @@ rules/signals.yaml defines each signal once, in one of seven ways:
     fact      what a source or the user knows: the version, the cores granted, an SLO
     flag      a flag of the server's command line; `none` is its value where it was not given
     env       a variable of the server's environment; `none` is its value where it is not set
+    log       how often a line of rules/log stands in the server's log, or a value of it: line, line.value; of several
+              lines (a b c) the sum
     formula   computed from other signals
 """
 
@@ -34,7 +36,10 @@ ENGINE_METRIC = "vllm:num_requests_running"
 COMMAND, ENVIRONMENT = "command", "environment"
 """Facts that say whether a server's command line and environment were read; a variable X is the fact "$X"."""
 
-_WAYS = ("promql", "info", "present", "fact", "flag", "env", "formula")
+LOG = "log"
+"""The fact that says whether a log was read; how often line x stands in it is "log:x", and its value y "log:x.y"."""
+
+_WAYS = ("promql", "info", "present", "fact", "flag", "env", "log", "formula")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _DEFAULT_IDENTITY = ("engine", "model_name")
 UNITS = (
@@ -130,6 +135,8 @@ class Catalogue:
                 return _fact(_given(signal, signal.definition, facts, COMMAND, "cmdline"))
             case "env":
                 return _fact(_given(signal, f"${signal.definition}", facts, ENVIRONMENT, "environ"))
+            case "log":
+                return _fact(_logged(signal.definition, facts))
             case _ if not window.times:
                 return {}, Reason.UNREACHABLE
             case "present":
@@ -163,6 +170,20 @@ def _given(signal: Signal, name: str, facts: Mapping[str, Reading], where: str, 
     if isinstance(was_read, Unknown):
         return was_read
     return Unknown(Reason.NOT_SET) if signal.none is None else Known(signal.none, origin=origin)
+
+
+def _logged(definition: str, facts: Mapping[str, Reading]) -> Reading:
+    """What the log holds of these lines. What was found is known, though another of them could not be looked for."""
+    was_read = facts.get(LOG, Unknown(Reason.NO_LOG))
+    if isinstance(was_read, Unknown):
+        return was_read
+    readings = [facts.get(f"log:{name}", Unknown(Reason.NOT_IN_LOG)) for name in definition.split()]
+    if len(readings) == 1:
+        return readings[0]
+    known = [reading.value for reading in readings if isinstance(reading, Known)]
+    count = sum(value for value in known if isinstance(value, float))
+    unknown = next((reading for reading in readings if isinstance(reading, Unknown)), None)
+    return Known(count, origin=LOG) if count or unknown is None else unknown
 
 
 def _reading(value: float) -> Reading:

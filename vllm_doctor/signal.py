@@ -22,6 +22,7 @@ class Reason(StrEnum):
     DENIED = "denied"
     STALE = "stale"  # was there, is gone
     NOT_IN_LOG = "not-in-log"
+    NO_LOG = "no-log"  # the server's log was not given
     NOT_LOCAL = "not-local"  # only visible on the server's host
     NOT_GIVEN = "not-given"  # the user has not said (--slo)
     BETWEEN = "between-buckets"  # the histogram's bucket straddles the threshold
@@ -39,6 +40,7 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
     Reason.DENIED: "permission was denied: run me as the server's user, or as root",
     Reason.STALE: "it vanished while watched",
     Reason.NOT_IN_LOG: "a log does not carry it: ask /metrics",
+    Reason.NO_LOG: "only the server's log tells it: add the log as another argument",
     Reason.NOT_LOCAL: "/metrics does not carry it: run me on the server's own host",
     Reason.NOT_GIVEN: "no target was given: --slo ttft=2s --slo itl=50ms",
     Reason.BETWEEN: "the histogram's buckets are too coarse to tell",
@@ -52,7 +54,7 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
 class Known:
     """A value. `low` and `high` bound it where a histogram knows no better than its buckets.
 
-    `origin` says who told it: metrics, server, user, proc, cgroup, cmdline, environ, nvml, nvidia-smi; or computed.
+    `origin` says who told it: metrics, server, user, proc, cgroup, cmdline, environ, nvml, nvidia-smi, log; or computed.
     """
 
     value: Value
