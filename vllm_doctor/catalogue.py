@@ -9,7 +9,7 @@ rules/signals.yaml defines each signal once, in one of eight ways:
     fact      what a source or the user knows: the version, the cores granted, an SLO
     flag      a flag of the server's command line; `none` is its value where it was not given
     env       a variable of the server's environment; `none` is its value where it is not set
-    log       how often a line of rules/log stands in the server's log, or a value of it: line, line.value; of several
+    log       how often a line of rules/log-lines stands in the server's log, or a value of it: line, line.value; of several
               lines (a b c) the sum
     formula   computed from other signals
 """

@@ -1,6 +1,6 @@
 """The table of log lines: which texts of vLLM's log the doctor knows, and what each tells.
 
-rules/log/*.yaml, one entry a line:
+rules/log-lines/*.yaml, one entry a line:
 
     find      fixed texts by which the scanner finds the line, each eight characters or more, and none that a JSON
               wrapper would write differently (no quotes, backslashes, <>&): one of them is enough
@@ -28,6 +28,9 @@ from pathlib import Path
 from vllm_doctor import document, flags
 from vllm_doctor.signal import Value
 from vllm_doctor.window import Labels
+
+FOLDER = "log-lines"
+"""Beside the signals, in the folder of the rules."""
 
 MARKS = ("start", "ready", "died", "error", "stopped", "arguments")
 _MIN_FIND = 8
@@ -127,7 +130,7 @@ def names_of(line: LogLine) -> frozenset[str]:
 
 @cache
 def load(folder: Path) -> LogLines:
-    """Read rules/log. Raises DocumentError with the line."""
+    """Read rules/log-lines. Raises DocumentError with the line."""
     lines: dict[str, LogLine] = {}
     for path in sorted(folder.glob("*.yaml")):
         root = document.read(path)

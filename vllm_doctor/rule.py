@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vllm_doctor import document, flags, words
+from vllm_doctor import document, flags, log_lines, words
 from vllm_doctor.catalogue import Catalogue, condition_of
 from vllm_doctor.condition import Comparison, Condition
 from vllm_doctor.document import Table
@@ -111,7 +111,7 @@ def load(folders: Iterable[Path], catalogue: Catalogue) -> tuple[Rule, ...]:
         if not folder.is_dir():
             raise UsageError(f"no such folder of rules: {folder}")
         for path in sorted(folder.rglob("*.yaml")):
-            if path.resolve() == catalogue.path.resolve():
+            if path.resolve() == catalogue.path.resolve() or path.parent.name == log_lines.FOLDER:
                 continue
             rule = read(path, catalogue)
             if rule.id in rules:
