@@ -275,7 +275,7 @@ def test_the_catalogue_tells_which_metrics_a_source_must_keep() -> None:
         pytest.param(
             "signals:\n  a:\n    says: s\n    unit: s\n    fact: a\n    promql: a",
             3,
-            "signal 'a' needs exactly one of promql, info, present, fact, flag, env, formula",
+            "signal 'a' needs exactly one of promql, info, present, fact, flag, env, log, formula",
             id="two ways",
         ),
         pytest.param("signals:\n  a:\n    says: s\n    unit: s", 3, "signal 'a' needs exactly one of", id="no way"),

@@ -1,4 +1,4 @@
-"""What the words of the command line point at, as watchers: a URL, a pid, or every vLLM server of this host."""
+"""What the words of the command line point at, as watchers: URLs, pids, logs, or every vLLM server of this host."""
 
 from __future__ import annotations
 
@@ -42,6 +42,9 @@ class Attachment:
     seconds: float
     deadline: float
     smi: Path | None = None
+    since: str | None = None
+    until: str | None = None
+    """Of logs: what to judge."""
     kernel: Kernel = field(default_factory=Kernel)
 
     def watchers(self, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
@@ -53,6 +56,8 @@ class Attachment:
             from vllm_doctor.sources import nvidia_smi
 
             nvidia_smi.read(self.smi)  # says now what is wrong with the file
+        logs = [source for source in sources if _is_file(source)]
+        servers = [source for source in sources if source not in logs]
         if not sources:
             from vllm_doctor.sources import process
 
@@ -61,21 +66,36 @@ class Attachment:
                 raise UsageError(NOBODY if self.kernel.path("proc").is_dir() else NOT_LINUX)
             return [watcher for server in found for watcher in self._of_server(server, opened)]
         watchers: dict[tuple[str, str, str], Watcher] = {}
-        for source in sources:
+        for source in servers:
             for watcher in self._of_source(source, opened):
                 watchers.setdefault((watcher.kind, watcher.target, watcher.patient), watcher)
+        patients = {watcher.patient for watcher in watchers.values()}
+        if logs:
+            # With one server beside it, the log is that server's.
+            log = self._of_logs(logs, patients.pop() if len(patients) == 1 else "")
+            watchers = {key: w for key, w in watchers.items() if w.kind != "log"} | {("log", "", ""): log}
         return list(watchers.values())
+
+    def _of_logs(self, names: Sequence[str], patient: str) -> Watcher:
+        from vllm_doctor import log_lines, rule
+        from vllm_doctor.sources.log import source
+
+        log = source.Log(
+            [None if name == source.STDIN else Path(name) for name in dict.fromkeys(names)],
+            log_lines.load(rule.shipped() / log_lines.FOLDER),
+            source.period(self.since) if self.since else None,
+            source.period(self.until) if self.until else None,
+        )
+        patient = patient or log.target
+        return Watcher("log", log.target, patient, lambda: log.examine(patient), lambda: log.bytes_read)
 
     def _of_source(self, source: str, opened: ExitStack) -> list[Watcher]:
         if source.isascii() and source.isdigit() and len(source) < 20:
             from vllm_doctor.sources import process
 
             return self._of_server(process.of_pid(self.kernel, int(source)), opened)
-        if "://" not in source and (source == "-" or os.path.exists(source) or ":" not in source):
-            raise UsageError(
-                f"{source!r} is neither a URL (http://host:8000) nor a pid;"
-                " logs and recordings are not built yet in this version"
-            )
+        if "://" not in source and ":" not in source:
+            raise UsageError(f"{source!r} is neither a file, nor a URL (http://host:8000), nor a pid")
         server = opened.enter_context(closing(Server(source, self.wanted, self.access)))
         return [self._of_url(server), *self._of_its_host(server, source)]
 
@@ -127,7 +147,9 @@ class Attachment:
         from vllm_doctor.sources.local import Local
 
         local = Local(found, patient, self.kernel, self.smi)
+        log = [self._of_logs([str(found.log)], patient)] if found.log else []
         return [
+            *log,
             Watcher("host", local.target, patient, lambda: local.examine_host(self.seconds, self.deadline)),
             Watcher(
                 "gpu",
@@ -136,6 +158,11 @@ class Attachment:
                 lambda: local.examine_gpus(self.seconds, self.deadline),
             ),
         ]
+
+
+def _is_file(source: str) -> bool:
+    """Whether the word names a log: a file, or `-`. A number is a pid, unless it is written as ./123."""
+    return source == "-" or ("://" not in source and not source.isdigit() and os.path.exists(source))
 
 
 def _said(patient: str, kind: str, target: str, note: str) -> Watcher:

@@ -9,8 +9,8 @@ rules/signals.yaml defines each signal once, in one of eight ways:
     fact      what a source or the user knows: the version, the cores granted, an SLO
     flag      a flag of the server's command line; `none` is its value where it was not given
     env       a variable of the server's environment; `none` is its value where it is not set
-    log       how often a line of rules/log-lines stands in the server's log, or a value of it: line, line.value; of several
-              lines (a b c) the sum
+    log       how often a line of rules/log-lines stands in the server's log, or a value of it: line, line.value;
+              of several lines (a b c) the sum
     formula   computed from other signals
 """
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -87,19 +87,29 @@ class Catalogue:
         self.signals = signals
         self.complaints = complaints
         self.path = path
-        self.metrics = frozenset(
-            name
-            for signal in signals.values()
-            for name in (
-                _expression(_filled(signal.definition, _DEFAULT_IDENTITY, 1.0)).names
-                if signal.way == "promql"
-                else signal.present
-                if signal.way == "present"
-                else (_info(signal.definition)[0],)
-                if signal.way == "info"
-                else ()
-            )
-        ) | {ENGINE_METRIC}
+        self.metrics = frozenset(name for signal in signals.values() for name in _metrics(signal)) | {ENGINE_METRIC}
+
+    def behind(self, names: Iterable[str]) -> frozenset[str]:
+        """These signals and all that they are computed from."""
+        found: set[str] = set()
+        wanted = list(names)
+        while wanted:
+            name = wanted.pop()
+            if name not in found:
+                found.add(name)
+                formula = self.signals[name].formula
+                wanted += formula.names if formula is not None else ()
+        return frozenset(found)
+
+    def metrics_behind(self, names: Iterable[str]) -> frozenset[str]:
+        """The metrics that these signals are made of."""
+        return frozenset(metric for name in self.behind(names) for metric in _metrics(self.signals[name]))
+
+    def narrowed(self, names: Iterable[str]) -> Catalogue:
+        """The catalogue with only these signals, what they are computed from, and what the complaints name."""
+        complained = [name for complaint in self.complaints for name in complaint.when.names]
+        kept = self.behind([*names, *complained])
+        return Catalogue({n: s for n, s in self.signals.items() if n in kept}, self.complaints, self.path)
 
     def snapshot(self, window: Window, facts: Mapping[str, Reading], tag: Subject = ()) -> Snapshot:
         """What the scrapes of one server and the facts about it say.
@@ -128,6 +138,7 @@ class Catalogue:
     def _observed(
         self, signal: Signal, window: Window, identity: tuple[str, ...], facts: Mapping[str, Reading]
     ) -> tuple[Mapping[Subject, Reading], Reason | None]:
+        absent = Reason.NOT_IN_LOG if window.origin == LOG else Reason.ABSENT
         match signal.way:
             case "fact":
                 return _fact(facts.get(signal.definition, Unknown(signal.reason)))
@@ -138,13 +149,15 @@ class Catalogue:
             case "log":
                 return _fact(_logged(signal.definition, facts))
             case _ if not window.times:
-                return {}, Reason.UNREACHABLE
+                return {}, Reason.NOT_IN_LOG if LOG in facts else Reason.UNREACHABLE
+            case "present" if window.origin == LOG:
+                return {}, Reason.NOT_IN_LOG
             case "present":
                 if not window.latest(ENGINE_METRIC):
                     return {}, Reason.ABSENT
                 return {(): Known(any(window.latest(name) for name in signal.present))}, None
             case "info":
-                return _labelled(signal, window, identity), Reason.ABSENT
+                return _labelled(signal, window, identity), absent
             case _:
                 expression = _expression(_filled(signal.definition, identity, window.seconds))
                 vector, trace = expression.evaluate(window)
@@ -153,8 +166,23 @@ class Catalogue:
                 elif trace.found_series:
                     reason = Reason.IDLE
                 else:
-                    reason = Reason.ABSENT
-                return {_named(labels, identity): _reading(value) for labels, value in vector.items()}, reason
+                    reason = absent
+                readings = {
+                    _named(labels, identity): _reading(value, window.origin) for labels, value in vector.items()
+                }
+                return readings, reason
+
+
+def _metrics(signal: Signal) -> Iterable[str]:
+    match signal.way:
+        case "promql":
+            return _expression(_filled(signal.definition, _DEFAULT_IDENTITY, 1.0)).names
+        case "present":
+            return signal.present
+        case "info":
+            return (_info(signal.definition)[0],)
+        case _:
+            return ()
 
 
 def _fact(reading: Reading) -> tuple[Mapping[Subject, Reading], Reason | None]:
@@ -186,12 +214,12 @@ def _logged(definition: str, facts: Mapping[str, Reading]) -> Reading:
     return Known(count, origin=LOG) if count or unknown is None else unknown
 
 
-def _reading(value: float) -> Reading:
+def _reading(value: float, origin: str) -> Reading:
     if not math.isfinite(value) and not isinstance(value, Estimate):
         return Unknown(Reason.IDLE)
     if isinstance(value, Estimate):
-        return Known(float(value), value.low, value.high)
-    return Known(value)
+        return Known(float(value), value.low, value.high, origin)
+    return Known(value, origin=origin)
 
 
 def _identity(window: Window) -> tuple[str, ...]:

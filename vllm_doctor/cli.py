@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "json", "nagios", "checkmk", "openmetrics")
 COULD_NOT_TELL = 3
+_ONE_DAY = 86400.0
 _EPILOG = """\
 exit codes: 0 ok, 1 warning, 2 critical, 3 could not tell.
 other commands: vllm-doctor rules [ID] [--check DIR] [--signals]; vllm-doctor demo [NAME]
@@ -130,6 +131,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
     add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all")
     add("--window", type=_seconds, default=3.0, metavar="SECONDS", help="time between first and last scrape (3)")
     add("--timeout", type=_seconds, metavar="SECONDS", help="for the whole run (8 + window)")
+    add("--since", metavar="TIME", help="of a log: from here on (13:30, 2025-11-20T13:30, or 2h before its end)")
+    add("--until", metavar="TIME", help="of a log: up to here")
+    add("--last", metavar="TIME", help="of a log: only its end (2h)")
     add("--fail-on", choices=("warning", "critical", "never"), default="warning", help="exit non-zero from here on")
     add("--strict", action="store_true", help="any unknown rule makes the verdict unknown")
     add("--goal", choices=("throughput", "latency"), default="throughput", help="what matters to you")
@@ -166,7 +170,8 @@ def _examine(arguments: Sequence[str]) -> int:
         "source",
         nargs="*",
         metavar="SOURCE",
-        help="a vLLM server: its URL (http://host:8000) or a pid of it; none: every vLLM server of this host",
+        help="a vLLM server: its URL (http://host:8000) or a pid of it; its log: a file, or - for standard input;"
+        " none: every vLLM server of this host",
     )
     _options(parser)
     options = parser.parse_args(arguments)
@@ -229,7 +234,7 @@ def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
     from datetime import UTC, datetime
     from pathlib import Path
 
-    from vllm_doctor import catalogue, examination, redact, rule
+    from vllm_doctor import catalogue, examination, progress, redact, rule
     from vllm_doctor.attach import Attachment
 
     shipped = rule.shipped()
@@ -237,20 +242,36 @@ def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
     rules = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
     wishes = _wishes(options)
     timeout = 8 + options.window if options.timeout is None else options.timeout
+    since = _since(options)
     look = Attachment(
         signals.metrics,
         _access(options),
         options.window,
         time.monotonic() + timeout,
         Path(options.nvidia_smi) if options.nvidia_smi else None,
+        since,
+        options.until,
     )
     with contextlib.ExitStack() as opened:
-        observations = examination.observe(look.watchers(sources, opened), timeout)
+        watchers = look.watchers(sources, opened)
+        if options.timeout is None and all(watcher.kind == "log" for watcher in watchers):
+            timeout = _ONE_DAY  # a log is read to its end; nobody waits for an answer
+        opened.enter_context(progress.shown(watchers))
+        observations = examination.observe(watchers, timeout)
     report = redact.report(examination.judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict))
     _write(report, options)
     if report.error is not None:
         print(f"vllm-doctor: {report.error.message}", file=sys.stderr)
     return _exit_code(report, options.fail_on)
+
+
+def _since(options: argparse.Namespace) -> str | None:
+    from vllm_doctor.errors import UsageError
+
+    if options.last and options.since:
+        raise UsageError("--last and --since both say where to begin: give one of them")
+    since: str | None = options.last or options.since
+    return since
 
 
 def _exit_code(report: Report, fail_on: str) -> int:

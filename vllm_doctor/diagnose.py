@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vllm_doctor import flags, words
@@ -21,7 +21,7 @@ from vllm_doctor.report import (
     Vital,
     worst,
 )
-from vllm_doctor.rule import NOT_APPLICABLE, OK, SEVERITIES, STAGES, UNKNOWN, RemedyRule, Rule
+from vllm_doctor.rule import NOT_APPLICABLE, OK, SEVERITIES, STAGES, UNKNOWN, Outcome, RemedyRule, Rule
 from vllm_doctor.signal import Known, Reading, Reason, Snapshot, Subject, Unknown, Value
 
 _STATES = (*SEVERITIES, UNKNOWN, OK, NOT_APPLICABLE)  # a rule's state over all engines is the first it has
@@ -42,8 +42,8 @@ class Diagnosis:
     states: Mapping[str, str]
 
 
-class _Reader:
-    """Reads one engine's signals, and keeps which subjects the readings belong to."""
+class Reader:
+    """Reads one engine's signals, and keeps which labels the readings belong to."""
 
     def __init__(self, snapshot: Snapshot, subject: Subject, catalogue: Catalogue) -> None:
         self._snapshot, self._subject, self._catalogue = snapshot, subject, catalogue
@@ -55,9 +55,22 @@ class _Reader:
         self.keys.update(key)
         return reading
 
+    @property
+    def subject(self) -> Subject:
+        """What the readings so far are of."""
+        return tuple(sorted(self.keys))
+
     def worded(self, name: str) -> tuple[Reading, str]:
         _, reading = self._snapshot.read(name, self._subject)
         return reading, self._catalogue.signals[name].unit
+
+
+def outcomes(rules: Sequence[Rule], catalogue: Catalogue, snapshot: Snapshot) -> Iterator[tuple[Rule, Outcome, Reader]]:
+    """Each rule, judged for each engine; and the reader, which knows what was read for it."""
+    for subject in snapshot.subjects:
+        for rule in rules:
+            reader = Reader(snapshot, subject, catalogue)
+            yield rule, rule.judge(reader), reader
 
 
 def diagnose(rules: Sequence[Rule], catalogue: Catalogue, snapshots: Sequence[Snapshot]) -> Diagnosis:
@@ -67,31 +80,27 @@ def diagnose(rules: Sequence[Rule], catalogue: Catalogue, snapshots: Sequence[Sn
     states: dict[str, str] = {}
     complaints: list[tuple[Verdict, str, Subject]] = []
     for snapshot in snapshots:
+        for rule, outcome, reader in outcomes(rules, catalogue, snapshot):
+            states[rule.id] = min(states.get(rule.id, outcome.state), outcome.state, key=_STATES.index)
+            if outcome.state == UNKNOWN:
+                unknown.setdefault(rule.id, {}).update(outcome.because)
+            elif outcome.state in SEVERITIES:
+                named = reader.subject
+                if (rule.id, named) not in findings:
+                    findings[rule.id, named] = _finding(rule, outcome.state, outcome.evidence, named, reader, catalogue)
         for subject in snapshot.subjects:
-            for rule in rules:
-                reader = _Reader(snapshot, subject, catalogue)
-                outcome = rule.judge(reader)
-                states[rule.id] = min(states.get(rule.id, outcome.state), outcome.state, key=_STATES.index)
-                if outcome.state == UNKNOWN:
-                    unknown.setdefault(rule.id, {}).update(outcome.because)
-                elif outcome.state in SEVERITIES:
-                    named = tuple(sorted(reader.keys))
-                    if (rule.id, named) not in findings:
-                        findings[rule.id, named] = _finding(
-                            rule, outcome.state, outcome.evidence, named, reader, catalogue
-                        )
-            reader = _Reader(snapshot, subject, catalogue)
+            reader = Reader(snapshot, subject, catalogue)
             for complaint in catalogue.complaints:
                 if complaint.when.judge(reader)[0]:
                     says = words.fill(complaint.says, reader.worded) or complaint.says
                     complaints.append((Verdict(complaint.verdict), says, (*subject, *snapshot.tag)))
-    ordered = _ordered(_folded(list(findings.values()), rules), rules)
+    in_order = ordered(_folded(list(findings.values()), rules), rules)
     vitals = _vitals(catalogue, snapshots)
-    verdict, headline = _verdict(ordered, complaints, vitals)
+    verdict, headline = _verdict(in_order, complaints, vitals)
     return Diagnosis(
         verdict=verdict,
         headline=headline,
-        findings=tuple(ordered),
+        findings=tuple(in_order),
         unknown=tuple(UnknownRule(id, because) for id, because in sorted(unknown.items())),
         vitals=vitals,
         engines=_engines(catalogue, snapshots),
@@ -105,7 +114,7 @@ def _finding(
     severity: str,
     comparisons: Iterable[Comparison],
     subject: Subject,
-    reader: _Reader,
+    reader: Reader,
     catalogue: Catalogue,
 ) -> Finding:
     sentences = [words.fill(sentence, reader.worded) for sentence in rule.here]
@@ -142,7 +151,7 @@ def _evidence(comparison: Comparison, catalogue: Catalogue) -> Evidence:
     )
 
 
-def _remedy(written: RemedyRule, reader: _Reader) -> Remedy | None:
+def _remedy(written: RemedyRule, reader: Reader) -> Remedy | None:
     """The remedy with its values; None where it does not fit: its `if` is false, or this vLLM lacks the flag."""
     needs: dict[str, Reason] = {}
     if written.condition is not None:
@@ -182,7 +191,7 @@ def _remedy(written: RemedyRule, reader: _Reader) -> Remedy | None:
     )
 
 
-def _value(template: Value, reader: _Reader, needs: dict[str, Reason]) -> Value:
+def _value(template: Value, reader: Reader, needs: dict[str, Reason]) -> Value:
     """`"{requests_that_fit}"` as the signal's own value; other texts with their placeholders filled."""
     if not isinstance(template, str):
         return template
@@ -196,7 +205,7 @@ def _value(template: Value, reader: _Reader, needs: dict[str, Reason]) -> Value:
     return template if needs else words.fill(template, reader.worded) or template
 
 
-def _command(template: str, reader: _Reader, needs: dict[str, Reason]) -> str:
+def _command(template: str, reader: Reader, needs: dict[str, Reason]) -> str:
     """A shell command with its values as a shell reads them: 1024, not "1,024"."""
     values: dict[str, str] = {}
     for name in words.names(template):
@@ -233,16 +242,22 @@ def _overlap(a: Mapping[str, str], b: Mapping[str, str]) -> bool:
     return all(b[label] == value for label, value in a.items() if label in b)
 
 
-def _ordered(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
-    """By cause, then by what is at stake: severity, stage of reasoning, size of the prize. Symptoms come last."""
+def ordered(
+    findings: Sequence[Finding], rules: Sequence[Rule], minor: Callable[[Finding], bool] = lambda _: False
+) -> list[Finding]:
+    """By cause, then by what is at stake: severity, stage of reasoning, size of the prize. Symptoms come last.
+
+    Of one severity those that are `minor` come after those that are not.
+    """
     stages = {rule.id: STAGES.index(rule.stage) for rule in rules}
     roles = ("blind", "not-server", "root", "info", "opportunity", "symptom")
 
-    def key(finding: Finding) -> tuple[int, int, int, float]:
+    def key(finding: Finding) -> tuple[int, int, bool, int, float]:
         gains = [remedy.gain.at_most for remedy in finding.remedies if remedy.gain]
         # An actionable warning of any role stands before what is merely worth knowing.
         rank = roles.index(finding.role) if finding.severity == "info" or finding.role == "symptom" else 0
-        return rank, SEVERITIES.index(finding.severity), stages[finding.rule], -max(gains, default=0.0)
+        severity, stage = SEVERITIES.index(finding.severity), stages[finding.rule]
+        return rank, severity, minor(finding), stage, -max(gains, default=0.0)
 
     return sorted(findings, key=key)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from vllm_doctor import postmortem
 from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.diagnose import diagnose
 from vllm_doctor.observation import Observation
@@ -26,6 +27,8 @@ class Watcher:
     target: str
     patient: str
     look: Callable[[], Observation]
+    bytes_read: Callable[[], int] | None = None
+    """How far it has come, where that may take long."""
 
 
 def observe(watchers: Sequence[Watcher], seconds: float) -> list[Observation]:
@@ -85,22 +88,27 @@ def judge(
     patients = [
         seen
         for seen in _patients(observations)
-        if any(o.window.times or (o.facts and o.kind != "server") for o in seen)
+        if any(o.window.times or ((o.facts or o.lives) and o.kind != "server") for o in seen)
     ]
+    error = error or next((o.error for o in observations if o.error is not None and not patients), None)
     if not patients:
         headline = error.message if error else "Nothing was examined"
         nobody = Patient(None, None, None)
         return Report(at, Verdict.UNKNOWN, headline, nobody, sources, (), (), (), (), (), {}, error)
     wished: dict[str, Reading] = {name: Known(value, origin="user") for name, value in wishes.items()}
+    told = next((o for o in observations if o.lives), None)
+    past = None
+    if told is not None and not any(o.window.times for o in observations):
+        past = postmortem.examine(told.lives, rules, catalogue, wished)
     snapshots = [
         catalogue.snapshot(
             next((o.window for o in seen if o.window.times), Window()),
-            {name: fact for o in reversed(seen) for name, fact in o.facts.items()} | wished,
+            _facts(seen) | wished,
             (("server", _name(seen)),) if len(_patients(observations)) > 1 else (),
         )
         for seen in patients
     ]
-    diagnosis = diagnose(rules, catalogue, snapshots)
+    diagnosis = past.diagnosis if past is not None else diagnose(rules, catalogue, snapshots)
     verdict, headline = diagnosis.verdict, diagnosis.headline
     if error is not None:
         # What could not be read is not ok, and a server that stopped answering is what to say first.
@@ -122,6 +130,10 @@ def judge(
         states=diagnosis.states,
         error=error,
         command=next((o.command for o in observations if o.command), ()) if len(patients) == 1 else (),
+        lives=postmortem.seen(told.lives) if told is not None else (),
+        spans=past.spans if past is not None else (),
+        lines=told.lines if told is not None else None,
+        timeline=past.timeline if past is not None else None,
     )
 
 
@@ -131,6 +143,12 @@ def _patients(observations: Sequence[Observation]) -> list[list[Observation]]:
     for observation in observations:
         found.setdefault(observation.patient or observation.target, []).append(observation)
     return list(found.values())
+
+
+def _facts(seen: Sequence[Observation]) -> dict[str, Reading]:
+    """What is known of one patient. The first source wins; what was looked up goes before what a log once told."""
+    in_order = [o for o in seen if o.kind != "log"] + [o for o in seen if o.kind == "log"]
+    return {name: fact for o in reversed(in_order) for name, fact in o.facts.items()}
 
 
 def _name(seen: Sequence[Observation]) -> str:

@@ -11,8 +11,9 @@ rules/log-lines/*.yaml, one entry a line:
     since, until   the first and last release that prints it, where it is not printed by all
     bare      true for a line that is no record of vLLM's (a traceback, the kernel's words)
     facts     value -> what it tells of the server, by the names other sources use: {version: vllm_version}
-    samples   metric -> {of: value, as: gauge | rate | total, times: factor, less: value}: the line is a scrape of
-              these metrics; a rate is summed up over time, a total is the counter itself
+    samples   metric -> {of: value, as: gauge | rate | increase | total, times: factor, less: value}: the line is a
+              scrape of these metrics; a rate is summed up over time, an increase is added, a total is the counter
+    complete  a value that each whole line has: without it the line was cut, by a terminal perhaps
     marks     what it means for the server's life: start | arguments | ready | error | died | stopped
     example   a real line, whole; and `gives`, the values it must give (the tests hold them)
 """
@@ -33,6 +34,7 @@ FOLDER = "log-lines"
 """Beside the signals, in the folder of the rules."""
 
 MARKS = ("start", "ready", "died", "error", "stopped", "arguments")
+KINDS = ("gauge", "rate", "increase", "total")
 _MIN_FIND = 8
 _ESCAPED = re.compile(r"[\"\\<>&\n]|[^\x00-\x7f]")
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
@@ -41,7 +43,7 @@ _MAX_TEXT = 300
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A metric that a line carries: its value is `of`, without `less`, times `times`; `kind`: gauge, rate or total."""
+    """A metric that a line carries: its value is `of`, without `less`, times `times`; `kind` is of KINDS."""
 
     metric: str
     labels: Labels
@@ -51,7 +53,7 @@ class Measure:
     less: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LogLine:
     """One entry of the table. `since` and `until` are releases, None where open."""
 
@@ -65,6 +67,7 @@ class LogLine:
     bare: bool
     facts: Mapping[str, str]
     samples: tuple[Measure, ...]
+    complete: str | None
     marks: str | None
     example: str
     gives: Mapping[str, Value]
@@ -79,6 +82,10 @@ class LogLine:
             field = _compiled(pattern).search(message)
             texts[name] = field[1] if field else None
         return {name: value(text) for name, text in texts.items() if text is not None}
+
+    def is_cut(self, values: Mapping[str, Value]) -> bool:
+        """Whether the line that gave these values ended too early."""
+        return self.complete is not None and self.complete not in values
 
     def printed_by(self, version: str | None) -> bool | None:
         """Whether that vLLM prints this line; None where the version is not known and it matters."""
@@ -145,8 +152,9 @@ def load(folder: Path) -> LogLines:
 
 def _line(id: str, table: document.Table) -> LogLine:
     table.allow(
-        "find", "match", "fields", "once", "since", "until", "bare", "facts", "samples", "marks", "example", "gives"
-    )
+        "find", "match", "fields", "once", "since", "until", "bare", "facts", "samples", "complete", "marks", "example",
+        "gives",
+    )  # fmt: skip
     finds = table.texts("find") if isinstance(table.get("find"), list) else (table.text("find"),)
     for text in finds:
         if len(text) < _MIN_FIND or _ESCAPED.search(text):
@@ -157,7 +165,7 @@ def _line(id: str, table: document.Table) -> LogLine:
         sample.allow("of", "as", "times", "less")
         name, _, label = metric.rstrip("}").partition("{")
         labels = tuple((key, text.strip('"')) for key, _, text in [label.partition("=")] if key)
-        kind = sample.one_of("as", ("gauge", "rate", "total"), "gauge")
+        kind = sample.one_of("as", KINDS, "gauge")
         less = sample.text("less") if "less" in sample else None
         samples.append(Measure(name, labels, sample.text("of"), kind, float(sample.get("times", 1)), less))
     return LogLine(
@@ -171,8 +179,8 @@ def _line(id: str, table: document.Table) -> LogLine:
         bare=table.get("bare") is True,
         facts={name: str(fact) for name, fact in table.table("facts").items()},
         samples=tuple(samples),
+        complete=table.text("complete") if "complete" in table else None,
         marks=table.one_of("marks", MARKS) if "marks" in table else None,
         example=table.text("example"),
         gives={name: float(v) if type(v) is int else v for name, v in table.table("gives").items()},
     )
-

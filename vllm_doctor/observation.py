@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from vllm_doctor.report import Problem
+from vllm_doctor.life import Life
+from vllm_doctor.report import LinesSeen, Problem
 from vllm_doctor.signal import Reading
 from vllm_doctor.window import Window
 
@@ -28,3 +29,6 @@ class Observation:
     command: tuple[str, ...] = ()
     processes: tuple[tuple[str, int], ...] = ()
     """(role, pid) of the server's processes."""
+    lives: tuple[Life, ...] = ()
+    """What a log tells, life by life; `lines` of it were read."""
+    lines: LinesSeen | None = None

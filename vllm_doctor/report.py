@@ -163,6 +163,66 @@ class Target:
 
 
 @dataclass(frozen=True)
+class LifeSeen:
+    """One life of a server, as its log tells it. Times are POSIX seconds, None where the log holds none."""
+
+    first_at: float | None
+    last_at: float | None
+    vllm: str | None
+    model: str | None
+    engines: int
+    began: bool
+    """The log holds its start."""
+    up: bool
+    end: str
+    """died, stopped, or open: the log ends before the server does."""
+    died_at: float | None = None
+    cause: str | None = None
+    cause_line: int | None = None
+    process: str | None = None
+    rounds: int = 0
+
+
+@dataclass(frozen=True)
+class Span:
+    """From when to when a rule's verdict held; `life` counts from 0."""
+
+    rule: str
+    severity: str
+    life: int
+    subject: Mapping[str, str]
+    first_at: float
+    last_at: float
+
+    @property
+    def seconds(self) -> float:
+        return self.last_at - self.first_at
+
+
+@dataclass(frozen=True)
+class LinesSeen:
+    """`read` lines of logs, of which `recognised` said something; `one_in`: more of a kind were counted, not read.
+
+    `zoned`: times are absolute; else the server's local ones, as they stand.
+    """
+
+    read: int
+    recognised: int
+    zoned: bool
+    seconds: float = 0.0
+    one_in: int = 1
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What was measured from `first_at` to `last_at`, in equal steps: row -> values, None where nothing was."""
+
+    first_at: float
+    last_at: float
+    rows: Mapping[str, tuple[float | None, ...]]
+
+
+@dataclass(frozen=True)
 class Report:
     at: datetime
     verdict: Verdict
@@ -180,6 +240,10 @@ class Report:
     command: tuple[str, ...] = ()
     """The server's command line, where it was read."""
     redacted: Mapping[str, int] = field(default_factory=dict)
+    lives: tuple[LifeSeen, ...] = ()
+    spans: tuple[Span, ...] = ()
+    lines: LinesSeen | None = None
+    timeline: Timeline | None = None
 
     def count(self, state: str) -> int:
         """How many rules are in a state."""

@@ -54,7 +54,7 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
 class Known:
     """A value. `low` and `high` bound it where a histogram knows no better than its buckets.
 
-    `origin` says who told it: metrics, server, user, proc, cgroup, cmdline, environ, nvml, nvidia-smi, log; or computed.
+    `origin` says who told it: metrics, server, user, proc, cgroup, cmdline, environ, nvml, nvidia-smi, log, computed.
     """
 
     value: Value

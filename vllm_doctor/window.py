@@ -28,6 +28,8 @@ class Window:
     def __init__(self) -> None:
         self._series: dict[str, dict[Labels, list[Point]]] = defaultdict(dict)
         self.times: list[float] = []
+        self.origin = "metrics"
+        """Who told it: metrics, or log."""
 
     def add(self, at: float, samples: Iterable[Sample]) -> None:
         """Add one scrape, taken at `at` seconds; later than the one before."""

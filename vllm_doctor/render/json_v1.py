@@ -12,7 +12,20 @@ import math
 from typing import Any
 
 from vllm_doctor import __version__
-from vllm_doctor.report import Evidence, Finding, Problem, Remedy, Report, SourceSeen, Target, Vital
+from vllm_doctor.render.times import iso
+from vllm_doctor.report import (
+    Evidence,
+    Finding,
+    LifeSeen,
+    LinesSeen,
+    Problem,
+    Remedy,
+    Report,
+    SourceSeen,
+    Span,
+    Target,
+    Vital,
+)
 from vllm_doctor.signal import Known
 from vllm_doctor.words import plain
 
@@ -67,8 +80,56 @@ def document(report: Report) -> dict[str, Any]:
             state.replace("-", "_"): report.count(state)
             for state in ("ok", "info", "warning", "critical", "unknown", "not-applicable")
         },
+        "lives": [_life(life, report) for life in report.lives],
+        "spans": [_span(span, report) for span in report.spans],
+        "lines": _lines(report.lines),
         "redacted": [{"what": what, "count": count} for what, count in report.redacted.items()],
     }
+
+
+def _life(life: LifeSeen, report: Report) -> dict[str, Any]:
+    return {
+        "from": _time(life.first_at, report),
+        "to": _time(life.last_at, report),
+        "vllm": life.vllm,
+        "model": life.model,
+        "engines": life.engines,
+        "start_seen": life.began,
+        "served": life.up,
+        "end": life.end,
+        "death": {
+            "at": _time(life.died_at, report),
+            "cause": life.cause,
+            "line": life.cause_line,
+            "process": life.process,
+        }
+        if life.end == "died"
+        else None,
+        "statistics": life.rounds,
+    }
+
+
+def _span(span: Span, report: Report) -> dict[str, Any]:
+    return {
+        "rule": span.rule,
+        "severity": span.severity,
+        "life": span.life,
+        "subject": dict(span.subject),
+        "from": _time(span.first_at, report),
+        "to": _time(span.last_at, report),
+        "seconds": _number(span.seconds),
+    }
+
+
+def _lines(lines: LinesSeen | None) -> dict[str, Any] | None:
+    if lines is None:
+        return None
+    return {"read": lines.read, "recognised": lines.recognised, "one_in": lines.one_in}
+
+
+def _time(at: float | None, report: Report) -> str | None:
+    """RFC 3339; a log that does not tell its zone gives local times without an offset."""
+    return None if at is None else iso(at, report.lines is not None and report.lines.zoned)
 
 
 def _problem(problem: Problem | None) -> dict[str, str] | None:

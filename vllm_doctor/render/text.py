@@ -10,12 +10,14 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from vllm_doctor import words
-from vllm_doctor.report import Evidence, Finding, Remedy, Report
+from vllm_doctor.render import times as times_of
+from vllm_doctor.report import Evidence, Finding, LifeSeen, Remedy, Report
 from vllm_doctor.signal import HOW_TO_LEARN, Known, Reason, Value
 
 WIDTH = 80
 _INDENT = 9
 _PIDS = 6
+_LIVES = 6
 _COLOUR = {"critical": "1;37;41", "warning": "1;30;43", "unknown": "1;30;46", "ok": "1;30;42", "info": "1"}
 _COST = {
     "none": "no cost",
@@ -41,8 +43,10 @@ def render(report: Report, colour: bool = False) -> str:
     main = [f for f in report.findings if f.severity in ("critical", "warning") and f.role != "symptom"]
     aside = [f for f in report.findings if f not in main and f.role != "symptom"]
     lines = _head(report.verdict.value.upper(), report.headline, report.verdict.value, colour, _rule_of(report, main))
-    lines += ["", *_wrapped(f"  {', '.join(_servers(report))}", "  ")]
-    lines += [*_wrapped(f"  {_patient(report)}", "  "), *_host_lines(report), *_vital_lines(report)]
+    servers = [*_servers(report), *_log_lines(report)]
+    lines += ["", *(line for server in servers for line in _wrapped(f"  {server}", "  "))]
+    lines += [*_wrapped(f"  {_patient(report)}", "  "), *_host_lines(report)]
+    lines += _postmortem_lines(report) if report.timeline or not report.vitals else _vital_lines(report)
     for place, group in enumerate(_grouped(main)):
         finding = group[0]
         if place or finding.title != report.headline:
@@ -81,6 +85,62 @@ def _servers(report: Report) -> list[str]:
     return [f"{targets[0] if targets else ''} · pids: {pids}{f' and {more} more' if more > 0 else ''}".lstrip(" ·")]
 
 
+def _log_lines(report: Report) -> list[str]:
+    """Which logs were read, from when to when, and how much of them said something."""
+    if report.lines is None:
+        return []
+    seen = report.lines
+    targets = [source.target for source in report.sources if source.kind == "log"]
+    times = [at for life in report.lives for at in (life.first_at, life.last_at) if at is not None]
+    span = f"{times_of.between(min(times), max(times))}{' UTC' if seen.zoned else ''}" if times else "no times in it"
+    thinned = f", 1 of {seen.one_in} statistics lines read" if seen.one_in > 1 else ""
+    counted = f"{seen.read:,} lines, {seen.recognised:,} recognised{thinned}, read in {seen.seconds:.1f} s"
+    return [f"{', '.join(targets)} · {span}", counted]
+
+
+def _postmortem_lines(report: Report) -> list[str]:
+    """The course of the vital signs, where the main finding held, and how the lives ended."""
+    lines: list[str] = []
+    line = report.timeline
+    if line is not None:
+        columns = max(len(values) for values in line.rows.values())
+        first, last = times_of.clock(line.first_at)[:-3], times_of.clock(line.last_at)[:-3]
+        lines += ["", f"{'':<{_INDENT + 2}}{first}{last.rjust(columns - len(first))}"]
+        for name, values in line.rows.items():
+            known = [value for value in values if value is not None]
+            top = 1.0 if name == "KV cache" else max(known, default=0.0)
+            most = f"{max(known, default=0.0):.0%}" if name == "KV cache" else f"{max(known, default=0.0):,.0f}"
+            lines.append(f"  {name:<{_INDENT}}{times_of.bars(values, top)}  max {most}")
+        for finding in [f for f in report.findings if f.severity in ("critical", "warning") and f.role != "symptom"][
+            :2
+        ]:
+            spans = [span for span in report.spans if span.rule == finding.rule]
+            marked = times_of.marks(spans, line.first_at, line.last_at, columns)
+            lines.append(f"{'':<{_INDENT + 2}}{marked.rstrip()}  {finding.rule}")
+    if len(report.lives) > 1 or any(life.end == "died" for life in report.lives):
+        lines.append("")
+        shown = list(enumerate(report.lives, 1))
+        shown = shown if len(shown) <= _LIVES else [*shown[: _LIVES // 2], *shown[-_LIVES // 2 :]]
+        for number, life in shown:
+            lines += _wrapped(f"  {_life(number, life)}", " " * _INDENT)
+        if len(report.lives) > len(shown):
+            lines.append(f"  … {len(report.lives) - len(shown)} lives between them are not shown")
+    return lines
+
+
+def _life(number: int, life: LifeSeen) -> str:
+    when = times_of.between(life.first_at, life.last_at) if life.first_at and life.last_at else "no times"
+    start = "" if life.began else ", its start is not in the log"
+    up = "" if life.up else ", never served"
+    ends = {"stopped": "was stopped", "open": "the log ends"}
+    if life.end != "died":
+        return f"life {number}  {when}{start}{up}; {ends[life.end]}"
+    at = f" {times_of.clock(life.died_at)}" if life.died_at is not None else ""
+    who = f" in {life.process}" if life.process else ""
+    cause = life.cause or "no exception was logged"
+    return f"life {number}  {when}{start}{up}; died{at}{who}: {cause} (line {life.cause_line:,})"
+
+
 def _host_lines(report: Report) -> list[str]:
     """What the server has of its host, and the flags that it was started with."""
     patient = report.patient
@@ -103,6 +163,15 @@ def _no_gpu(gpus: int) -> str:
 def _patient(report: Report) -> str:
     patient = report.patient
     engines = f"{patient.engines} engine{'s' if patient.engines != 1 else ''}" if patient.engines else None
+    if report.lines is not None and not any(s.kind == "server" for s in report.sources):
+        lives = f"{len(report.lives)} server lives" if len(report.lives) > 1 else None
+        parts = [
+            patient.model,
+            f"vLLM {patient.vllm}" if patient.vllm else "vLLM (version not in the log)",
+            engines,
+            lives,
+        ]
+        return " · ".join(part for part in parts if part)
     seen = [s for s in report.sources if s.scrapes]
     scrapes = max((s.scrapes for s in seen), default=0)
     window = max((s.window_s for s in seen), default=0.0)
@@ -169,6 +238,8 @@ def _finding(group: Sequence[Finding], report: Report) -> list[str]:
     finding = group[0]
     where = _where(group, report)
     lines = _paragraph("Where", where) if where else []
+    when = times_of.when(finding, report)
+    lines += _paragraph("When", when) if when else []
     lines += _paragraph("Why", " ".join(part for part in (finding.here, finding.why) if part))
     if finding.confidence != "high":
         lines += _paragraph("Sure?", f"{finding.confidence} confidence: partly inferred")
@@ -247,7 +318,9 @@ def _aside(group: Sequence[Finding], report: Report) -> list[str]:
     finding = group[0]
     word = {"opportunity": "Chance", "not-server": "Client", "info": "Note", "root": "Note"}.get(finding.role, "Note")
     where = _where(group, report)
-    details = " ".join(part for part in (f"({where})" if where else "", finding.here) if part)
+    when = times_of.when(finding, report)
+    parts = (f"({where})" if where else "", finding.here, f"({when})" if when and "all the time" not in when else "")
+    details = " ".join(part for part in parts if part)
     said = report.headline.startswith(finding.title)
     text = f"{finding.title} [{finding.rule}]{f': {details}' if details else ''}"
     lines = _paragraph(word, f"[{finding.rule}]" if said else text)
@@ -278,8 +351,11 @@ def _not_seen(report: Report) -> list[str]:
     for reason, rules in by_reason.items():
         names = ", ".join(rules[:3]) + (f" and {len(rules) - 3} more" if len(rules) > 3 else "")
         add(f"{reason}: {names}. {HOW_TO_LEARN[reason][0].upper()}{HOW_TO_LEARN[reason][1:]}.")
-    seen = any(source.kind == "host" for source in report.sources)
-    add("the log: not read by this version." if seen else "CPU, GPUs and flags: run me on its host; the log.")
+    kinds = {source.kind for source in report.sources}
+    if "log" not in kinds:
+        add("the log: add its file as another argument.")
+    if "host" not in kinds:
+        add("CPU and GPUs: run me on its host." if "log" in kinds else "CPU, GPUs and flags: run me on its host.")
     return lines
 
 

@@ -255,7 +255,7 @@ def _without_secrets(argv: Sequence[str]) -> Iterator[str]:
     for text in argv:
         word = _word(text)
         if word.flag:
-            hide = _is_secret(word.flag)
+            hide = is_secret(word.flag)
             all_of_it = word.flag == "--api-key"
             if hide and word.text is not None:
                 yield text.partition("=")[0] + "=" + MASK
@@ -269,7 +269,7 @@ def _without_secrets(argv: Sequence[str]) -> Iterator[str]:
             yield masked(text)
 
 
-def _is_secret(flag: str) -> bool:
+def is_secret(flag: str) -> bool:
     return _SECRET_FLAG.search(flag) is not None and not (flag.startswith("--max-") or _is_switch(flag))
 
 
@@ -332,7 +332,7 @@ class _Settings:
             text = json.dumps(value, default=str)
         else:
             text = " ".join(str(item) for item in value) if isinstance(value, list) else str(value)
-        self._set(flag, MASK if _is_secret(flag) else masked(text))
+        self._set(flag, MASK if is_secret(flag) else masked(text))
 
     def _set(self, flag: str, text: str | None) -> None:
         if flag == _OPTIMIZE:

@@ -1,0 +1,278 @@
+"""What limited a server, and when: its lives cut into stretches of one kind, each judged by the same rules. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+
+from vllm_doctor.catalogue import Catalogue
+from vllm_doctor.diagnose import Diagnosis, diagnose, ordered, outcomes
+from vllm_doctor.life import KV_CACHE, RUNNING, WAITING, Life, Round
+from vllm_doctor.report import Finding, LifeSeen, Span, Timeline, UnknownRule, Verdict, worst
+from vllm_doctor.rule import SEVERITIES, Rule
+from vllm_doctor.signal import Reading
+from vllm_doctor.window import Window
+
+_LEAST_ROUNDS = 3
+"""A shorter stretch is a moment, and belongs to its neighbour."""
+_MOST_STRETCHES = 48
+_MOST_LIVES = 12
+"""Lives of one kind are judged once: a crash loop may hold thousands."""
+_FULL = 0.9
+_COLUMNS = 56
+_HELD = 2.5
+_BRIEF = 0.1
+"""A finding that held for less of the busy time than this comes after those that held longer."""
+
+
+@dataclass(frozen=True)
+class Postmortem:
+    """The diagnosis over all lives, and when what held."""
+
+    diagnosis: Diagnosis
+    spans: tuple[Span, ...]
+    timeline: Timeline | None
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Rounds `first` to before `last` of a life, with the severities that were found there."""
+
+    life: int
+    first: int
+    last: int
+    seconds: float
+    busy: bool
+    found: Mapping[str, str]
+
+
+_Told = tuple[int, _Stretch | None, Diagnosis]
+"""Of which life, of which stretch of it (None: of its facts alone), and what was found."""
+
+
+def examine(
+    lives: Sequence[Life], rules: Sequence[Rule], catalogue: Catalogue, wished: Mapping[str, Reading]
+) -> Postmortem:
+    """Judge every life; at least one."""
+    measured = {
+        series[0] for life in lives for round in life.rounds[:50] for v in round.engines.values() for series in v
+    }
+    moving = [rule for rule in rules if catalogue.metrics_behind(rule.signals()) & measured]
+    narrow = catalogue.narrowed(name for rule in moving for name in rule.signals())
+    stretches: list[_Stretch] = []
+    spans: list[Span] = []
+    for place, life in enumerate(lives):
+        for first, last in _stretches(life.rounds):
+            snapshot = narrow.snapshot(life.window(first, last), {**life.facts, **wished})
+            began, ended = life.rounds[first].at - life.interval, life.rounds[last - 1].at
+            found: dict[str, str] = {}
+            for rule, outcome, reader in outcomes(moving, narrow, snapshot):
+                if outcome.state in SEVERITIES:
+                    found[rule.id] = min(found.get(rule.id, outcome.state), outcome.state, key=SEVERITIES.index)
+                    spans.append(Span(rule.id, outcome.state, place, dict(reader.subject), began, ended))
+            busy = any(round.total(RUNNING) for round in life.rounds[first:last])
+            stretches.append(_Stretch(place, first, last, ended - began, busy, found))
+    moves = {rule.id for rule in moving}
+    diagnoses: list[_Told] = []
+    for place, stretch in _shown(lives, stretches):
+        life = lives[place]
+        window = life.window(stretch.first, stretch.last) if stretch else Window()
+        diagnosis = diagnose(rules, catalogue, [catalogue.snapshot(window, {**life.facts, **wished})])
+        diagnoses.append((place, stretch, diagnosis))
+        if life.first_at is not None and life.last_at is not None and stretch in (None, _longest(stretches, place)):
+            spans += [
+                Span(f.rule, f.severity, place, f.subject, life.first_at, life.last_at)
+                for f in diagnosis.findings
+                if stretch is None or f.rule not in moves
+            ]
+    joined = _joined(spans)
+    return Postmortem(
+        _together(diagnoses, rules, joined, sum(s.seconds for s in stretches if s.busy)),
+        joined,
+        _timeline(lives),
+    )
+
+
+def _stretches(rounds: Sequence[Round]) -> list[tuple[int, int]]:
+    """Where the rounds are of one kind: idle, busy, with a queue, with a full KV cache. First and past the last."""
+    if not rounds:
+        return []
+    runs: list[tuple[object, int]] = []
+    for round in rounds:
+        waiting = round.total(WAITING) > 0
+        kind = (round.total(RUNNING) > 0 or waiting, waiting, round.most(KV_CACHE) >= _FULL)
+        runs.append((kind, 1))
+    least = 1
+    while True:
+        runs = _merged(runs, least)
+        if least >= _LEAST_ROUNDS and len(runs) <= _MOST_STRETCHES:
+            break
+        least = least + 1 if least < _LEAST_ROUNDS else least * 2
+    ends, end = [], 0
+    for _, length in runs:
+        ends.append((end, end + length))
+        end += length
+    return ends
+
+
+def _merged(runs: Sequence[tuple[object, int]], least: int) -> list[tuple[object, int]]:
+    """Equal neighbours as one; then a run shorter than `least` joins the longer of its neighbours."""
+    merged: list[tuple[object, int]] = []
+    for place, (kind, length) in enumerate(runs):
+        if merged and merged[-1][0] == kind:
+            merged[-1] = (kind, merged[-1][1] + length)
+        elif merged and length < least:
+            after = runs[place + 1] if place + 1 < len(runs) else (None, 0)
+            joins_before = merged[-1][1] >= after[1]
+            merged[-1:] = (
+                [(merged[-1][0], merged[-1][1] + length)] if joins_before else [merged[-1], (after[0], length)]
+            )
+        elif merged and merged[-1][1] < least:
+            merged[-1] = (kind, merged[-1][1] + length)
+        else:
+            merged.append((kind, length))
+    return merged
+
+
+def _longest(stretches: Sequence[_Stretch], life: int) -> _Stretch | None:
+    """The stretch that stands for a life: the longest with work, else the longest."""
+    of_life = [s for s in stretches if s.life == life]
+    return max(of_life, key=lambda s: (s.busy, s.seconds), default=None)
+
+
+def _shown(lives: Sequence[Life], stretches: Sequence[_Stretch]) -> Iterator[tuple[int, _Stretch | None]]:
+    """The stretches that are told in full: of each life its longest, and for each verdict where it was worst."""
+    kinds: dict[object, int] = {}
+    for place, life in enumerate(lives):
+        kinds[life.death.cause if life.death else None, life.up, life.command, life.facts.get("vllm_version")] = place
+    chosen = sorted(kinds.values())[-_MOST_LIVES:]
+    told: list[tuple[int, _Stretch | None]] = [(place, _longest(stretches, place)) for place in chosen]
+    for rule in dict.fromkeys(rule for stretch in stretches for rule in stretch.found):
+        where = [s for s in stretches if rule in s.found]
+        worst_of = min(where, key=lambda s: (_rank(s.found[rule]), -s.seconds))
+        if not any(s is worst_of for _, s in told):
+            told.append((worst_of.life, worst_of))
+    yield from told
+
+
+def _rank(severity: str) -> int:
+    return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
+
+
+def _joined(spans: Sequence[Span]) -> tuple[Span, ...]:
+    """Spans of the same verdict that touch, as one."""
+    joined: dict[object, list[Span]] = {}
+    for span in sorted(spans, key=lambda s: (s.life, s.first_at)):
+        same = joined.setdefault((span.rule, span.severity, span.life, tuple(sorted(span.subject.items()))), [])
+        if same and span.first_at - same[-1].last_at < 1.0:
+            same[-1] = replace(same[-1], last_at=max(same[-1].last_at, span.last_at))
+        else:
+            same.append(span)
+    return tuple(sorted((s for same in joined.values() for s in same), key=lambda s: (s.first_at, s.rule)))
+
+
+def _together(
+    diagnoses: Sequence[_Told],
+    rules: Sequence[Rule],
+    spans: Sequence[Span],
+    busy_seconds: float,
+) -> Diagnosis:
+    """One diagnosis of all: each finding as it was at its worst."""
+    findings: dict[tuple[str, object], Finding] = {}
+    for _, _, diagnosis in diagnoses:
+        for finding in diagnosis.findings:
+            key = (finding.rule, tuple(sorted(finding.subject.items())))
+            before = findings.get(key)
+            if before is None or _weight(finding) < _weight(before):
+                findings[key] = finding
+    lasted: dict[str, float] = {}
+    for span in spans:
+        lasted[span.rule] = lasted.get(span.rule, 0.0) + span.seconds
+
+    def brief(finding: Finding) -> tuple[bool, float]:
+        seconds = lasted.get(finding.rule, 0.0)
+        return seconds < _BRIEF * busy_seconds, -seconds
+
+    in_order = ordered(sorted(findings.values(), key=brief), rules, lambda finding: brief(finding)[0])
+    states: dict[str, str] = {}
+    unknown: dict[str, UnknownRule] = {}
+    for _, _, diagnosis in diagnoses:
+        for id, state in diagnosis.states.items():
+            states[id] = min(states.get(id, state), state, key=_STATE_RANK.index)
+        unknown |= {rule.rule: rule for rule in diagnosis.unknown}
+    measured = [d for _, stretch, d in diagnoses if stretch is not None]
+    seen = measured or [d for *_, d in diagnoses]
+    leading = in_order[0] if in_order else None
+    told = next((d for *_, d in diagnoses if leading is not None and any(f is leading for f in d.findings)), seen[-1])
+    verdict = worst(*(d.verdict for d in seen), *(d.verdict for *_, d in diagnoses if d.verdict is not Verdict.UNKNOWN))
+    grave = [f for f in in_order if f.severity in ("critical", "warning") and f.role != "symptom"]
+    headline = grave[0].title if grave and verdict is not Verdict.UNKNOWN else told.headline
+    return Diagnosis(
+        verdict=verdict,
+        headline=headline,
+        findings=tuple(in_order),
+        unknown=tuple(rule for id, rule in sorted(unknown.items()) if states[id] == "unknown"),
+        vitals=told.vitals,
+        engines=told.engines,
+        targets=(),
+        states=dict(sorted(states.items())),
+    )
+
+
+_STATE_RANK = (*SEVERITIES, "ok", "unknown", "not-applicable")
+"""Of a rule over time: what was found; else whether it could be judged at any time."""
+
+
+def _weight(finding: Finding) -> tuple[bool, int]:
+    return finding.role == "symptom", SEVERITIES.index(finding.severity)
+
+
+def seen(lives: Sequence[Life]) -> tuple[LifeSeen, ...]:
+    """The lives, for the report."""
+    return tuple(map(_seen, lives))
+
+
+def _seen(life: Life) -> LifeSeen:
+    version = life.facts.get("vllm_version")
+    death = life.death
+    return LifeSeen(
+        first_at=life.first_at,
+        last_at=life.last_at,
+        vllm=str(getattr(version, "value", "")) or None,
+        model=life.model,
+        engines=len({engine for round in life.rounds[:1000] for engine in round.engines}),
+        began=life.began,
+        up=life.up,
+        end="died" if death else "stopped" if life.stopped else "open",
+        died_at=death.at if death else None,
+        cause=death.cause if death else None,
+        cause_line=death.line if death else None,
+        process=death.process if death else None,
+        rounds=len(life.rounds),
+    )
+
+
+def _timeline(lives: Sequence[Life]) -> Timeline | None:
+    """Means over equal steps of time, of all lives; the KV cache as its most."""
+    rounds = sorted((round for life in lives for round in life.rounds), key=lambda round: round.at)
+    if len(rounds) < 2:
+        return None
+    first, last = rounds[0].at, rounds[-1].at
+    step = max(last - first, 1e-9) / _COLUMNS
+    columns: list[list[Round]] = [[] for _ in range(_COLUMNS)]
+    for life in lives:
+        for round, after in zip_longest(life.rounds, life.rounds[1:]):
+            # A round holds until the next one, unless the log is silent in between.
+            held = after.at if after is not None and after.at - round.at < _HELD * life.interval else round.at
+            begin, end = int((round.at - first) / step), int((held - first) / step)
+            for column in range(begin, max(begin + 1, end)):
+                columns[min(_COLUMNS - 1, column)].append(round)
+
+    def row(value: str) -> tuple[float | None, ...]:
+        series = {"running": RUNNING, "waiting": WAITING}.get(value)
+        if series is None:
+            return tuple(max((r.most(KV_CACHE) for r in here), default=None) for here in columns)
+        return tuple(sum(r.total(series) for r in here) / len(here) if here else None for here in columns)
+
+    return Timeline(first, last, {name: row(name) for name in ("running", "waiting", "KV cache")})

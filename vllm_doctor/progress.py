@@ -1,0 +1,37 @@
+"""At a terminal: how much of a log was read, for whom it takes longer than a second."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from vllm_doctor.examination import Watcher
+
+_PATIENCE, _STEP = 1.0, 0.2
+
+
+@contextmanager
+def shown(watchers: Sequence[Watcher]) -> Iterator[None]:
+    """Tell on stderr what the watchers have read, while the examination runs."""
+    counts = [watcher.bytes_read for watcher in watchers if watcher.bytes_read is not None]
+    if not counts or not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+
+    def tell() -> None:
+        if done.wait(_PATIENCE):
+            return
+        while not done.wait(_STEP):
+            print(f"\rread {sum(count() for count in counts) / 1e6:,.0f} MB", end="", file=sys.stderr, flush=True)
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        done.set()
+        teller.join()

@@ -1,0 +1,292 @@
+"""From what stands in a log to the lives of the servers in it: a restart begins a new one."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vllm_doctor.catalogue import COMMAND, LOG
+from vllm_doctor.life import RUNNING, Death, Life, Round, Series
+from vllm_doctor.log_lines import LogLine, LogLines
+from vllm_doctor.signal import Known, Reading, Value
+from vllm_doctor.sources.log.arguments import Arguments
+from vllm_doctor.sources.log.reader import Sighting
+
+_INTERVAL = 10.0
+"""Seconds between two statistics lines, where a log holds too few to tell: vLLM's default."""
+_SHUTDOWN = 120.0
+"""Seconds in which a server that was told to stop may still log errors."""
+_EPISODE = 600.0
+"""Seconds before a death in which its first cause is looked for."""
+_STARTING = 900.0
+"""Seconds within which the processes of one start print the same line."""
+_GAP = 2.5
+"""Intervals without a line that are silence, and no jitter."""
+_MOST_ERRORS = 50
+_MOST_STEPS = 5000
+_WEAK_CAUSES = ("EngineDeadError", "KeyboardInterrupt", "SystemExit", "CancelledError", "terminated")
+"""They follow an operator's signal as well."""
+
+
+_Point = tuple[float, str, LogLine, Mapping[str, Value]]
+"""A line with measures: at what time, of which engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    at: float
+    line: int
+    process: str
+    cause: str | None
+
+
+@dataclass
+class _Living:
+    """A life while it is read."""
+
+    began: bool
+    starts: dict[str, tuple[str, int | None]] = field(default_factory=dict)
+    first_at: float | None = None
+    last_at: float | None = None
+    ready: bool = False
+    stopped_at: float | None = None
+    died: _Trouble | None = None
+    errors: list[_Trouble] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    values: dict[str, Value] = field(default_factory=dict)
+    named: dict[str, Value] = field(default_factory=dict)
+    arguments: Arguments | None = None
+    engine_of: dict[tuple[str, int | None], str] = field(default_factory=dict)
+    points: list[_Point] = field(default_factory=list)
+
+
+class Lives:
+    """Collects sightings, in the order of the log; `done` tells the lives."""
+
+    def __init__(self, table: LogLines) -> None:
+        self._table = table
+        self._all: list[_Living] = []
+        self._current: dict[tuple[int, str], _Living] = {}
+        self._of_pid: dict[tuple[int, str, int], _Living] = {}
+
+    def add(self, seen: Sighting) -> None:
+        life = self._life(seen)
+        if seen.pid is not None:
+            self._of_pid.setdefault((seen.stream, seen.origin, seen.pid), life)
+        if seen.at is not None:
+            life.first_at = seen.at if life.first_at is None else life.first_at
+            life.last_at = max(seen.at, life.last_at or seen.at)
+        line = seen.line
+        life.counts[line.id] += seen.repeated
+        for name, value in seen.values.items():
+            life.values[f"{line.id}.{name}"] = value
+            if name in line.facts:
+                life.named[line.facts[name]] = value
+        if seen.arguments is not None:
+            life.arguments = seen.arguments
+        if line.samples and seen.at is not None:
+            self._measure(life, seen, seen.at)
+        self._mark(life, seen)
+
+    def _life(self, seen: Sighting) -> _Living:
+        key = (seen.stream, seen.origin)
+        known = self._of_pid.get((*key, seen.pid)) if seen.pid is not None else None
+        current = known or self._current.get(key)
+        if seen.line.marks in ("start", "arguments"):
+            if current is None or _begins_again(current, seen):
+                current = self._begin(key, began=True)
+            current.starts.setdefault(seen.line.id, (seen.process, seen.pid))
+            return current
+        if current is not None:
+            return current
+        if self._all and not seen.line.samples:  # a worker on another node
+            return self._all[-1]
+        return self._begin(key, began=False)
+
+    def _begin(self, key: tuple[int, str], began: bool) -> _Living:
+        self._all.append(_Living(began))
+        self._current[key] = self._all[-1]
+        return self._all[-1]
+
+    def _measure(self, life: _Living, seen: Sighting, at: float) -> None:
+        speaker = (seen.process, seen.pid)
+        if "engine" in seen.values:
+            life.engine_of[speaker] = f"{float(seen.values['engine']):.0f}"
+        life.points.append((at, life.engine_of.get(speaker, "0"), seen.line, seen.values))
+        if seen.values.get("running"):  # it goes on: what looked like an end was none
+            life.stopped_at = None
+
+    def _mark(self, life: _Living, seen: Sighting) -> None:
+        at = seen.at if seen.at is not None else life.last_at or 0.0
+        trouble = _Trouble(at, seen.number, seen.process, seen.cause)
+        told_to_stop = life.stopped_at is not None and at - life.stopped_at < _SHUTDOWN
+        match seen.line.marks:
+            case "ready":
+                life.ready = True
+            case "stopped" if life.stopped_at is None:
+                life.stopped_at = at
+            case "error" if not told_to_stop and len(life.errors) < _MOST_ERRORS:
+                life.errors.append(trouble)
+            case "died" if not told_to_stop and life.died is None:
+                life.died = trouble
+
+    def done(self) -> tuple[Life, ...]:
+        """The lives, in the order in which they began."""
+        return tuple(self._life_of(living) for living in self._all)
+
+    def _life_of(self, living: _Living) -> Life:
+        rounds, interval = _rounds(living)
+        up = living.ready or bool(rounds)
+        death = _death(living, up)
+        stopped = living.stopped_at is not None and death is None
+        model = living.arguments.model if living.arguments else None
+        told = living.named.get("model")
+        return Life(
+            first_at=living.first_at,
+            last_at=living.last_at,
+            began=living.began,
+            up=up,
+            stopped=stopped,
+            death=death,
+            facts=self._facts(living, up),
+            rounds=rounds,
+            interval=interval,
+            model=model or (str(told) if told is not None else None),
+            command=living.arguments.command if living.arguments else (),
+        )
+
+    def _facts(self, living: _Living, up: bool) -> dict[str, Reading]:
+        facts: dict[str, Reading] = {LOG: Known(True, origin=LOG)}
+        facts |= {name: Known(value, origin=LOG) for name, value in living.named.items()}
+        version = living.named.get("vllm_version")
+        for line in self._table.lines.values():
+            count = living.counts[line.id]
+            # What a start would show is missing only from a whole start.
+            shown = (living.began and up) or not line.at_start
+            if count or (shown and line.printed_by(str(version) if version is not None else None)):
+                facts[f"log:{line.id}"] = Known(float(count), origin=LOG)
+        facts |= {f"log:{name}": Known(value, origin=LOG) for name, value in living.values.items()}
+        if living.arguments is not None:
+            facts |= {flag: Known(value, origin=LOG) for flag, value in living.arguments.flags.items()}
+            if living.arguments.whole:
+                facts[COMMAND] = Known(True, origin=LOG)
+        return facts
+
+
+def _begins_again(life: _Living, seen: Sighting) -> bool:
+    """Whether this line of a start belongs to a new life, and not to another process of the current one."""
+    if life.points or life.died or life.stopped_at is not None:
+        return True
+    before = life.starts.get(seen.line.id)
+    if before is None:
+        return life.ready
+    late = seen.at is not None and life.last_at is not None and seen.at - life.last_at > _STARTING
+    return late or life.ready or seen.pid is None or (before[0] == seen.process and before[1] != seen.pid)
+
+
+def _death(living: _Living, up: bool) -> Death | None:
+    died = living.died
+    if died is None:
+        # An exception while it starts, and it never came up: it died of it.
+        if up or not living.errors or living.stopped_at is not None:
+            return None
+        died = living.errors[-1]
+    first = next((e for e in living.errors if died.at - _EPISODE <= e.at and e.cause), None)
+    late = [e for e in (died, *living.errors) if e.cause]
+    told = min((e for e in (first, died) if e is not None and e.cause), key=lambda e: (e.at, e.line), default=None)
+    cause = told or (late[0] if late else died)
+    weak = cause.cause is None or any(word in cause.cause for word in _WEAK_CAUSES)
+    if weak and living.stopped_at is not None and abs(living.stopped_at - died.at) < _SHUTDOWN:
+        return None
+    serving = bool(living.points) or living.ready
+    return Death(cause.at or None, cause.line, cause.process, cause.cause, serving)
+
+
+def _rounds(living: _Living) -> tuple[tuple[Round, ...], float]:
+    """The points as rounds, with counters summed up, and the silence of idle engines filled with zeros."""
+    interval = _interval(living.points)
+    counters: dict[str, dict[Series, float]] = {}
+    before: dict[str, float] = {}
+    rounds: list[Round] = []
+    for at, engines in _grouped(living.points, interval):
+        if rounds and at - rounds[-1].at > _GAP * interval and not rounds[-1].total(RUNNING):
+            # An idle engine prints nothing: silence after a zero is more zeros.
+            rounds += [_idle(rounds[-1], rounds[-1].at + interval), _idle(rounds[-1], at - interval)]
+            before = dict.fromkeys(before, at - interval)
+        values: dict[str, Mapping[Series, float]] = {}
+        for engine, said in engines.items():
+            last = before.get(engine, at - interval)
+            seconds = at - last if 0 < at - last <= _GAP * interval else interval
+            values[engine] = _measured(said, counters.setdefault(engine, {}), seconds)
+            before[engine] = at
+        silent = {} if not rounds else {e: v for e, v in rounds[-1].engines.items() if e not in values}
+        values |= {engine: _zeros(said) for engine, said in silent.items() if not said.get(RUNNING)}
+        if any(RUNNING in said for said in values.values()):
+            rounds.append(Round(at, values))
+    return tuple(rounds), interval
+
+
+def _grouped(
+    points: Sequence[_Point], interval: float
+) -> Iterator[tuple[float, dict[str, list[tuple[LogLine, Mapping[str, Value]]]]]]:
+    """The points of one round together: until an engine repeats itself, or half an interval is over."""
+    here: dict[str, list[tuple[LogLine, Mapping[str, Value]]]] = {}
+    began = ended = 0.0
+    for at, engine, line, values in sorted(points, key=lambda point: point[0]):
+        repeats = any(said is line for said, _ in here.get(engine, ()))
+        if here and (repeats or at - began > interval / 2):
+            yield ended, here
+            here = {}
+        began = at if not here else began
+        ended = max(at, ended + 1e-3) if not here else at  # two rounds in one second keep their order
+        here.setdefault(engine, []).append((line, values))
+    if here:
+        yield ended, here
+
+
+def _measured(
+    said: Sequence[tuple[LogLine, Mapping[str, Value]]], counters: dict[Series, float], seconds: float
+) -> Mapping[Series, float]:
+    """What the lines of one engine in one round measure; `counters` go on."""
+    gauges: dict[Series, float] = {}
+    for line, values in said:
+        for measure in line.samples:
+            of = values.get(measure.of)
+            if not isinstance(of, float):
+                continue
+            less = values.get(measure.less) if measure.less else 0.0
+            if not isinstance(less, float):
+                continue
+            value, series = (of - less) * measure.times, (measure.metric, measure.labels)
+            match measure.kind:
+                case "gauge":
+                    gauges[series] = value
+                case "rate":
+                    counters[series] = counters.get(series, 0.0) + value * seconds
+                case "increase":
+                    counters[series] = counters.get(series, 0.0) + value
+                case _:
+                    counters[series] = value
+    return counters | gauges
+
+
+def _idle(round: Round, at: float) -> Round:
+    return Round(at, {engine: _zeros(values) for engine, values in round.engines.items()})
+
+
+def _zeros(values: Mapping[Series, float]) -> Mapping[Series, float]:
+    return {series: value if series[0].endswith("_total") else 0.0 for series, value in values.items()}
+
+
+def _interval(points: Sequence[_Point]) -> float:
+    """The usual time between two lines of one engine. Its clock counts whole seconds."""
+    latest: dict[tuple[str, str], float] = {}
+    steps = []
+    for at, engine, line, _ in points[:_MOST_STEPS]:
+        before = latest.get((engine, line.id))
+        if before is not None and at > before:
+            steps.append(at - before)
+        latest[engine, line.id] = at
+    return statistics.median_low(steps) if len(steps) > 2 else _INTERVAL

@@ -1,0 +1,174 @@
+"""From the bytes of a log to what it says: each line of the table that stands in it, with its values, in order."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from vllm_doctor.log_lines import LogLine, LogLines
+from vllm_doctor.signal import Value
+from vllm_doctor.sources.log import arguments, record
+from vllm_doctor.sources.log.blocks import Blocks
+from vllm_doctor.sources.log.clock import Clock
+from vllm_doctor.sources.log.record import Record
+from vllm_doctor.sources.log.scan import Line, Scanner, Tally
+
+_TRACEBACK_BYTES = 16 * 1024
+_HEAD = 4096
+_WRAPPED_BYTES = 1024
+_WRAPPED_LINES = 4
+_MAX_TEXT = 300
+_EXCEPTION = re.compile(
+    r"(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Died|Failed|Failure)\b(?:: .*)?$"
+)
+_VERDICTLESS = re.compile(r"(?:EngineDeadError|SystemExit|KeyboardInterrupt)\b")
+"""What tells that something ended, and not why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A line of the table in a log. `at`: POSIX seconds, None before the first time in the log.
+
+    `cause`: the exception that the line holds or introduces. `stream` counts the files, `number` the lines in one.
+    """
+
+    at: float | None
+    stream: int
+    number: int
+    origin: str
+    process: str
+    pid: int | None
+    line: LogLine
+    values: Mapping[str, Value]
+    repeated: int = 1
+    cause: str | None = None
+    arguments: arguments.Arguments | None = None
+
+
+class Reading:
+    """One log being read. `path` None is standard input; `stream` numbers the logs that belong together.
+
+    Complete once `sightings` is exhausted.
+    """
+
+    def __init__(self, path: Path | None, stream: int, table: LogLines, scanner: Scanner) -> None:
+        self.name = str(path) if path is not None else "-"
+        self.stream = stream
+        self.tally = Tally()
+        self.recognised = 0
+        self.is_vllm = False
+        """Whether a record of vLLM's was in it."""
+        self.zoned = False
+        """Whether its times are absolute; else they are the server's local ones, taken as they stand."""
+        self.head: list[str] = []
+        """Its first lines."""
+        self.notes: list[str] = []
+        self._path, self._table, self._scanner = path, table, scanner
+
+    def sightings(self) -> Iterator[Sighting]:
+        """The lines of the table, in order. Raises SourceError where the log cannot be read."""
+        clock = Clock(_reference(self._path))
+        at: float | None = None
+        for line in self._scanner.lines(self._blocks(), self.tally):
+            found = False
+            records = record.records(line.raw)
+            for place, this in enumerate(records):
+                if this.stamp is not None:
+                    at = clock.seconds(this.stamp)
+                    self.zoned = self.zoned or this.stamp.offset is not None
+                last = place == len(records) - 1
+                for sighting in self._sighted(this, line, last, at):
+                    found = True
+                    self.is_vllm = self.is_vllm or bool(this.level)
+                    yield sighting
+            self.recognised += found
+
+    def _blocks(self) -> Iterator[bytes | memoryview]:
+        source = Blocks(self._path)
+        for block in source:
+            if not self.head:
+                self.head = [r.message for raw in bytes(block[:_HEAD]).split(b"\n")[:5] for r in record.records(raw)]
+            yield block
+        self.notes = source.notes
+
+    def _sighted(self, this: Record, line: Line, last: bool, at: float | None) -> Iterator[Sighting]:
+        for entry in dict.fromkeys(entry for hit in line.hits for entry in self._table.of_find[hit]):
+            if not entry.bare and not this.level:
+                continue
+            message = this.message
+            values = entry.values(message)
+            if last and (values is None or entry.is_cut(values)):
+                message = message + _wrapped(line)
+                values = entry.values(message) or values
+            if values is None:
+                continue
+            cause = str(values["error"]) if "error" in values else None
+            if cause is None and entry.marks in ("error", "died"):
+                cause = _exception(this, line)
+            yield Sighting(
+                at, self.stream, line.number, this.origin, this.process, this.pid, entry, values, this.repeated,
+                cause[:_MAX_TEXT] if cause else None,
+                arguments.parse(message[message.index("args: ") + 6 :], not message.startswith("non-default"))
+                if entry.marks == "arguments" else None,
+            )  # fmt: skip
+
+
+def merged(groups: Sequence[Sequence[Reading]]) -> Iterator[Sighting]:
+    """The sightings of several logs by time. Within a group one log follows the other; each keeps its order."""
+    if len(groups) == 1:
+        for reading in groups[0]:
+            yield from reading.sightings()
+        return
+
+    def timed(place: int, group: Sequence[Reading]) -> Iterator[tuple[float, int, int, Sighting]]:
+        latest, count = float("-inf"), 0
+        for reading in group:
+            for sighting in reading.sightings():
+                latest = max(latest, sighting.at if sighting.at is not None else latest)
+                yield latest, place, count, sighting
+                count += 1
+
+    for *_, sighting in heapq.merge(*(timed(*numbered) for numbered in enumerate(groups)), key=lambda item: item[:3]):
+        yield sighting
+
+
+def _reference(path: Path | None) -> datetime:
+    """By when the log was written: it holds no year."""
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC) if path is not None else datetime.now(UTC)
+    except OSError:
+        return datetime.now(UTC)
+
+
+def _wrapped(line: Line) -> str:
+    """What follows a line that a terminal broke, up to the next record."""
+    joined = ""
+    for raw in line.following(_WRAPPED_BYTES).split(b"\n")[:_WRAPPED_LINES]:
+        following = record.records(raw)
+        if not raw.strip() or not following or following[0].level or following[0].message.startswith("INFO: "):
+            break
+        joined += following[0].message
+    return joined
+
+
+def _exception(this: Record, line: Line) -> str | None:
+    """The first exception of the traceback that follows, of the same process: of a chain, the one it began with."""
+    weak: str | None = None
+    traced = "Traceback" in this.message
+    for raw in line.following(_TRACEBACK_BYTES).split(b"\n"):
+        for following in record.records(raw):
+            if following.process != this.process and following.level:
+                continue
+            text = following.message
+            traced = traced or "Traceback (most" in text or text.lstrip().startswith("File ")
+            found = _EXCEPTION.match(text) if traced else None
+            if found is None:
+                continue
+            if not _VERDICTLESS.search(text):
+                return text.strip()
+            weak = weak or text.strip()
+    return weak

@@ -1,0 +1,242 @@
+"""Of all lines of a log those that hold one of many literals, at about the speed of reading.
+
+Hyperscan looks for all literals at once; Python sees only what it finds. The blocks are put together to windows of one
+size, so that how the bytes were divided cannot change the result, and memory is bounded whatever comes:
+
+    | behind | fresh: scanned now          | ahead |
+             ^ scanned                     ^ upto    what lies ahead is scanned with the next window
+
+Behind stands where the first line of a window begins, ahead where its last one ends, and what follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import hyperscan
+
+LONGEST = 64 * 1024  # bytes of a line: of a longer one the part around a hit stands for it
+FOLLOWING = 16 * 1024
+FULL = 20_000  # lines of one literal, until they are thinned
+LONGEST_LITERAL = 1024
+_LEVEL = 4096  # lines of a literal that are given until their share is halved again
+_WINDOW = 256 * 1024  # bytes scanned at once: with what is around them they fit into a core's cache
+_HALF = LONGEST // 2
+_SPREAD = 2654435761  # a factor by which neighbouring offsets get unlike bits (Knuth, 6.4)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was read so far: `bytes_read` and `lines_read` are of all lines, given or not.
+
+    `hits[i]`: the lines that hold literal i, exactly (of a line longer than LONGEST each given part counts as one).
+    `thinned`: literal i -> 2^k, where of its lines now only one of 2^k is given.
+    """
+
+    hits: list[int] = field(default_factory=list)
+    bytes_read: int = 0
+    lines_read: int = 0
+    thinned: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Line:
+    r"""A line that holds literals: `hits`, ascending. `raw` is without \n or \r\n and at most LONGEST bytes.
+
+    `offset` is where `raw` stands in the stream, in bytes; `number` is the line's, from 1.
+    """
+
+    offset: int
+    raw: bytes
+    hits: tuple[int, ...]
+    number: int
+    _rest: memoryview
+
+    def following(self, limit: int = FOLLOWING) -> bytes:
+        """What comes after the line (after `raw`, where that is a part), at most FOLLOWING bytes.
+
+        Only until the next line is asked for: ValueError afterwards.
+        """
+        return bytes(self._rest[: min(limit, FOLLOWING)])
+
+
+class Scanner:
+    """Looks for literals: not empty, without NUL and newline, at most LONGEST_LITERAL bytes; else ValueError."""
+
+    def __init__(self, literals: Sequence[bytes]) -> None:
+        for literal in literals:
+            # The binding ends a literal at its first NUL.
+            if not 0 < len(literal) <= LONGEST_LITERAL or b"\0" in literal or b"\n" in literal:
+                raise ValueError(f"{literal[:80]!r} is nothing to look for in a line")
+        self._count = len(literals)
+        self._bits = self._count.bit_length()
+        self._overlap = max(map(len, literals), default=1) - 1
+        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        if literals:
+            self._database.compile(
+                expressions=list(literals),
+                ids=list(range(self._count)),
+                elements=self._count,
+                flags=[0] * self._count,
+                literal=True,
+            )
+        self.tally = Tally([0] * self._count)
+
+    def lines(self, blocks: Iterable[bytes | bytearray | memoryview], tally: Tally | None = None) -> Iterator[Line]:
+        """The lines with a hit, each once, in order. They are told in `tally`, which grows as they are taken.
+
+        Of a literal the first FULL lines are given, then fewer and fewer, so that about 100,000 are the most however
+        long the log is; which, a hash of their place says. A line is given if one of its literals is due.
+        A tally of its own is for logs read in turns; without one, the scanner's `tally` is set anew.
+        """
+        if tally is None:
+            self.tally = tally = Tally()
+        tally.hits = [0] * self._count
+        return _Stream(self, tally).lines(blocks)
+
+    def ends(self, data: memoryview, start: int, stop: int) -> tuple[list[int], int]:
+        """Where in data[start:stop] literals end, ascending, as end << bits | literal; and bits."""
+        found: list[int] = []
+        append, bits, begin = found.append, self._bits, max(0, start - self._overlap)
+
+        def on_match(literal: int, _from: int, end: int, _flags: int, _context: object) -> None:
+            append((begin + end) << bits | literal)
+
+        if self._count and stop > start:
+            self._database.scan(data[begin:stop], on_match)  # type: ignore[type-var] # takes any buffer
+            found.sort()
+            known = next((i for i, place in enumerate(found) if place >> bits > start), len(found))
+            del found[:known]  # they end in what was scanned before
+        return found, bits
+
+
+class _Stream:
+    """The window that moves over a stream, and the line in it whose hits may not all be known yet."""
+
+    def __init__(self, scanner: Scanner, tally: Tally) -> None:
+        self._scanner = scanner
+        self._tally = tally
+        self._mask = [0] * len(tally.hits)
+        self._until = [FULL] * len(tally.hits)
+        self._buffer = bytearray(LONGEST + 1 + _WINDOW + LONGEST)
+        self._view = memoryview(self._buffer)
+        self._filled = 0
+        self._offset = 0  # of the buffer's first byte
+        self._scanned = 0
+        self._counted = 0  # up to where newlines are in lines_read
+        self._whole = False  # whether the stream ends with the buffer
+        # The pending line: its first hit, its end (-1: there is none), its literals, whether it is to be given, and,
+        # once the window moves, where its text begins and its number.
+        self._first, self._end = 0, -1
+        self._literals: list[int] = []
+        self._due = False
+        self._begun: tuple[int, int] | None = None
+
+    def lines(self, blocks: Iterable[bytes | bytearray | memoryview]) -> Iterator[Line]:
+        size = len(self._buffer)
+        for block in blocks:
+            rest = memoryview(block)
+            while rest:
+                taken = min(len(rest), size - self._filled)
+                self._view[self._filled : self._filled + taken] = rest[:taken]
+                self._filled += taken
+                rest = rest[taken:]
+                if self._filled == size:
+                    yield from self._given(size - LONGEST)
+                    self._move(size - 2 * LONGEST - 1)
+        self._whole = True
+        self._buffer = self._buffer[: self._filled]  # what was behind is no part of the stream
+        self._view = memoryview(self._buffer)
+        yield from self._given(self._filled)
+        if self._offset + self._filled:
+            self._tally.bytes_read = self._offset + self._filled
+            self._tally.lines_read += not self._buffer.endswith(b"\n")
+
+    def _given(self, upto: int) -> Iterator[Line]:
+        """The lines due whose last hit is known to end by `upto`."""
+        find, hits, until, mask = self._buffer.find, self._tally.hits, self._until, self._mask
+        offset, end, literals, due = self._offset, self._end, self._literals, self._due
+        places, bits = self._scanner.ends(self._view, self._scanned, upto)
+        low = (1 << bits) - 1
+        for place in places:
+            at = place >> bits
+            if at > end:
+                if due:
+                    yield from self._line(end, literals)
+                end = find(b"\n", at, at + _HALF)
+                if end < 0:
+                    end = self._far_end(at)
+                self._first, self._begun, literals, due = at, None, [], False
+            literal = place & low
+            if literal in literals:
+                continue
+            literals.append(literal)
+            hits[literal] += 1
+            if hits[literal] > until[literal]:
+                mask[literal] = mask[literal] << 1 | 1
+                until[literal] += _LEVEL * (mask[literal] + 1)
+                self._tally.thinned[literal] = mask[literal] + 1
+            if not due:
+                due = not mask[literal] or not ((offset + end) * _SPREAD >> 20) & mask[literal]
+        if due and (end <= upto or self._whole):
+            yield from self._line(end, literals)
+            due = False
+        if end > upto and self._begun is None:
+            self._begun = self._beginning(end)
+        self._end, self._literals, self._due = end, literals, due
+        self._scanned = upto
+        self._count_to(upto)
+        self._tally.bytes_read = offset + upto
+
+    def _line(self, end: int, literals: list[int]) -> Iterator[Line]:
+        begin, number = self._begun or self._beginning(end)
+        raw = bytes(self._view[begin:end]).removesuffix(b"\r")
+        after = end + self._is_newline(end)
+        with self._view[after : after + FOLLOWING] as rest:
+            yield Line(self._offset + begin, raw, tuple(sorted(literals)), number, rest)
+
+    def _far_end(self, at: int) -> int:
+        """Where the line of a hit, or the part around it, ends, if not within _HALF of the hit's end."""
+        end = self._buffer.find(b"\n", at, at + LONGEST + 1)
+        if end < 0 and self._whole and self._filled <= at + LONGEST:
+            end = self._filled
+        begin = self._line_begin(at)
+        if end >= 0 and begin is not None and end - begin <= LONGEST:
+            return end
+        return min(at + _HALF, end if end >= 0 else at + _HALF)
+
+    def _beginning(self, end: int) -> tuple[int, int]:
+        """Where the text of the pending line begins, and the line's number."""
+        begin = self._line_begin(self._first)
+        whole = begin is not None and end - begin <= LONGEST and (self._is_newline(end) or end == self._filled)
+        if begin is None or not whole:
+            begin = max(begin or 0, self._first - _HALF)
+        self._count_to(begin)
+        return begin, self._tally.lines_read + 1
+
+    def _line_begin(self, at: int) -> int | None:
+        """Where the line of a hit begins; None if more than LONGEST before the hit's end."""
+        low = max(0, at - LONGEST - 1)
+        found = self._buffer.rfind(b"\n", low, at)
+        return found + 1 if found >= 0 or self._offset + low == 0 else None
+
+    def _is_newline(self, at: int) -> bool:
+        return at < self._filled and self._buffer[at] == 0x0A
+
+    def _count_to(self, position: int) -> None:
+        if position > self._counted:
+            self._tally.lines_read += self._buffer.count(b"\n", self._counted, position)
+            self._counted = position
+
+    def _move(self, by: int) -> None:
+        kept = self._filled - by
+        self._view[:kept] = self._view[by : self._filled]
+        self._filled = kept
+        self._offset += by
+        self._scanned -= by
+        self._counted -= by
+        self._first -= by
+        self._end = max(-1, self._end - by)
+        if self._begun:
+            self._begun = self._begun[0] - by, self._begun[1]

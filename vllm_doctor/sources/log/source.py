@@ -1,0 +1,163 @@
+"""The sources FILE and `-`: logs, read in one pass, as lives of servers."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from vllm_doctor.errors import SourceError, UsageError
+from vllm_doctor.life import Life
+from vllm_doctor.log_lines import LogLines
+from vllm_doctor.observation import Observation
+from vllm_doctor.report import LinesSeen, Problem
+from vllm_doctor.sources.log.lives import Lives
+from vllm_doctor.sources.log.reader import Reading, merged
+from vllm_doctor.sources.log.scan import Scanner
+
+STDIN = "-"
+_ROTATED = re.compile(r"(?P<base>.*?)(?:[.-](?P<number>\d{1,10}))?(?:\.(?:gz|xz|bz2|zst))?$")
+_NAMED = 3
+_SHOWN = 3
+_SHOWN_CHARS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """From when to when a log is judged: POSIX seconds, or seconds before the log's end (`ago`), or a time of day."""
+
+    text: str
+    at: float | None = None
+    ago: float | None = None
+    of_day: float | None = None
+
+    def seconds(self, end: float) -> float:
+        """On the clock of a log that ends at `end`."""
+        if self.at is not None:
+            return self.at
+        if self.ago is not None:
+            return end - self.ago
+        assert self.of_day is not None
+        return end - (end % 86400) + self.of_day
+
+
+def period(text: str) -> Period:
+    """ "2h", "13:30", "2025-11-20", "2025-11-20 13:30:00", RFC 3339. Raises UsageError."""
+    ago = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)", text)
+    if ago:
+        return Period(text, ago=float(ago[1]) * {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}[ago[2]])
+    of_day = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", text)
+    if of_day:
+        return Period(text, of_day=3600.0 * int(of_day[1]) + 60 * int(of_day[2]) + int(of_day[3] or 0))
+    try:
+        written = datetime.fromisoformat(text)
+        return Period(text, at=(written if written.tzinfo else written.replace(tzinfo=UTC)).timestamp())
+    except (ValueError, OverflowError):
+        raise UsageError(f"{text!r} is no time: write 2h, 13:30, 2025-11-20 or 2025-11-20T13:30:00") from None
+
+
+@dataclass
+class Log:
+    """One or more logs that are read together, by time. `since` and `until` leave out what was measured outside."""
+
+    paths: Sequence[Path | None]
+    table: LogLines
+    since: Period | None = None
+    until: Period | None = None
+    readings: list[Reading] = field(default_factory=list)
+
+    @property
+    def target(self) -> str:
+        names = [str(path) if path is not None else STDIN for path in self.paths]
+        return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+    @property
+    def bytes_read(self) -> int:
+        """How far it has come."""
+        return sum(reading.tally.bytes_read for reading in self.readings)
+
+    def examine(self, patient: str) -> Observation:
+        """Read to the end. What cannot be read is the observation's error, what was odd its notes."""
+        started = time.monotonic()
+        lives = Lives(self.table)
+        try:
+            scanner = Scanner(self.table.finds)
+            groups = [
+                [Reading(path, stream, self.table, scanner) for path in paths]
+                for stream, paths in enumerate(_rotated(self.paths))
+            ]
+            self.readings = [reading for readings in groups for reading in readings]
+            for sighting in merged(groups):
+                lives.add(sighting)
+        except SourceError as error:
+            return Observation("log", self.target, error=Problem(error.kind, str(error)), patient=patient)
+        read = sum(reading.tally.lines_read for reading in self.readings)
+        recognised = sum(reading.recognised for reading in self.readings)
+        if not any(reading.is_vllm for reading in self.readings):
+            return Observation("log", self.target, error=self._nothing(recognised, read), patient=patient)
+        told = self._between(lives.done())
+        one_in = max((n for reading in self.readings for n in reading.tally.thinned.values()), default=1)
+        zoned = all(reading.zoned for reading in self.readings if reading.is_vllm)
+        newest = told[-1] if told else None
+        return Observation(
+            kind="log",
+            target=self.target,
+            facts=newest.facts if newest else {},
+            models=tuple(dict.fromkeys(life.model for life in told if life.model)),
+            notes=tuple(self._notes(told)),
+            patient=patient,
+            command=newest.command if newest else (),
+            lives=told,
+            lines=LinesSeen(read, recognised, zoned, time.monotonic() - started, one_in),
+        )
+
+    def _between(self, lives: Sequence[Life]) -> tuple[Life, ...]:
+        end = max((life.last_at for life in lives if life.last_at is not None), default=None)
+        if end is None or (self.since is None and self.until is None):
+            return tuple(lives)
+        since = self.since.seconds(end) if self.since else float("-inf")
+        until = self.until.seconds(end) if self.until else float("inf")
+        return tuple(
+            replace(
+                life,
+                rounds=tuple(round for round in life.rounds if since <= round.at <= until),
+                death=life.death if life.death and since <= (life.death.at or end) <= until else None,
+                first_at=max(life.first_at, since),
+                last_at=min(life.last_at, until),
+            )
+            for life in lives
+            if life.first_at is not None
+            and life.last_at is not None
+            and life.first_at <= until
+            and life.last_at >= since
+        )
+
+    def _notes(self, lives: Sequence[Life]) -> Iterator[str]:
+        if not lives:
+            yield "nothing in it is between --since and --until"
+        for reading in self.readings:
+            named = f"{reading.name}: " if len(self.readings) > 1 else ""
+            yield from (f"{named}{note}" for note in reading.notes)
+            if not reading.is_vllm:
+                yield f"{named}none of its {reading.tally.lines_read:,} lines is vLLM's"
+
+    def _nothing(self, recognised: int, read: int) -> Problem:
+        head = [line[:_SHOWN_CHARS] for reading in self.readings for line in reading.head[:_SHOWN]][:_SHOWN]
+        shown = f"; it begins: {' | '.join(head)}" if head else ""
+        return Problem("not-vllm", f"{self.target}: {recognised:,} of {read:,} lines recognised: no vLLM log{shown}")
+
+
+def _rotated(paths: Sequence[Path | None]) -> list[list[Path | None]]:
+    """The files of one rotated log together, the oldest first: vllm.log.2.gz, vllm.log.1, vllm.log."""
+    groups: dict[str, list[tuple[tuple[int, int], Path | None]]] = {}
+    for path in dict.fromkeys(paths):
+        named = _ROTATED.match(str(path or STDIN))
+        assert named is not None
+        number = int(named["number"]) if named["number"] else None
+        # logrotate counts up into the past, or names the day (20251120), which counts into the future.
+        age = (0, 0) if number is None else (-1, number) if number > 1_000_000 else (-1, -number)
+        groups.setdefault(named["base"], []).append((age, path))
+    return [[path for _, path in sorted(group, key=lambda item: item[0])] for group in groups.values()]
