@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vllm_doctor.signal import Reading
 from vllm_doctor.window import Labels, Sample, Window
@@ -78,6 +78,19 @@ class Life:
         for round in (*here[:-1][::step], here[-1]):
             window.add(round.at, self._samples(round))
         return window
+
+    def shifted(self, seconds: float) -> Life:
+        """The same life at another time."""
+        if not seconds:
+            return self
+        death = self.death
+        return replace(
+            self,
+            first_at=None if self.first_at is None else self.first_at + seconds,
+            last_at=None if self.last_at is None else self.last_at + seconds,
+            death=replace(death, at=death.at + seconds) if death is not None and death.at is not None else death,
+            rounds=tuple(replace(round, at=round.at + seconds) for round in self.rounds),
+        )
 
     def _samples(self, round: Round) -> list[Sample]:
         return [

@@ -15,7 +15,8 @@ from vllm_doctor.signal import Reading
 from vllm_doctor.window import Window
 
 _LEAST_ROUNDS = 3
-"""A shorter stretch is a moment, and belongs to its neighbour."""
+"""A shorter stretch is a moment, and belongs to its neighbour; in a log of less than eight times that, not even so."""
+_SHORT_LOG = 8
 _MOST_STRETCHES = 48
 _MOST_LIVES = 12
 """Lives of one kind are judged once: a crash loop may hold thousands."""
@@ -103,10 +104,10 @@ def _stretches(rounds: Sequence[Round]) -> list[tuple[int, int]]:
         waiting = round.total(WAITING) > 0
         kind = (round.total(RUNNING) > 0 or waiting, waiting, round.most(KV_CACHE) >= _FULL)
         runs.append((kind, 1))
-    least = 1
+    least, enough = 1, max(1, min(_LEAST_ROUNDS, len(rounds) // _SHORT_LOG))
     while True:
         runs = _merged(runs, least)
-        if least >= _LEAST_ROUNDS and len(runs) <= _MOST_STRETCHES:
+        if least >= enough and len(runs) <= _MOST_STRETCHES:
             break
         least = least + 1 if least < _LEAST_ROUNDS else least * 2
     ends, end = [], 0
@@ -201,12 +202,14 @@ def _together(
         for id, state in diagnosis.states.items():
             states[id] = min(states.get(id, state), state, key=_STATE_RANK.index)
         unknown |= {rule.rule: rule for rule in diagnosis.unknown}
-    measured = [d for _, stretch, d in diagnoses if stretch is not None]
-    seen = measured or [d for *_, d in diagnoses]
-    leading = in_order[0] if in_order else None
-    told = next((d for *_, d in diagnoses if leading is not None and any(f is leading for f in d.findings)), seen[-1])
-    verdict = worst(*(d.verdict for d in seen), *(d.verdict for *_, d in diagnoses if d.verdict is not Verdict.UNKNOWN))
+    with_statistics = [(stretch, d) for _, stretch, d in diagnoses if stretch is not None]
+    judged = [d for _, d in with_statistics] or [d for *_, d in diagnoses]
+    usual = max(with_statistics, key=lambda told: (told[0].busy, told[0].seconds))[1] if with_statistics else judged[-1]
     grave = [f for f in in_order if f.severity in ("critical", "warning") and f.role != "symptom"]
+    told = next((d for *_, d in diagnoses if grave and any(f is grave[0] for f in d.findings)), usual)
+    verdict = worst(
+        *(d.verdict for d in judged), *(d.verdict for *_, d in diagnoses if d.verdict is not Verdict.UNKNOWN)
+    )
     headline = grave[0].title if grave and verdict is not Verdict.UNKNOWN else told.headline
     return Diagnosis(
         verdict=verdict,

@@ -12,7 +12,6 @@ import math
 from typing import Any
 
 from vllm_doctor import __version__
-from vllm_doctor.render.times import iso
 from vllm_doctor.report import (
     Evidence,
     Finding,
@@ -27,6 +26,7 @@ from vllm_doctor.report import (
     Vital,
 )
 from vllm_doctor.signal import Known
+from vllm_doctor.times import iso
 from vllm_doctor.words import plain
 
 SCHEMA = "vllm-doctor/report/v1"

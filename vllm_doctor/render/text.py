@@ -9,8 +9,8 @@ import shlex
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from vllm_doctor import times as times_of
 from vllm_doctor import words
-from vllm_doctor.render import times as times_of
 from vllm_doctor.report import Evidence, Finding, LifeSeen, Remedy, Report
 from vllm_doctor.signal import HOW_TO_LEARN, Known, Reason, Value
 

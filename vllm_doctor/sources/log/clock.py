@@ -151,7 +151,7 @@ class Clock:
         if self._guessed and self._newest > self._limit:
             year, month, day = _civil(int(self._newest // DAY))
             back = 1
-            while self._newest + _days_between(year - back, year, month, day) * DAY > self._limit and back < year:
+            while self._newest + _days_between(year - back, year, month, day) * DAY > self._limit:
                 back += 1
             late = _days_between(year - back, year, month, day) * DAY
         return late - self._ahead

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vllm_doctor.catalogue import COMMAND, LOG
 from vllm_doctor.life import RUNNING, Death, Life, Round, Series
@@ -134,7 +134,10 @@ class Lives:
 
     def done(self) -> tuple[Life, ...]:
         """The lives, in the order in which they began."""
-        return tuple(self._life_of(living) for living in self._all)
+        lives = [self._life_of(living) for living in self._all]
+        deaths = sum(life.death is not None for life in lives)
+        last = max(lives, key=lambda life: life.last_at or 0.0, default=None)
+        return tuple(replace(life, facts={**life.facts, **_of_death(life, deaths, life is last)}) for life in lives)
 
     def _life_of(self, living: _Living) -> Life:
         rounds, interval = _rounds(living)
@@ -173,6 +176,22 @@ class Lives:
             if living.arguments.whole:
                 facts[COMMAND] = Known(True, origin=LOG)
         return facts
+
+
+def _of_death(life: Life, deaths: int, last: bool) -> dict[str, Reading]:
+    """How this life ended; `deaths` of all lives in the log did so by themselves."""
+    death = life.death
+    abrupt = last and death is None and not life.stopped and not life.up and life.began
+    told: dict[str, Value] = {
+        "engine_deaths": float(deaths if death else 0),
+        "engine_dead": death is not None and last,
+        "log_ends_abruptly": abrupt,
+    }
+    if death is not None:
+        told["death_phase"] = "serving" if death.serving else "start"
+        told["death_process"] = death.process or "the server"
+        told["death_cause"] = death.cause or "no exception was logged"
+    return {name: Known(value, origin=LOG) for name, value in told.items()}
 
 
 def _begins_again(life: _Living, seen: Sighting) -> bool:

@@ -22,6 +22,8 @@ _HEAD = 4096
 _WRAPPED_BYTES = 1024
 _WRAPPED_LINES = 4
 _MAX_TEXT = 300
+_REQUEST_LOGGER = "logger.py:"
+_REQUESTS = ("Received request", "Generated response")
 _EXCEPTION = re.compile(
     r"(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Died|Failed|Failure)\b(?:: .*)?$"
 )
@@ -67,6 +69,8 @@ class Reading:
         self.head: list[str] = []
         """Its first lines."""
         self.notes: list[str] = []
+        self.shift = 0.0
+        """Seconds to be added to all its times: which year it is, its end may tell."""
         self._path, self._table, self._scanner = path, table, scanner
 
     def sightings(self) -> Iterator[Sighting]:
@@ -86,6 +90,7 @@ class Reading:
                     self.is_vllm = self.is_vllm or bool(this.level)
                     yield sighting
             self.recognised += found
+        self.shift = clock.shift()
 
     def _blocks(self) -> Iterator[bytes | memoryview]:
         source = Blocks(self._path)
@@ -97,7 +102,7 @@ class Reading:
 
     def _sighted(self, this: Record, line: Line, last: bool, at: float | None) -> Iterator[Sighting]:
         for entry in dict.fromkeys(entry for hit in line.hits for entry in self._table.of_find[hit]):
-            if not entry.bare and not this.level:
+            if not (entry.bare or this.level) or _is_of_a_request(this):
                 continue
             message = this.message
             values = entry.values(message)
@@ -134,6 +139,11 @@ def merged(groups: Sequence[Sequence[Reading]]) -> Iterator[Sighting]:
 
     for *_, sighting in heapq.merge(*(timed(*numbered) for numbered in enumerate(groups)), key=lambda item: item[:3]):
         yield sighting
+
+
+def _is_of_a_request(this: Record) -> bool:
+    """Whether the line goes on with what a client sent: vLLM repeats its prefix on each line of a logged prompt."""
+    return this.source.startswith(_REQUEST_LOGGER) and not this.message.startswith(_REQUESTS)
 
 
 def _reference(path: Path | None) -> datetime:

@@ -119,19 +119,17 @@ class _Stream:
         self._tally = tally
         self._mask = [0] * len(tally.hits)
         self._until = [FULL] * len(tally.hits)
-        self._buffer = bytearray(LONGEST + 1 + _WINDOW + LONGEST)
+        self._buffer = bytearray(LONGEST + _WINDOW + LONGEST)
         self._view = memoryview(self._buffer)
         self._filled = 0
         self._offset = 0  # of the buffer's first byte
         self._scanned = 0
         self._counted = 0  # up to where newlines are in lines_read
         self._whole = False  # whether the stream ends with the buffer
-        # The pending line: its first hit, its end (-1: there is none), its literals, whether it is to be given, and,
-        # once the window moves, where its text begins and its number.
+        # The pending line: where its first hit ends, where itself, its literals, and whether it is to be given.
         self._first, self._end = 0, -1
         self._literals: list[int] = []
         self._due = False
-        self._begun: tuple[int, int] | None = None
 
     def lines(self, blocks: Iterable[bytes | bytearray | memoryview]) -> Iterator[Line]:
         size = len(self._buffer)
@@ -144,7 +142,7 @@ class _Stream:
                 rest = rest[taken:]
                 if self._filled == size:
                     yield from self._given(size - LONGEST)
-                    self._move(size - 2 * LONGEST - 1)
+                    self._move(size - 2 * LONGEST)
         self._whole = True
         self._buffer = self._buffer[: self._filled]  # what was behind is no part of the stream
         self._view = memoryview(self._buffer)
@@ -167,7 +165,7 @@ class _Stream:
                 end = find(b"\n", at, at + _HALF)
                 if end < 0:
                     end = self._far_end(at)
-                self._first, self._begun, literals, due = at, None, [], False
+                self._first, literals, due = at, [], False
             literal = place & low
             if literal in literals:
                 continue
@@ -182,47 +180,43 @@ class _Stream:
         if due and (end <= upto or self._whole):
             yield from self._line(end, literals)
             due = False
-        if end > upto and self._begun is None:
-            self._begun = self._beginning(end)
         self._end, self._literals, self._due = end, literals, due
         self._scanned = upto
         self._count_to(upto)
         self._tally.bytes_read = offset + upto
 
     def _line(self, end: int, literals: list[int]) -> Iterator[Line]:
-        begin, number = self._begun or self._beginning(end)
-        raw = bytes(self._view[begin:end]).removesuffix(b"\r")
-        after = end + self._is_newline(end)
+        begin = self._line_begin(self._first)
+        if begin is None or end - begin > LONGEST:
+            begin = max(begin or 0, self._first - _HALF)
+        self._count_to(begin)  # not beyond: where the window moved within the line, there was no newline in between
+        is_newline = end < self._filled and self._buffer[end] == 0x0A
+        after = end + is_newline
         with self._view[after : after + FOLLOWING] as rest:
-            yield Line(self._offset + begin, raw, tuple(sorted(literals)), number, rest)
+            raw = bytes(self._view[begin:end])
+            yield Line(
+                self._offset + begin,
+                raw.removesuffix(b"\r"),
+                tuple(sorted(literals)),
+                self._tally.lines_read + 1,
+                rest,
+            )
 
     def _far_end(self, at: int) -> int:
         """Where the line of a hit, or the part around it, ends, if not within _HALF of the hit's end."""
-        end = self._buffer.find(b"\n", at, at + LONGEST + 1)
-        if end < 0 and self._whole and self._filled <= at + LONGEST:
+        end = self._buffer.find(b"\n", at, at + LONGEST)
+        if end < 0 and self._whole:
             end = self._filled
         begin = self._line_begin(at)
         if end >= 0 and begin is not None and end - begin <= LONGEST:
             return end
-        return min(at + _HALF, end if end >= 0 else at + _HALF)
-
-    def _beginning(self, end: int) -> tuple[int, int]:
-        """Where the text of the pending line begins, and the line's number."""
-        begin = self._line_begin(self._first)
-        whole = begin is not None and end - begin <= LONGEST and (self._is_newline(end) or end == self._filled)
-        if begin is None or not whole:
-            begin = max(begin or 0, self._first - _HALF)
-        self._count_to(begin)
-        return begin, self._tally.lines_read + 1
+        return min(at + _HALF, self._filled)
 
     def _line_begin(self, at: int) -> int | None:
         """Where the line of a hit begins; None if more than LONGEST before the hit's end."""
         low = max(0, at - LONGEST - 1)
         found = self._buffer.rfind(b"\n", low, at)
         return found + 1 if found >= 0 or self._offset + low == 0 else None
-
-    def _is_newline(self, at: int) -> bool:
-        return at < self._filled and self._buffer[at] == 0x0A
 
     def _count_to(self, position: int) -> None:
         if position > self._counted:
@@ -238,5 +232,3 @@ class _Stream:
         self._counted -= by
         self._first -= by
         self._end = max(-1, self._end - by)
-        if self._begun:
-            self._begun = self._begun[0] - by, self._begun[1]

@@ -98,7 +98,8 @@ class Log:
         recognised = sum(reading.recognised for reading in self.readings)
         if not any(reading.is_vllm for reading in self.readings):
             return Observation("log", self.target, error=self._nothing(recognised, read), patient=patient)
-        told = self._between(lives.done())
+        shift = self.readings[0].shift if len(self.readings) == 1 else 0.0
+        told = self._between([life.shifted(shift) for life in lives.done()])
         one_in = max((n for reading in self.readings for n in reading.tally.thinned.values()), default=1)
         zoned = all(reading.zoned for reading in self.readings if reading.is_vllm)
         newest = told[-1] if told else None
