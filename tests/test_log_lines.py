@@ -48,7 +48,7 @@ def test_the_example_is_no_other_line(line: log_lines.LogLine) -> None:
 
 @pytest.mark.parametrize("line", TABLE.lines.values(), ids=id_of)
 def test_what_it_names_are_its_values(line: log_lines.LogLine) -> None:
-    used = {*line.facts, *line.gives, *(s.of for s in line.samples), *(s.less for s in line.samples if s.less)}
+    used = {*line.facts, *line.gives, *(name for s in line.samples for name in s.of.names)}
     assert used <= log_lines.names_of(line)
 
 

@@ -10,7 +10,7 @@ rules/signals.yaml defines each signal once, in one of eight ways:
     flag      a flag of the server's command line; `none` is its value where it was not given
     env       a variable of the server's environment; `none` is its value where it is not set
     log       how often a line of rules/log-lines stands in the server's log, or a value of it: line, line.value;
-              of several lines (a b c) the sum
+              of several lines (a b c) the sum; line@serving: since the server was up
     formula   computed from other signals
 """
 

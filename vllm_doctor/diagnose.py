@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vllm_doctor import flags, words
@@ -26,6 +26,7 @@ from vllm_doctor.signal import Known, Reading, Reason, Snapshot, Subject, Unknow
 
 _STATES = (*SEVERITIES, UNKNOWN, OK, NOT_APPLICABLE)  # a rule's state over all engines is the first it has
 _VERSION = "vllm_version"
+_HEADLINES = ("broken", "client", "limit")  # of a server that is well: what it does; not which kernels it has
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,8 @@ def diagnose(rules: Sequence[Rule], catalogue: Catalogue, snapshots: Sequence[Sn
                     complaints.append((Verdict(complaint.verdict), says, (*subject, *snapshot.tag)))
     in_order = ordered(_folded(list(findings.values()), rules), rules)
     vitals = _vitals(catalogue, snapshots)
-    verdict, headline = _verdict(in_order, complaints, vitals)
+    told = {rule.id for rule in rules if rule.stage in _HEADLINES}
+    verdict, headline = _verdict(in_order, complaints, vitals, told)
     return Diagnosis(
         verdict=verdict,
         headline=headline,
@@ -263,7 +265,10 @@ def ordered(
 
 
 def _verdict(
-    findings: Sequence[Finding], complaints: list[tuple[Verdict, str, Subject]], vitals: tuple[Vital, ...]
+    findings: Sequence[Finding],
+    complaints: list[tuple[Verdict, str, Subject]],
+    vitals: tuple[Vital, ...],
+    told: Collection[str],
 ) -> tuple[Verdict, str]:
     causes = [finding for finding in findings if finding.role != "symptom"]
     if any(finding.role == "blind" for finding in causes):
@@ -285,7 +290,7 @@ def _verdict(
     if missing:
         what = ", ".join(f"{vital.says} ({vital.seen})" for vital in missing)
         return Verdict.UNKNOWN, f"Vital signs could not be read: {what}"
-    aside = [finding for finding in causes if finding.role in ("not-server", "info")]
+    aside = [finding for finding in causes if finding.role in ("not-server", "info") and finding.rule in told]
     if aside:
         return Verdict.OK, aside[0].title + (f": {aside[0].here}" if aside[0].here else "")
     return Verdict.OK, "No limit found in what could be seen"

@@ -1,7 +1,8 @@
 """Arithmetic over signals: how a value is computed from others.
 
 Written as a Python expression, parsed with ast, never run by Python: names of signals, numbers, + - * /,
-and floor, ceil, min, max, power_of_two (the smallest power of two not below), known (the first that is known).
+and floor, ceil, min, max, power_of_two (the smallest power of two not below), known (the first that is known),
+seen (the value where it is not 0: a line that stands in a log tells something, one that does not may tell nothing).
 Unknown operands make the result unknown; bounds (of a quantile) are carried through.
 """
 
@@ -71,7 +72,7 @@ def _check(node: ast.expr) -> list[str]:
             return []
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             return _check(left) + _check(right)
-        case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in _ONE:
+        case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in _ONE or name == "seen":
             return _check(argument)
         case ast.Call(func=ast.Name(id=name), args=[_, _, *_] as arguments, keywords=[]) if (
             name in _MANY or name == "known"
@@ -95,6 +96,9 @@ def _evaluate(node: ast.expr, read: Callable[[str], Reading]) -> Reading:
             readings = [_evaluate(argument, read) for argument in arguments]
             if name == "known":
                 return next((reading for reading in readings if isinstance(reading, Known)), readings[0])
+            if name == "seen":
+                nothing = isinstance(readings[0], Known) and not readings[0].value
+                return Unknown(Reason.NOT_IN_LOG) if nothing else readings[0]
             return _combine(_ONE[name] if name in _ONE else _MANY[name], readings)
         case _:
             raise AssertionError("checked at parsing")

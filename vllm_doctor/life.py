@@ -62,6 +62,8 @@ class Life:
     interval: float = 10.0
     model: str | None = None
     command: tuple[str, ...] = ()
+    last_start: str | None = None
+    """The last line of a start that the log holds, by its name in the table."""
     notes: tuple[str, ...] = field(default=())
 
     def window(self, first: int, last: int) -> Window:

@@ -6,13 +6,14 @@ rules/log-lines/*.yaml, one entry a line:
               wrapper would write differently (no quotes, backslashes, <>&): one of them is enough
     match     what the message must look like from its start, as a regular expression; its named groups are values
     fields    more values: name -> a regular expression with one group, searched for in the message
+    says      flags: name -> a regular expression; true where it is found in the message, else false
     once      `start`: printed while the server starts, if at all; `run`: at any time. Where such a line is missing
               from a log that would show it, that tells something: its count is 0, else it is not-in-log
     since, until   the first and last release that prints it, where it is not printed by all
     bare      true for a line that is no record of vLLM's (a traceback, the kernel's words)
     facts     value -> what it tells of the server, by the names other sources use: {version: vllm_version}
-    samples   metric -> {of: value, as: gauge | rate | increase | total, times: factor, less: value}: the line is a
-              scrape of these metrics; a rate is summed up over time, an increase is added, a total is the counter
+    samples   metric -> {of: formula over values, as: gauge | rate | increase | total}: the line is a scrape of these
+              metrics; a rate is summed up over time, an increase is added, a total is the counter
     complete  a value that each whole line has: without it the line was cut, by a terminal perhaps
     marks     what it means for the server's life: start | arguments | ready | error | died | stopped
     example   a real line, whole; and `gives`, the values it must give (the tests hold them)
@@ -27,7 +28,8 @@ from functools import cache
 from pathlib import Path
 
 from vllm_doctor import document, flags
-from vllm_doctor.signal import Value
+from vllm_doctor.formula import Formula, FormulaError
+from vllm_doctor.signal import Known, Reason, Unknown, Value
 from vllm_doctor.window import Labels
 
 FOLDER = "log-lines"
@@ -43,14 +45,20 @@ _MAX_TEXT = 300
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A metric that a line carries: its value is `of`, without `less`, times `times`; `kind` is of KINDS."""
+    """A metric that a line carries: its value is `of`, over the line's values; `kind` is one of KINDS."""
 
     metric: str
     labels: Labels
-    of: str
+    of: Formula
     kind: str
-    times: float
-    less: str | None
+
+    def value(self, values: Mapping[str, Value]) -> float | None:
+        """None where the line lacks what it is made of."""
+        plain = values.get(self.of.text)
+        if type(plain) is float:
+            return plain
+        reading = self.of.evaluate(lambda name: Known(values[name]) if name in values else Unknown(Reason.NOT_IN_LOG))
+        return float(reading.value) if isinstance(reading, Known) and not isinstance(reading.value, str) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +69,7 @@ class LogLine:
     find: tuple[bytes, ...]
     match: str
     fields: Mapping[str, str]
+    says: Mapping[str, str]
     at_start: bool
     since: flags.Release | None
     until: flags.Release | None
@@ -81,7 +90,9 @@ class LogLine:
         for name, pattern in self.fields.items():
             field = _compiled(pattern).search(message)
             texts[name] = field[1] if field else None
-        return {name: value(text) for name, text in texts.items() if text is not None}
+        told = {name: value(text) for name, text in texts.items() if text is not None}
+        told |= {name: _compiled(pattern).search(message) is not None for name, pattern in self.says.items()}
+        return told
 
     def is_cut(self, values: Mapping[str, Value]) -> bool:
         """Whether the line that gave these values ended too early."""
@@ -126,13 +137,13 @@ class LogLines:
 
     def has(self, name: str) -> bool:
         """Whether `name` is a line ("enforce-eager") or one of its values ("kv-cache-size.tokens")."""
-        id, _, field = name.partition(".")
+        id, _, field = name.removesuffix("@serving").partition(".")
         return id in self.lines and (not field or field in names_of(self.lines[id]))
 
 
 def names_of(line: LogLine) -> frozenset[str]:
     """The values that a line can give."""
-    return frozenset(_compiled(line.match).groupindex) | frozenset(line.fields)
+    return frozenset(_compiled(line.match).groupindex) | frozenset(line.fields) | frozenset(line.says)
 
 
 @cache
@@ -152,8 +163,8 @@ def load(folder: Path) -> LogLines:
 
 def _line(id: str, table: document.Table) -> LogLine:
     table.allow(
-        "find", "match", "fields", "once", "since", "until", "bare", "facts", "samples", "complete", "marks", "example",
-        "gives",
+        "find", "match", "fields", "says", "once", "since", "until", "bare", "facts", "samples", "complete", "marks",
+        "example", "gives",
     )  # fmt: skip
     finds = table.texts("find") if isinstance(table.get("find"), list) else (table.text("find"),)
     for text in finds:
@@ -162,17 +173,20 @@ def _line(id: str, table: document.Table) -> LogLine:
     samples = []
     for metric in table.table("samples"):
         sample = table.table("samples").table(metric)
-        sample.allow("of", "as", "times", "less")
+        sample.allow("of", "as")
         name, _, label = metric.rstrip("}").partition("{")
         labels = tuple((key, text.strip('"')) for key, _, text in [label.partition("=")] if key)
         kind = sample.one_of("as", KINDS, "gauge")
-        less = sample.text("less") if "less" in sample else None
-        samples.append(Measure(name, labels, sample.text("of"), kind, float(sample.get("times", 1)), less))
+        try:
+            samples.append(Measure(name, labels, Formula(sample.text("of")), kind))
+        except FormulaError as error:
+            sample.fail(str(error), "of")
     return LogLine(
         id=id,
         find=tuple(text.encode() for text in finds),
         match=table.text("match"),
         fields={name: str(text) for name, text in table.table("fields").items()},
+        says={name: str(text) for name, text in table.table("says").items()},
         at_start=table.one_of("once", ("start", "run")) == "start",
         since=flags.release(table.text("since")) if "since" in table else None,
         until=flags.release(table.text("until")) if "until" in table else None,

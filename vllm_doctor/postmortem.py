@@ -21,6 +21,7 @@ _MOST_STRETCHES = 48
 _MOST_LIVES = 12
 """Lives of one kind are judged once: a crash loop may hold thousands."""
 _FULL = 0.9
+NO_STATISTICS = "The log holds no statistics: what the server did cannot be told from it"
 _COLUMNS = 56
 _HELD = 2.5
 _BRIEF = 0.1
@@ -211,6 +212,8 @@ def _together(
         *(d.verdict for d in judged), *(d.verdict for *_, d in diagnoses if d.verdict is not Verdict.UNKNOWN)
     )
     headline = grave[0].title if grave and verdict is not Verdict.UNKNOWN else told.headline
+    if not grave and not with_statistics:
+        headline = NO_STATISTICS
     return Diagnosis(
         verdict=verdict,
         headline=headline,

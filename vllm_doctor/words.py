@@ -59,7 +59,7 @@ def _digits(value: float) -> str:
 
 def reading(known: Known, unit: str = "") -> str:
     """A value as a person reads it: "18", "1–2.5 s" where only the bucket is known, "no"."""
-    if isinstance(known.value, bool):
+    if isinstance(known.value, bool) or (unit == "flag" and known.value in (0.0, 1.0)):
         return "yes" if known.value else "no"
     if isinstance(known.value, str):
         return known.value

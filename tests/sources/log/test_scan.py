@@ -181,7 +181,7 @@ def test_what_follows_is_only_there_until_the_next_line_is_asked_for() -> None:
     lines = Scanner([b"x"]).lines([b"x\nx\n"])
     first = next(lines)
     next(lines)
-    with pytest.raises(ValueError, match="released"):
+    with pytest.raises(ValueError, match="another line"):
         first.following()
 
 

@@ -21,7 +21,9 @@ _SHUTDOWN = 120.0
 _EPISODE = 600.0
 """Seconds before a death in which its first cause is looked for."""
 _STARTING = 900.0
-"""Seconds within which the processes of one start print the same line."""
+"""Seconds within which the ranks of one start print the same line."""
+_ONE_START = 30.0
+"""Seconds within which one process prints it twice; in a container each start has the same pids."""
 _GAP = 2.5
 """Intervals without a line that are silence, and no jitter."""
 _MOST_ERRORS = 50
@@ -47,13 +49,15 @@ class _Living:
     """A life while it is read."""
 
     began: bool
-    starts: dict[str, tuple[str, int | None]] = field(default_factory=dict)
+    starts: dict[str, tuple[str, int | None, float | None]] = field(default_factory=dict)
     first_at: float | None = None
     last_at: float | None = None
     ready: bool = False
     stopped_at: float | None = None
     died: _Trouble | None = None
     errors: list[_Trouble] = field(default_factory=list)
+    last_start: str | None = None
+    """The last line of a start."""
     counts: Counter[str] = field(default_factory=Counter)
     values: dict[str, Value] = field(default_factory=dict)
     named: dict[str, Value] = field(default_factory=dict)
@@ -74,12 +78,16 @@ class Lives:
     def add(self, seen: Sighting) -> None:
         life = self._life(seen)
         if seen.pid is not None:
-            self._of_pid.setdefault((seen.stream, seen.origin, seen.pid), life)
+            self._of_pid[seen.stream, seen.origin, seen.pid] = life
         if seen.at is not None:
             life.first_at = seen.at if life.first_at is None else life.first_at
             life.last_at = max(seen.at, life.last_at or seen.at)
         line = seen.line
         life.counts[line.id] += seen.repeated
+        if life.ready or life.points:
+            life.counts[f"{line.id}@serving"] += seen.repeated
+        if line.at_start:
+            life.last_start = line.id
         for name, value in seen.values.items():
             life.values[f"{line.id}.{name}"] = value
             if name in line.facts:
@@ -93,17 +101,24 @@ class Lives:
     def _life(self, seen: Sighting) -> _Living:
         key = (seen.stream, seen.origin)
         known = self._of_pid.get((*key, seen.pid)) if seen.pid is not None else None
-        current = known or self._current.get(key)
+        # Of a log whose first lines name no container, the named ones go on.
+        newest = self._current.get(key) or self._current.get((seen.stream, ""))
+        current = known if known is not None and (known.died is None or newest is known) else newest
         if seen.line.marks in ("start", "arguments"):
-            if current is None or _begins_again(current, seen):
-                current = self._begin(key, began=True)
-            current.starts.setdefault(seen.line.id, (seen.process, seen.pid))
-            return current
-        if current is not None:
-            return current
-        if self._all and not seen.line.samples:  # a worker on another node
-            return self._all[-1]
-        return self._begin(key, began=False)
+            # The pid may be one of an earlier life: a container counts from 1 again.
+            going_on = (life for life in (known, newest) if life is not None and not _begins_again(life, seen))
+            current = next(going_on, None) or self._begin(key, began=True)
+            current.starts.setdefault(seen.line.id, (seen.process, seen.pid, seen.at))
+        elif current is None:
+            of_stream = [life for (stream, _), life in self._current.items() if stream == seen.stream]
+            if of_stream and (not seen.origin or not seen.line.samples):
+                current = of_stream[-1]
+            elif self._all and not seen.line.samples:  # a worker on another node
+                current = self._all[-1]
+            else:
+                current = self._begin(key, began=False)
+        self._current.setdefault(key, current)
+        return current
 
     def _begin(self, key: tuple[int, str], began: bool) -> _Living:
         self._all.append(_Living(began))
@@ -117,6 +132,8 @@ class Lives:
         life.points.append((at, life.engine_of.get(speaker, "0"), seen.line, seen.values))
         if seen.values.get("running"):  # it goes on: what looked like an end was none
             life.stopped_at = None
+        if seen.values.get("generation"):  # a dead engine may have requests that "run", but generates nothing
+            life.died = None
 
     def _mark(self, life: _Living, seen: Sighting) -> None:
         at = seen.at if seen.at is not None else life.last_at or 0.0
@@ -136,8 +153,11 @@ class Lives:
         """The lives, in the order in which they began."""
         lives = [self._life_of(living) for living in self._all]
         deaths = sum(life.death is not None for life in lives)
-        last = max(lives, key=lambda life: life.last_at or 0.0, default=None)
-        return tuple(replace(life, facts={**life.facts, **_of_death(life, deaths, life is last)}) for life in lives)
+        served_last = max((place for place, life in enumerate(lives) if life.up and not life.death), default=-1)
+        return tuple(
+            replace(life, facts={**life.facts, **_of_death(life, deaths, place > served_last)})
+            for place, life in enumerate(lives)
+        )
 
     def _life_of(self, living: _Living) -> Life:
         rounds, interval = _rounds(living)
@@ -154,6 +174,7 @@ class Lives:
             stopped=stopped,
             death=death,
             facts=self._facts(living, up),
+            last_start=living.last_start,
             rounds=rounds,
             interval=interval,
             model=model or (str(told) if told is not None else None),
@@ -167,9 +188,10 @@ class Lives:
         for line in self._table.lines.values():
             count = living.counts[line.id]
             # What a start would show is missing only from a whole start.
-            shown = (living.began and up) or not line.at_start
+            shown = (living.began and up) or not line.at_start or line.marks in ("error", "died")
             if count or (shown and line.printed_by(str(version) if version is not None else None)):
                 facts[f"log:{line.id}"] = Known(float(count), origin=LOG)
+                facts[f"log:{line.id}@serving"] = Known(float(living.counts[f"{line.id}@serving"]), origin=LOG)
         facts |= {f"log:{name}": Known(value, origin=LOG) for name, value in living.values.items()}
         if living.arguments is not None:
             facts |= {flag: Known(value, origin=LOG) for flag, value in living.arguments.flags.items()}
@@ -179,7 +201,7 @@ class Lives:
 
 
 def _of_death(life: Life, deaths: int, last: bool) -> dict[str, Reading]:
-    """How this life ended; `deaths` of all lives in the log did so by themselves."""
+    """How this life ended; `deaths` of all lives in the log did so by themselves; `last`: none served after it."""
     death = life.death
     abrupt = last and death is None and not life.stopped and not life.up and life.began
     told: dict[str, Value] = {
@@ -187,6 +209,8 @@ def _of_death(life: Life, deaths: int, last: bool) -> dict[str, Reading]:
         "engine_dead": death is not None and last,
         "log_ends_abruptly": abrupt,
     }
+    if abrupt and life.last_start is not None:
+        told["start_stopped_at"] = life.last_start
     if death is not None:
         told["death_phase"] = "serving" if death.serving else "start"
         told["death_process"] = death.process or "the server"
@@ -201,8 +225,11 @@ def _begins_again(life: _Living, seen: Sighting) -> bool:
     before = life.starts.get(seen.line.id)
     if before is None:
         return life.ready
-    late = seen.at is not None and life.last_at is not None and seen.at - life.last_at > _STARTING
-    return late or life.ready or seen.pid is None or (before[0] == seen.process and before[1] != seen.pid)
+    process, pid, at = before
+    later = seen.at - at if seen.at is not None and at is not None else 0.0
+    if process != seen.process:  # another rank of it
+        return life.ready or bool(life.errors) or later > _STARTING
+    return life.ready or seen.pid is None or pid != seen.pid or bool(life.errors) or later > _ONE_START
 
 
 def _death(living: _Living, up: bool) -> Death | None:
@@ -272,13 +299,9 @@ def _measured(
     gauges: dict[Series, float] = {}
     for line, values in said:
         for measure in line.samples:
-            of = values.get(measure.of)
-            if not isinstance(of, float):
+            value, series = measure.value(values), (measure.metric, measure.labels)
+            if value is None:
                 continue
-            less = values.get(measure.less) if measure.less else 0.0
-            if not isinstance(less, float):
-                continue
-            value, series = (of - less) * measure.times, (measure.metric, measure.labels)
             match measure.kind:
                 case "gauge":
                     gauges[series] = value

@@ -19,16 +19,21 @@ from vllm_doctor.sources.log.scan import Line, Scanner, Tally
 
 _TRACEBACK_BYTES = 16 * 1024
 _HEAD = 4096
-_WRAPPED_BYTES = 1024
-_WRAPPED_LINES = 4
+_WRAPPED_BYTES = 12 * 1024
+_WRAPPED_LINES = 150
 _MAX_TEXT = 300
+_OF_TROUBLE = ("", "ERROR", "CRITICAL")
+"""Levels at which an exception is one; in others a message may quote what a client sent."""
 _REQUEST_LOGGER = "logger.py:"
 _REQUESTS = ("Received request", "Generated response")
 _EXCEPTION = re.compile(
-    r"(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Died|Failed|Failure)\b(?:: .*)?$"
+    r"(?:[A-Za-z_][\w.]*\.)?(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Exit|Timeout|Died|Failed|Failure)\b(?:: .*)?$"
 )
-_VERDICTLESS = re.compile(r"(?:EngineDeadError|SystemExit|KeyboardInterrupt)\b")
-"""What tells that something ended, and not why."""
+_VERDICTLESS = re.compile(
+    r"(?:EngineDeadError|SystemExit|KeyboardInterrupt|CancelledError)\b|[\w.]+$"
+    r"|.*(?:initialization failed|died unexpectedly|direct cause of)"
+)
+"""What tells that something ended, and not why; or an exception without a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +107,7 @@ class Reading:
 
     def _sighted(self, this: Record, line: Line, last: bool, at: float | None) -> Iterator[Sighting]:
         for entry in dict.fromkeys(entry for hit in line.hits for entry in self._table.of_find[hit]):
-            if not (entry.bare or this.level) or _is_of_a_request(this):
+            if not (this.level in _OF_TROUBLE if entry.bare else this.level) or _is_of_a_request(this):
                 continue
             message = this.message
             values = entry.values(message)

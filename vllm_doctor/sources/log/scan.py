@@ -51,14 +51,15 @@ class Line:
     raw: bytes
     hits: tuple[int, ...]
     number: int
-    _rest: memoryview
+    _stream: _Stream
+    _after: int
 
     def following(self, limit: int = FOLLOWING) -> bytes:
         """What comes after the line (after `raw`, where that is a part), at most FOLLOWING bytes.
 
         Only until the next line is asked for: ValueError afterwards.
         """
-        return bytes(self._rest[: min(limit, FOLLOWING)])
+        return self._stream.following(self, self._after, min(limit, FOLLOWING))
 
 
 class Scanner:
@@ -130,6 +131,7 @@ class _Stream:
         self._first, self._end = 0, -1
         self._literals: list[int] = []
         self._due = False
+        self._current: Line | None = None
 
     def lines(self, blocks: Iterable[bytes | bytearray | memoryview]) -> Iterator[Line]:
         size = len(self._buffer)
@@ -154,53 +156,58 @@ class _Stream:
     def _given(self, upto: int) -> Iterator[Line]:
         """The lines due whose last hit is known to end by `upto`."""
         find, hits, until, mask = self._buffer.find, self._tally.hits, self._until, self._mask
-        offset, end, literals, due = self._offset, self._end, self._literals, self._due
+        first, end, literals, due = self._first, self._end, self._literals, self._due
         places, bits = self._scanner.ends(self._view, self._scanned, upto)
-        low = (1 << bits) - 1
+        low, offset, half = (1 << bits) - 1, self._offset, _HALF
         for place in places:
             at = place >> bits
             if at > end:
                 if due:
-                    yield from self._line(end, literals)
-                end = find(b"\n", at, at + _HALF)
+                    yield self._line(first, end, literals)
+                    due = False
+                end = find(b"\n", at, at + half)
                 if end < 0:
                     end = self._far_end(at)
-                self._first, literals, due = at, [], False
-            literal = place & low
-            if literal in literals:
-                continue
-            literals.append(literal)
-            hits[literal] += 1
-            if hits[literal] > until[literal]:
+                first = at
+                literals = [literal := place & low]
+            else:
+                literal = place & low
+                if literal in literals:
+                    continue
+                literals.append(literal)
+            hits[literal] = count = hits[literal] + 1
+            if count > until[literal]:
                 mask[literal] = mask[literal] << 1 | 1
                 until[literal] += _LEVEL * (mask[literal] + 1)
                 self._tally.thinned[literal] = mask[literal] + 1
             if not due:
-                due = not mask[literal] or not ((offset + end) * _SPREAD >> 20) & mask[literal]
+                due = not (share := mask[literal]) or not (offset + end) * _SPREAD >> 20 & share
         if due and (end <= upto or self._whole):
-            yield from self._line(end, literals)
+            yield self._line(first, end, literals)
             due = False
-        self._end, self._literals, self._due = end, literals, due
+        self._first, self._end, self._literals, self._due = first, end, literals, due
         self._scanned = upto
         self._count_to(upto)
         self._tally.bytes_read = offset + upto
 
-    def _line(self, end: int, literals: list[int]) -> Iterator[Line]:
-        begin = self._line_begin(self._first)
+    def following(self, line: Line, after: int, limit: int) -> bytes:
+        if line is not self._current:
+            raise ValueError("another line has been asked for: what follows this one may be gone")
+        return bytes(self._view[after : min(after + limit, self._filled)])
+
+    def _line(self, first: int, end: int, literals: list[int]) -> Line:
+        begin = self._line_begin(first)
         if begin is None or end - begin > LONGEST:
-            begin = max(begin or 0, self._first - _HALF)
+            begin = max(begin or 0, first - _HALF)
         self._count_to(begin)  # not beyond: where the window moved within the line, there was no newline in between
-        is_newline = end < self._filled and self._buffer[end] == 0x0A
-        after = end + is_newline
-        with self._view[after : after + FOLLOWING] as rest:
-            raw = bytes(self._view[begin:end])
-            yield Line(
-                self._offset + begin,
-                raw.removesuffix(b"\r"),
-                tuple(sorted(literals)),
-                self._tally.lines_read + 1,
-                rest,
-            )
+        raw = self._view[begin:end].tobytes()
+        if raw.endswith(b"\r"):
+            raw = raw[:-1]
+        after = end + (end < self._filled and self._buffer[end] == 0x0A)
+        hits = tuple(literals) if len(literals) == 1 else tuple(sorted(literals))
+        line = Line(self._offset + begin, raw, hits, self._tally.lines_read + 1, self, after)
+        self._current = line
+        return line
 
     def _far_end(self, at: int) -> int:
         """Where the line of a hit, or the part around it, ends, if not within _HALF of the hit's end."""
@@ -224,6 +231,7 @@ class _Stream:
             self._counted = position
 
     def _move(self, by: int) -> None:
+        self._current = None
         kept = self._filled - by
         self._view[:kept] = self._view[by : self._filled]
         self._filled = kept

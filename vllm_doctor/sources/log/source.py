@@ -148,7 +148,7 @@ class Log:
     def _nothing(self, recognised: int, read: int) -> Problem:
         head = [line[:_SHOWN_CHARS] for reading in self.readings for line in reading.head[:_SHOWN]][:_SHOWN]
         shown = f"; it begins: {' | '.join(head)}" if head else ""
-        return Problem("not-vllm", f"{self.target}: {recognised:,} of {read:,} lines recognised: no vLLM log{shown}")
+        return Problem("not-vllm", f"{self.target}: {recognised:,} of {read:,} lines recognised{shown}")
 
 
 def _rotated(paths: Sequence[Path | None]) -> list[list[Path | None]]:
