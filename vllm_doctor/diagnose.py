@@ -97,7 +97,7 @@ def diagnose(rules: Sequence[Rule], catalogue: Catalogue, snapshots: Sequence[Sn
                     complaints.append((Verdict(complaint.verdict), says, (*subject, *snapshot.tag)))
     in_order = ordered(_folded(list(findings.values()), rules), rules)
     vitals = _vitals(catalogue, snapshots)
-    told = {rule.id for rule in rules if rule.stage in _HEADLINES}
+    told = {rule.id for rule in rules if rule.stage in _HEADLINES or rule.role == "symptom"}
     verdict, headline = _verdict(in_order, complaints, vitals, told)
     return Diagnosis(
         verdict=verdict,
@@ -290,7 +290,7 @@ def _verdict(
     if missing:
         what = ", ".join(f"{vital.says} ({vital.seen})" for vital in missing)
         return Verdict.UNKNOWN, f"Vital signs could not be read: {what}"
-    aside = [finding for finding in causes if finding.role in ("not-server", "info") and finding.rule in told]
+    aside = [f for f in [*causes, *findings] if f.role in ("not-server", "info", "symptom") and f.rule in told]
     if aside:
         return Verdict.OK, aside[0].title + (f": {aside[0].here}" if aside[0].here else "")
     return Verdict.OK, "No limit found in what could be seen"

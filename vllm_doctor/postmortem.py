@@ -211,8 +211,10 @@ def _together(
     verdict = worst(
         *(d.verdict for d in judged), *(d.verdict for *_, d in diagnoses if d.verdict is not Verdict.UNKNOWN)
     )
+    if told.verdict is not verdict:
+        told = next((d for d in judged if d.verdict is verdict), told)
     headline = grave[0].title if grave and verdict is not Verdict.UNKNOWN else told.headline
-    if not grave and not with_statistics:
+    if verdict is Verdict.UNKNOWN and not grave and not with_statistics:
         headline = NO_STATISTICS
     return Diagnosis(
         verdict=verdict,

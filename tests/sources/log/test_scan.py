@@ -147,6 +147,14 @@ def test_of_a_line_as_long_as_can_be_nothing_is_cut() -> None:
             assert given[4] == b"last\n"
 
 
+def test_wherever_it_stands_nothing_of_it_is_cut(small: None) -> None:
+    for line in (b"needle" + b"." * 54, b"." * 54 + b"needle", b"." * 20 + b"needle" + b"." * 34):
+        for end in (b"", b"\n", b"\nmore\n"):
+            for lead in range(120, 280):
+                data = b"x" * lead + b"\n" + line + end
+                assert seen([b"needle"], [data])[0] == expected([b"needle"], data)[0]
+
+
 def test_of_a_longer_line_the_part_around_a_hit_is_given() -> None:
     hay = b"hay " * 30_000
     data = b"first\n" + hay + b"needle one" + hay + b"needle two" + hay + b"\nlast\n"

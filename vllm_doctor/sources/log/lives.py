@@ -26,7 +26,7 @@ _ONE_START = 30.0
 """Seconds within which one process prints it twice; in a container each start has the same pids."""
 _GAP = 2.5
 """Intervals without a line that are silence, and no jitter."""
-_MOST_ERRORS = 50
+_MOST_TROUBLES = 50
 _MOST_STEPS = 5000
 _WEAK_CAUSES = ("EngineDeadError", "KeyboardInterrupt", "SystemExit", "CancelledError", "terminated")
 """They follow an operator's signal as well."""
@@ -55,7 +55,7 @@ class _Living:
     ready: bool = False
     stopped_at: float | None = None
     died: _Trouble | None = None
-    errors: list[_Trouble] = field(default_factory=list)
+    troubles: list[_Trouble] = field(default_factory=list)
     last_start: str | None = None
     """The last line of a start."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -144,10 +144,11 @@ class Lives:
                 life.ready = True
             case "stopped" if life.stopped_at is None:
                 life.stopped_at = at
-            case "error" if not told_to_stop and len(life.errors) < _MOST_ERRORS:
-                life.errors.append(trouble)
-            case "died" if not told_to_stop and life.died is None:
-                life.died = trouble
+            case "error" | "died" if not told_to_stop:
+                if len(life.troubles) < _MOST_TROUBLES:
+                    life.troubles.append(trouble)
+                if seen.line.marks == "died" and life.died is None:
+                    life.died = trouble
 
     def done(self) -> tuple[Life, ...]:
         """The lives, in the order in which they began."""
@@ -228,26 +229,29 @@ def _begins_again(life: _Living, seen: Sighting) -> bool:
     process, pid, at = before
     later = seen.at - at if seen.at is not None and at is not None else 0.0
     if process != seen.process:  # another rank of it
-        return life.ready or bool(life.errors) or later > _STARTING
-    return life.ready or seen.pid is None or pid != seen.pid or bool(life.errors) or later > _ONE_START
+        return life.ready or bool(life.troubles) or later > _STARTING
+    return life.ready or seen.pid is None or pid != seen.pid or bool(life.troubles) or later > _ONE_START
 
 
 def _death(living: _Living, up: bool) -> Death | None:
+    """How it died, by the first exception that says why; None if it did not, or was told to stop."""
     died = living.died
     if died is None:
         # An exception while it starts, and it never came up: it died of it.
-        if up or not living.errors or living.stopped_at is not None:
+        if up or not living.troubles or living.stopped_at is not None:
             return None
-        died = living.errors[-1]
-    first = next((e for e in living.errors if died.at - _EPISODE <= e.at and e.cause), None)
-    late = [e for e in (died, *living.errors) if e.cause]
-    told = min((e for e in (first, died) if e is not None and e.cause), key=lambda e: (e.at, e.line), default=None)
-    cause = told or (late[0] if late else died)
-    weak = cause.cause is None or any(word in cause.cause for word in _WEAK_CAUSES)
-    if weak and living.stopped_at is not None and abs(living.stopped_at - died.at) < _SHUTDOWN:
+        died = living.troubles[-1]
+    of_it = [trouble for trouble in living.troubles if trouble.at >= died.at - _EPISODE]
+    telling = (trouble for trouble in of_it if trouble.cause and not _is_weak(trouble.cause))
+    cause = next(telling, None) or next((trouble for trouble in of_it if trouble.cause), died)
+    stopped = living.stopped_at is not None and abs(living.stopped_at - died.at) < _SHUTDOWN
+    if stopped and (cause.cause is None or _is_weak(cause.cause)):
         return None
-    serving = bool(living.points) or living.ready
-    return Death(cause.at or None, cause.line, cause.process, cause.cause, serving)
+    return Death(cause.at or None, cause.line, cause.process, cause.cause, serving=bool(living.points) or living.ready)
+
+
+def _is_weak(cause: str) -> bool:
+    return any(word in cause for word in _WEAK_CAUSES)
 
 
 def _rounds(living: _Living) -> tuple[tuple[Round, ...], float]:

@@ -199,7 +199,7 @@ class _Stream:
         begin = self._line_begin(first)
         if begin is None or end - begin > LONGEST:
             begin = max(begin or 0, first - _HALF)
-        self._count_to(begin)  # not beyond: where the window moved within the line, there was no newline in between
+        self._count_to(begin)  # back, where the window moved within the line: no newline lies between
         raw = self._view[begin:end].tobytes()
         if raw.endswith(b"\r"):
             raw = raw[:-1]
@@ -223,12 +223,11 @@ class _Stream:
         """Where the line of a hit begins; None if more than LONGEST before the hit's end."""
         low = max(0, at - LONGEST - 1)
         found = self._buffer.rfind(b"\n", low, at)
-        return found + 1 if found >= 0 or self._offset + low == 0 else None
+        return found + 1 if found >= 0 or low == 0 else None
 
     def _count_to(self, position: int) -> None:
-        if position > self._counted:
-            self._tally.lines_read += self._buffer.count(b"\n", self._counted, position)
-            self._counted = position
+        self._tally.lines_read += self._buffer.count(b"\n", self._counted, position)
+        self._counted = position
 
     def _move(self, by: int) -> None:
         self._current = None
