@@ -96,7 +96,7 @@ def test_a_pid_that_is_none(pid: int, kind: str, said: str, proc: FakeProc, atta
 
 @pytest.mark.parametrize("word", ["²", "٣", "9" * 5000, "12a", "-5", "+5", "1.5", ""])
 def test_what_only_looks_like_a_pid(word: str, attach: Attach) -> None:
-    with pytest.raises(UsageError, match="neither a URL"):
+    with pytest.raises(UsageError, match="neither a file"):
         attach(word)
 
 
@@ -208,9 +208,9 @@ def test_two_servers(proc: FakeProc, attach: Attach) -> None:
 # What is no source
 
 
-@pytest.mark.parametrize("word", ["-", "vllm.log", "no-such-host", "./recording", "a.tar.gz"])
-def test_logs_and_recordings_are_not_built_yet(word: str, attach: Attach) -> None:
-    with pytest.raises(UsageError, match="logs and recordings are not built yet") as caught:
+@pytest.mark.parametrize("word", ["vllm.log", "no-such-host", "./recording", "a.tar.gz"])
+def test_a_word_that_names_nothing(word: str, attach: Attach) -> None:
+    with pytest.raises(UsageError, match="neither a file") as caught:
         attach(word)
     assert "\n" not in str(caught.value)
 
@@ -222,8 +222,18 @@ def test_a_file_though_its_name_could_be_a_host_and_a_port(is_folder: bool, tmp_
         path.mkdir()
     else:
         path.write_text("INFO\n", "utf-8")
-    with pytest.raises(UsageError, match="neither a URL"):
-        attach(str(path))
+    assert kinds(attach(str(path))) == [("log", str(path), str(path))]
+
+
+def test_logs_are_read_together_and_are_those_of_the_one_server_beside_them(
+    tmp_path: Path, proc: FakeProc, attach: Attach
+) -> None:
+    old, new = tmp_path / "vllm.log.1", tmp_path / "vllm.log"
+    for path in (old, new):
+        path.write_text("INFO\n", "utf-8")
+    assert kinds(attach(str(old), str(new), "-")) == [("log", f"{old}, {new}, -", f"{old}, {new}, -")]
+    url = serve(proc)
+    assert kinds(attach(url, str(new)))[-1] == ("log", str(new), url)
 
 
 def test_a_name_that_is_too_long_for_a_file(attach: Attach) -> None:

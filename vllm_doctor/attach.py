@@ -42,10 +42,10 @@ class Attachment:
     seconds: float
     deadline: float
     smi: Path | None = None
+    kernel: Kernel = field(default_factory=Kernel)
     since: str | None = None
     until: str | None = None
     """Of logs: what to judge."""
-    kernel: Kernel = field(default_factory=Kernel)
 
     def watchers(self, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
         """The watchers of these sources; connections are closed with `opened`.

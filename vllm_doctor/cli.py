@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vllm_doctor.signal import Value
     from vllm_doctor.sources.server import Access
 
-FORMATS = ("text", "json", "nagios", "checkmk", "openmetrics")
+FORMATS = ("text", "json", "markdown", "nagios", "checkmk", "openmetrics")
 COULD_NOT_TELL = 3
 _ONE_DAY = 86400.0
 _EPILOG = """\
@@ -249,8 +249,8 @@ def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
         options.window,
         time.monotonic() + timeout,
         Path(options.nvidia_smi) if options.nvidia_smi else None,
-        since,
-        options.until,
+        since=since,
+        until=options.until,
     )
     with contextlib.ExitStack() as opened:
         watchers = look.watchers(sources, opened)

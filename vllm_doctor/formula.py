@@ -92,10 +92,12 @@ def _evaluate(node: ast.expr, read: Callable[[str], Reading]) -> Reading:
             return Known(float(value), origin="")
         case ast.BinOp(left=left, op=op, right=right):
             return _combine(_OPERATORS[type(op)], [_evaluate(left, read), _evaluate(right, read)])
+        case ast.Call(func=ast.Name(id="known"), args=arguments):
+            first = _evaluate(arguments[0], read)
+            later = (_evaluate(argument, read) for argument in arguments[1:])  # what is not needed is not read
+            return first if isinstance(first, Known) else next((r for r in later if isinstance(r, Known)), first)
         case ast.Call(func=ast.Name(id=name), args=arguments):
             readings = [_evaluate(argument, read) for argument in arguments]
-            if name == "known":
-                return next((reading for reading in readings if isinstance(reading, Known)), readings[0])
             if name == "seen":
                 nothing = isinstance(readings[0], Known) and not readings[0].value
                 return Unknown(Reason.NOT_IN_LOG) if nothing else readings[0]

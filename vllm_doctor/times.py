@@ -16,7 +16,7 @@ _LABEL = 9
 _SHORT = 600.0
 """A shorter time is told to the second."""
 _STEPS = (60, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 2 * 86400, 7 * 86400, 28 * 86400)
-_TICK = 14
+_TICK = 12
 """The least columns from one time on the axis to the next."""
 _BESIDE = 13
 """The columns right of the drawing that a name may take."""
@@ -50,16 +50,19 @@ def duration(seconds: float) -> str:
 
 
 def between(first: float, last: float, seconds: bool = True) -> str:
-    """ "13 Nov 10:02:11 – 13:12:40": the day once where it is the same."""
+    """ "13 Nov 10:02:11 – 13:12:40": the day once where it is the same; one time where both are."""
     began, ended = (clock(at) if seconds else clock(at)[:-3] for at in (first, last))
+    if began == ended:
+        return began
     day = began.rpartition(" ")[0]
     return f"{began} – {ended.removeprefix(day).strip()}"
 
 
 def whole(report: Report) -> tuple[float, float] | None:
     """From when to when the report's log tells; None where it holds no times."""
-    wholes = _wholes(report)
-    return (min(s.first_at for s in wholes), max(s.last_at for s in wholes)) if wholes else None
+    bounds = [(s.first_at, s.last_at) for s in _wholes(report)]
+    bounds += [(report.timeline.first_at, report.timeline.last_at)] if report.timeline is not None else []
+    return (min(first for first, _ in bounds), max(last for _, last in bounds)) if bounds else None
 
 
 def span(report: Report) -> str:
@@ -172,7 +175,7 @@ def drawing(report: Report) -> list[str]:
     for rule in [rule for rule in dict.fromkeys(grave) if rule != DEATH][:_MOST_MARKED]:
         spans = [span for span in report.spans if span.rule == rule]
         if spans:
-            lines.append(" " * _LABEL + marks(spans, line, columns, rule))
+            lines += [" " * _LABEL + marked for marked in marks(spans, line, columns, rule)]
     died = [life.died_at for life in report.lives if life.died_at is not None]
     if died:
         lines.append(" " * _LABEL + _crosses(died, line, columns))
@@ -209,8 +212,8 @@ def axis(first: float, last: float, columns: int) -> str:
     return "".join(line)
 
 
-def marks(spans: Iterable[Span], line: Timeline, columns: int, name: str) -> str:
-    """Where the spans lie on a line of time, with their name: in the widest of them, or beside them."""
+def marks(spans: Iterable[Span], line: Timeline, columns: int, name: str) -> list[str]:
+    """Where the spans lie on a line of time, with their name: in the widest of them, or beside them, or below."""
     signs = [" "] * columns
     widest = (0, -1)
     for span in spans:
@@ -225,11 +228,13 @@ def marks(spans: Iterable[Span], line: Timeline, columns: int, name: str) -> str
     drawn = "".join(signs).rstrip()
     if end - begin + 1 >= len(name) + 6:
         place = begin + (end - begin + 1 - len(name) - 2) // 2
-        return f"{drawn[:place]} {name} {drawn[place + len(name) + 2 :]}"
+        return [f"{drawn[:place]} {name} {drawn[place + len(name) + 2 :]}"]
     free = len(drawn) - len(drawn.lstrip())
-    if len(drawn) + 2 + len(name) > columns and len(name) + 2 <= free:
-        return f"{name:>{free - 2}}{drawn[free - 2 :]}"
-    return f"{drawn}  {name}" if len(drawn) + 2 + len(name) <= columns + _BESIDE else drawn
+    if len(name) + 2 <= free and len(drawn) + 2 + len(name) > columns:
+        return [f"{name:>{free - 2}}{drawn[free - 2 :]}"]
+    if len(drawn) + 2 + len(name) <= columns + _BESIDE:
+        return [f"{drawn}  {name}"]
+    return [drawn, f"{name[:columns]:>{columns}}"]
 
 
 def _crosses(ats: Iterable[float], line: Timeline, columns: int) -> str:

@@ -11,6 +11,23 @@ from vllm_doctor.signal import Known, Reading, Unknown, Value
 Read = Callable[[str], tuple[Reading, str]]
 """A signal's reading and unit, by name."""
 
+COST = {
+    "none": "no cost",
+    "client": "a change in the client",
+    "restart": "restart",
+    "capacity": "needs hardware",
+    "quality": "restart, and a change of quality",
+}
+"""What a remedy costs, in words."""
+ORIGIN = {
+    "heuristic": "rule of thumb",
+    "vllm-docs": "vLLM's docs",
+    "vllm-source": "vLLM's source",
+    "nvidia": "NVIDIA's docs",
+    "measured": "measured",
+}
+"""Where a threshold is from, in words."""
+
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
@@ -75,6 +92,21 @@ def _span(low: str, high: str) -> str:
     low_number, _, low_unit = low.partition(" ")
     _, _, high_unit = high.partition(" ")
     return f"{low_number}–{high}" if low_unit in ("", high_unit) else f"{low}–{high}"
+
+
+def compared(is_: str, than: Value, unit: str = "", than_signal: str | None = None) -> str:
+    """ "> 10 %", "< 40 (max_num_seqs)"; nothing beside a yes or no, which says it."""
+    if isinstance(than, bool):
+        return ""
+    text = f"{is_} {reading(Known(than), unit)}"
+    return f"{text} ({than_signal})" if than_signal else text
+
+
+def flag(name: str, value: Value) -> str:
+    """A flag as it stands on a command line: "--max-num-seqs 64", "--enforce-eager", "--no-enable-x"."""
+    if isinstance(value, bool):
+        return name if value else f"--no-{name.removeprefix('--')}"
+    return f"{name} {plain(value)}"
 
 
 def fill(template: str, read: Read) -> str | None:

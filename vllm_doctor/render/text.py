@@ -9,30 +9,17 @@ import shlex
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from vllm_doctor import times as times_of
-from vllm_doctor import words
-from vllm_doctor.report import Evidence, Finding, LifeSeen, Remedy, Report
-from vllm_doctor.signal import HOW_TO_LEARN, Known, Reason, Value
+from vllm_doctor import times, words
+from vllm_doctor.report import Finding, LifeSeen, Remedy, Report, UnknownRule
+from vllm_doctor.signal import HOW_TO_LEARN, Known, Reason
 
 WIDTH = 80
 _INDENT = 9
 _PIDS = 6
 _LIVES = 6
+_ASKED = 6
+_NOT_IN_THIS_LOG = "the log does not hold it: does it begin where the server did?"
 _COLOUR = {"critical": "1;37;41", "warning": "1;30;43", "unknown": "1;30;46", "ok": "1;30;42", "info": "1"}
-_COST = {
-    "none": "no cost",
-    "client": "a change in the client",
-    "restart": "restart",
-    "capacity": "needs hardware",
-    "quality": "restart, and a change of quality",
-}
-_ORIGIN = {
-    "heuristic": "rule of thumb",
-    "vllm-docs": "vLLM's docs",
-    "vllm-source": "vLLM's source",
-    "nvidia": "NVIDIA's docs",
-    "measured": "measured",
-}
 
 
 def render(report: Report, colour: bool = False) -> str:
@@ -46,7 +33,8 @@ def render(report: Report, colour: bool = False) -> str:
     servers = [*_servers(report), *_log_lines(report)]
     lines += ["", *(line for server in servers for line in _wrapped(f"  {server}", "  "))]
     lines += [*_wrapped(f"  {_patient(report)}", "  "), *_host_lines(report)]
-    lines += _postmortem_lines(report) if report.timeline or not report.vitals else _vital_lines(report)
+    lines += [] if _only_log(report) else _vital_lines(report)
+    lines += [*_course(report), *_life_lines(report), *_summary(main, report)]
     for place, group in enumerate(_grouped(main)):
         finding = group[0]
         if place or finding.title != report.headline:
@@ -85,60 +73,80 @@ def _servers(report: Report) -> list[str]:
     return [f"{targets[0] if targets else ''} · pids: {pids}{f' and {more} more' if more > 0 else ''}".lstrip(" ·")]
 
 
+def _only_log(report: Report) -> bool:
+    """A post-mortem: no server was asked, or none that answered."""
+    return report.lines is not None and not any(s.kind == "server" and s.scrapes for s in report.sources)
+
+
 def _log_lines(report: Report) -> list[str]:
     """Which logs were read, from when to when, and how much of them said something."""
     if report.lines is None:
         return []
     seen = report.lines
     targets = [source.target for source in report.sources if source.kind == "log"]
-    times = [at for life in report.lives for at in (life.first_at, life.last_at) if at is not None]
-    span = f"{times_of.between(min(times), max(times))}{' UTC' if seen.zoned else ''}" if times else "no times in it"
     thinned = f", 1 of {seen.one_in} statistics lines read" if seen.one_in > 1 else ""
     counted = f"{seen.read:,} lines, {seen.recognised:,} recognised{thinned}, read in {seen.seconds:.1f} s"
-    return [f"{', '.join(targets)} · {span}", counted]
+    joined = f"{times.span(report)} · {counted}"
+    return [
+        *([", ".join(targets)] if targets else []),
+        *([joined] if len(joined) + 2 <= WIDTH else joined.split(" · ")),
+    ]
 
 
-def _postmortem_lines(report: Report) -> list[str]:
-    """The course of the vital signs, where the main finding held, and how the lives ended."""
-    lines: list[str] = []
-    line = report.timeline
-    if line is not None:
-        columns = max(len(values) for values in line.rows.values())
-        first, last = times_of.clock(line.first_at)[:-3], times_of.clock(line.last_at)[:-3]
-        lines += ["", f"{'':<{_INDENT + 2}}{first}{last.rjust(columns - len(first))}"]
-        for name, values in line.rows.items():
-            known = [value for value in values if value is not None]
-            top = 1.0 if name == "KV cache" else max(known, default=0.0)
-            most = f"{max(known, default=0.0):.0%}" if name == "KV cache" else f"{max(known, default=0.0):,.0f}"
-            lines.append(f"  {name:<{_INDENT}}{times_of.bars(values, top)}  max {most}")
-        for finding in [f for f in report.findings if f.severity in ("critical", "warning") and f.role != "symptom"][
-            :2
-        ]:
-            spans = [span for span in report.spans if span.rule == finding.rule]
-            marked = times_of.marks(spans, line.first_at, line.last_at, columns)
-            lines.append(f"{'':<{_INDENT + 2}}{marked.rstrip()}  {finding.rule}")
-    if len(report.lives) > 1 or any(life.end == "died" for life in report.lives):
-        lines.append("")
-        shown = list(enumerate(report.lives, 1))
-        shown = shown if len(shown) <= _LIVES else [*shown[: _LIVES // 2], *shown[-_LIVES // 2 :]]
-        for number, life in shown:
-            lines += _wrapped(f"  {_life(number, life)}", " " * _INDENT)
-        if len(report.lives) > len(shown):
-            lines.append(f"  … {len(report.lives) - len(shown)} lives between them are not shown")
+def _course(report: Report) -> list[str]:
+    drawn = times.drawing(report)
+    return ["", *(f"  {line}" for line in drawn)] if drawn else []
+
+
+def _life_lines(report: Report) -> list[str]:
+    """The server's lives and how they ended, those that ended alike as one; none of a single one that goes on."""
+    if len(report.lives) < 2 and all(life.end != "died" for life in report.lives):
+        return []
+    lines = [""]
+    groups = times.alike(report.lives)
+    shown = groups if len(groups) <= _LIVES else [*groups[: _LIVES // 2], *groups[-_LIVES // 2 :]]
+    for place, (number, lives) in enumerate(shown):
+        if place == _LIVES // 2 and len(groups) > len(shown):
+            between = groups[_LIVES // 2 : -_LIVES // 2]
+            count = sum(len(alike) for _, alike in between)
+            died = sum(life.end == "died" for _, alike in between for life in alike)
+            lines.append(f"  … {count:,} lives between them, {died:,} of which died …")
+        lines += _wrapped(f"  {_lives(number, lives, len(report.lives))}", " " * (_INDENT + 2))
     return lines
 
 
-def _life(number: int, life: LifeSeen) -> str:
-    when = times_of.between(life.first_at, life.last_at) if life.first_at and life.last_at else "no times"
-    start = "" if life.began else ", its start is not in the log"
-    up = "" if life.up else ", never served"
-    ends = {"stopped": "was stopped", "open": "the log ends"}
+def _lives(number: int, lives: Sequence[LifeSeen], of: int) -> str:
+    life, count = lives[0], len(lives)
+    bounds = times.lasted(lives)
+    facts = [] if life.began else ["its start is not in the log"]
+    facts += [] if life.up else ["never served"]
+    name = f"lives {number:,}–{number + count - 1:,}" if count > 1 else f"life {number:,}"
+    begun = f"{name}  {times.between(*bounds) if bounds else 'no times'}{''.join(f', {fact}' for fact in facts)}; "
+    if life.end == "stopped":
+        return f"{begun}was stopped"
     if life.end != "died":
-        return f"life {number}  {when}{start}{up}; {ends[life.end]}"
-    at = f" {times_of.clock(life.died_at)}" if life.died_at is not None else ""
+        return f"{begun}the log {'ends' if number + count > of else 'goes on with another'}"
+    at = f" {times.clock(life.died_at)}" if life.died_at is not None and count == 1 else ""
     who = f" in {life.process}" if life.process else ""
     cause = life.cause or "no exception was logged"
-    return f"life {number}  {when}{start}{up}; died{at}{who}: {cause} (line {life.cause_line:,})"
+    numbers = [died.cause_line for died in lives if died.cause_line is not None]
+    line = f" (line {numbers[0]:,}{f' … {numbers[-1]:,}' if len(numbers) > 1 else ''})" if numbers else ""
+    if of == 1:
+        return f"died{at}{who}{''.join(f', {fact}' for fact in facts)}: {cause}{line}"
+    return f"{begun}{'each ' if count > 1 else ''}died{at}{who}: {cause}{line}"
+
+
+def _summary(main: Sequence[Finding], report: Report) -> list[str]:
+    """Several findings of a log, and for how long each held."""
+    groups = _grouped(main)
+    if not report.spans or len(groups) < 2:
+        return []
+    width = max(len(group[0].rule) for group in groups)
+    lines = [""]
+    for number, group in enumerate(groups, 1):
+        told = times.held(group, report) or group[0].severity
+        lines += _wrapped(f"  {number}  {group[0].rule:<{width}}  {told}", " " * (width + 7))
+    return lines
 
 
 def _host_lines(report: Report) -> list[str]:
@@ -148,27 +156,30 @@ def _host_lines(report: Report) -> list[str]:
     if patient.cores_usable is not None and patient.cores_wanted is not None:
         usable, wanted = words.number(patient.cores_usable), words.number(patient.cores_wanted)
         parts.append(f"cores: {usable} usable, {wanted} wanted ({patient.cores_terms})")
-    if patient.gpus is not None:
-        parts.append(f"{patient.gpus} × {patient.gpu}" if patient.gpus and patient.gpu else _no_gpu(patient.gpus))
+    if patient.gpus is not None and not _only_log(report):
+        parts.append(_gpus(patient.gpus, patient.gpu))
     lines = _wrapped(f"  {' · '.join(parts)}", "  ") if parts else []
     if report.command:
         lines += _wrapped(f"  {shlex.join(report.command)}", "    ")
     return lines
 
 
-def _no_gpu(gpus: int) -> str:
-    return f"{gpus} GPUs" if gpus else "no GPU"
+def _gpus(count: int, name: str | None) -> str:
+    if count and name:
+        return f"{count} × {name}"
+    return f"{count} GPU{'s' if count > 1 else ''}" if count else "no GPU"
 
 
 def _patient(report: Report) -> str:
     patient = report.patient
     engines = f"{patient.engines} engine{'s' if patient.engines != 1 else ''}" if patient.engines else None
-    if report.lines is not None and not any(s.kind == "server" for s in report.sources):
-        lives = f"{len(report.lives)} server lives" if len(report.lives) > 1 else None
+    if _only_log(report):
+        lives = f"{len(report.lives):,} server lives" if len(report.lives) > 1 else None
         parts = [
             patient.model,
             f"vLLM {patient.vllm}" if patient.vllm else "vLLM (version not in the log)",
             engines,
+            _gpus(patient.gpus, patient.gpu) if patient.gpus is not None else None,
             lives,
         ]
         return " · ".join(part for part in parts if part)
@@ -238,7 +249,7 @@ def _finding(group: Sequence[Finding], report: Report) -> list[str]:
     finding = group[0]
     where = _where(group, report)
     lines = _paragraph("Where", where) if where else []
-    when = times_of.when(finding, report)
+    when = times.when(group, report)
     lines += _paragraph("When", when) if when else []
     lines += _paragraph("Why", " ".join(part for part in (finding.here, finding.why) if part))
     if finding.confidence != "high":
@@ -256,32 +267,47 @@ def _finding(group: Sequence[Finding], report: Report) -> list[str]:
 
 def _evidence(finding: Finding) -> list[str]:
     rows = [
-        (e.says, words.reading(e.seen, e.unit), _than(e), "computed" if e.origin == "computed" else f"from {e.origin}")
+        (
+            e.says,
+            words.reading(e.seen, e.unit),
+            words.compared(e.is_, e.than, e.unit, e.than_signal),
+            "computed" if e.origin == "computed" else f"from {e.origin}",
+        )
         for e in finding.evidence
     ]
     widths = _widths(rows)
     if _INDENT + sum(widths) + 6 + max((len(row[3]) for row in rows), default=0) > WIDTH:  # the bare value fits
         rows = [(says, value, than.partition(" (")[0], origin) for says, value, than, origin in rows]
         widths = _widths(rows)
-    lines: list[str] = []
-    for says, value, than, origin in rows:
-        label = "" if lines else "  Seen"
-        cells = f"{says:<{widths[0]}}  {value:>{widths[1]}}  {than:<{widths[2]}}  {origin}"
-        lines += _wrapped(f"{label:<{_INDENT}}{cells}", " " * (_INDENT + 2))
+    if any(e.origin == "log" for e in finding.evidence):
+        lines = _evidence_of_log(rows, widths)
+    else:
+        lines = []
+        for says, value, than, origin in rows:
+            label = "" if lines else "  Seen"
+            cells = f"{says:<{widths[0]}}  {value:>{widths[1]}}  {than:<{widths[2]}}  {origin}"
+            lines += _wrapped(f"{label:<{_INDENT}}{cells}", " " * (_INDENT + 2))
     if rows:
-        lines += _paragraph("", f"thresholds: {_ORIGIN[finding.threshold_from]}")
+        lines += _paragraph("", f"thresholds: {words.ORIGIN[finding.threshold_from]}")
+    return lines
+
+
+def _evidence_of_log(rows: Sequence[tuple[str, str, str, str]], widths: Sequence[int]) -> list[str]:
+    """Its signals have long names, which are wrapped within their column."""
+    lines: list[str] = []
+    origins = max(len(row[3]) for row in rows)
+    room = max(_INDENT, min(widths[0], WIDTH - _INDENT - 6 - widths[1] - widths[2] - origins))
+    for says, value, than, origin in rows:
+        first, *rest = textwrap.wrap(says, room) or [""]
+        label = "" if lines else "  Seen"
+        cells = f"{first:<{room}}  {value:>{widths[1]}}  {than:<{widths[2]}}  {origin}"
+        lines += _wrapped(f"{label:<{_INDENT}}{cells}", " " * (_INDENT + 2))
+        lines += [f"{'':<{_INDENT + 2}}{line}" for line in rest]
     return lines
 
 
 def _widths(rows: Sequence[tuple[str, ...]]) -> list[int]:
     return [max((len(row[column]) for row in rows), default=0) for column in range(3)]
-
-
-def _than(evidence: Evidence) -> str:
-    if isinstance(evidence.than, bool):
-        return ""  # "no" says it
-    text = f"{evidence.is_} {words.reading(Known(evidence.than), evidence.unit)}"
-    return f"{text} ({evidence.than_signal})" if evidence.than_signal else text
 
 
 def _remedy(label: str, remedy: Remedy, brief: bool) -> list[str]:
@@ -290,16 +316,21 @@ def _remedy(label: str, remedy: Remedy, brief: bool) -> list[str]:
         if flag not in remedy.set:
             lines.append(f"{'':<{_INDENT}}-  {flag}")
     for flag, value in remedy.set.items():
-        lines.append(f"{'':<{_INDENT}}+  {_flag(flag, value)}")
+        lines.append(f"{'':<{_INDENT}}+  {words.flag(flag, value)}")
     for name, value in remedy.env.items():
         lines.append(f"{'':<{_INDENT}}+  {name}={words.plain(value)}  (environment)")
     for command in remedy.run:
         lines += _paragraph("", f"$  {command}{'  (as an administrator)' if remedy.by == 'administrator' else ''}")
     if remedy.computed:
         lines += _paragraph("", remedy.computed)
+    lacking: dict[Reason, list[str]] = {}
     for name, reason in remedy.needs.items():
-        lines += _paragraph("", f"the value needs {name}, which is not known ({reason}): {HOW_TO_LEARN[reason]}")
-    lines += _paragraph("", f"{_COST[remedy.cost]}; then expect: {remedy.expect}")
+        lacking.setdefault(reason, []).append(name)
+    for reason, names in lacking.items():
+        listed = " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
+        are = "are" if names[1:] else "is"
+        lines += _paragraph("", f"the value needs {listed}, which {are} not known ({reason}): {HOW_TO_LEARN[reason]}")
+    lines += _paragraph("", f"{words.COST[remedy.cost]}; then expect: {remedy.expect}")
     lines += _paragraph("", f"risk: {remedy.risk}")
     if brief:
         return lines
@@ -310,22 +341,18 @@ def _remedy(label: str, remedy: Remedy, brief: bool) -> list[str]:
     return lines
 
 
-def _flag(flag: str, value: Value) -> str:
-    return flag if value is True else f"{flag} {words.plain(value)}"
-
-
 def _aside(group: Sequence[Finding], report: Report) -> list[str]:
     finding = group[0]
     word = {"opportunity": "Chance", "not-server": "Client", "info": "Note", "root": "Note"}.get(finding.role, "Note")
     where = _where(group, report)
-    when = times_of.when(finding, report)
+    when = times.held(group, report)
     parts = (f"({where})" if where else "", finding.here, f"({when})" if when and "all the time" not in when else "")
     details = " ".join(part for part in parts if part)
     said = report.headline.startswith(finding.title)
     text = f"{finding.title} [{finding.rule}]{f': {details}' if details else ''}"
     lines = _paragraph(word, f"[{finding.rule}]" if said else text)
     for remedy in finding.remedies[:1]:
-        flags = [f"+ {_flag(flag, value)}" for flag, value in remedy.set.items()]
+        flags = [f"+ {words.flag(flag, value)}" for flag, value in remedy.set.items()]
         flags += [f"- {flag}" for flag in remedy.unset if not remedy.set]
         computed = f" ({remedy.computed})" if remedy.computed else ""
         lines += _paragraph("", f"→ {remedy.do}{': ' + ', '.join(flags) if flags else ''}{computed}")
@@ -343,20 +370,54 @@ def _not_seen(report: Report) -> list[str]:
             add(source.error.message)
         for note in source.notes:
             add(f"{source.target}: {note}" if source.kind != "gpu" else note)
-    by_reason: dict[Reason, list[str]] = {}
     blind = any(finding.role == "blind" for finding in report.findings)
+    if _only_log(report):
+        for text in _not_told_by_log([] if blind else report.unknown, report):
+            add(text)
+        return lines
+    by_reason: dict[Reason, list[str]] = {}
     for unknown in () if blind else report.unknown:
         for reason in dict.fromkeys(unknown.because.values()):
             by_reason.setdefault(reason, []).append(unknown.rule)
     for reason, rules in by_reason.items():
-        names = ", ".join(rules[:3]) + (f" and {len(rules) - 3} more" if len(rules) > 3 else "")
-        add(f"{reason}: {names}. {HOW_TO_LEARN[reason][0].upper()}{HOW_TO_LEARN[reason][1:]}.")
+        how = _NOT_IN_THIS_LOG if reason is Reason.NOT_IN_LOG else HOW_TO_LEARN[reason]
+        add(f"{reason}: {_named(rules, 3)}. {how[0].upper()}{how[1:]}.")
     kinds = {source.kind for source in report.sources}
     if "log" not in kinds:
         add("the log: add its file as another argument.")
     if "host" not in kinds:
         add("CPU and GPUs: run me on its host." if "log" in kinds else "CPU, GPUs and flags: run me on its host.")
     return lines
+
+
+def _not_told_by_log(unknown: Sequence[UnknownRule], report: Report) -> list[str]:
+    """First what the log itself lacks, then what else, then the host, in a line each: every rule once.
+
+    Those that ask the log for the most come first: they are of the server's work, not of a line that was not written.
+    """
+    lacks = [u for u in unknown if Reason.NOT_IN_LOG in u.because.values()]
+    host = [u for u in unknown if u not in lacks and Reason.NOT_LOCAL in u.because.values()]
+    others: dict[Reason, list[str]] = {}
+    for rule in unknown:
+        if rule not in lacks and rule not in host:
+            others.setdefault(next(iter(rule.because.values()), Reason.ABSENT), []).append(rule.rule)
+    said = []
+    if lacks:
+        lacks.sort(key=lambda u: -sum(reason is Reason.NOT_IN_LOG for reason in u.because.values()))
+        said.append(
+            f"not in this log, and asked for by {_named([u.rule for u in lacks], _ASKED)}."
+            " Ask /metrics while the server runs: vllm-doctor http://HOST:PORT."
+        )
+    for reason, rules in others.items():
+        said.append(f"{reason}: {_named(rules, 3)}. {HOW_TO_LEARN[reason][0].upper()}{HOW_TO_LEARN[reason][1:]}.")
+    if host or not any(source.kind == "host" for source in report.sources):
+        needed = f" (for {_named([u.rule for u in host], 3)})" if host else ""
+        said.append(f"CPU and GPUs{needed}: run me on its host.")
+    return said
+
+
+def _named(rules: Sequence[str], most: int) -> str:
+    return ", ".join(rules[:most]) + (f" and {len(rules) - most} more" if len(rules) > most else "")
 
 
 def _counts(report: Report, findings: Sequence[Finding]) -> list[str]:

@@ -38,7 +38,7 @@ def expected(literals: list[bytes], data: bytes) -> tuple[list[Seen], list[int]]
         held = tuple(i for i, literal in enumerate(literals) if literal in raw)
         at += len(whole)
         for i in held:
-            hits[i] += 1
+            hits[i] += sum(raw.startswith(literals[i], start) for start in range(len(raw)))
         if held:
             lines.append((at - len(whole), raw, held, number, data[at : at + scan.FOLLOWING]))
     return lines, hits
@@ -57,7 +57,7 @@ def test_a_line_with_a_literal_is_given_once_with_all_it_holds() -> None:
     data = b"nothing here\nan ERROR in the ENGINE, an ERROR\r\nmore\n"
     lines, tally = seen([b"ENGINE", b"absent", b"ERROR", b"an ERR"], [data])
     assert lines == [(13, b"an ERROR in the ENGINE, an ERROR", (0, 2, 3), 2, b"more\n")]
-    assert tally == Tally([1, 0, 1, 1], bytes_read=len(data), lines_read=3)
+    assert tally == Tally([1, 0, 2, 2], bytes_read=len(data), lines_read=3)
 
 
 def test_empty_lines_empty_blocks_and_a_last_line_without_end_are_counted() -> None:
@@ -171,7 +171,7 @@ def test_a_literal_many_times_in_one_line_without_end() -> None:
     data = b"ERROR" * 200_000
     lines, tally = seen([b"ERROR"], divided(data, [65_537] * 20))
     assert sum(len(raw) for _, raw, *_ in lines) >= len(data)
-    assert tally.hits == [len(lines)]
+    assert tally.hits == [200_000]
     assert (tally.bytes_read, tally.lines_read) == (len(data), 1)
 
 
@@ -191,6 +191,11 @@ def test_what_follows_is_only_there_until_the_next_line_is_asked_for() -> None:
     next(lines)
     with pytest.raises(ValueError, match="another line"):
         first.following()
+    lines = Scanner([b"x"]).lines([b"x\n", bytes(1_000_000)])
+    last = next(lines)
+    assert list(lines) == []
+    with pytest.raises(ValueError, match="another line"):
+        last.following()
 
 
 def test_of_a_frequent_literal_fewer_and_fewer_lines_are_given_and_all_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,6 +218,16 @@ def test_of_a_frequent_literal_fewer_and_fewer_lines_are_given_and_all_counted(m
     late = sum(number > every * 0.9 for *_, number, _ in lines)
     assert 0.5 < late * tally.thinned[0] / (every * 0.1) < 2
     assert (lines, tally) == seen([b"Running: ", b" rare"], [data])
+
+
+def test_a_line_given_for_one_literal_names_the_thinned_ones_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "FULL", 30)
+    monkeypatch.setattr(scan, "_LEVEL", 2)
+    data = b"".join(b"often%s\n" % (b" rare" if n % 1000 == 999 else b"") for n in range(20_000))
+    lines, tally = seen([b"rare", b"often"], [data])
+    rare = [(number, hits) for _, raw, hits, number, _ in lines if b"rare" in raw]
+    assert rare == [(n, (0, 1)) for n in range(1000, 20_001, 1000)]
+    assert tally.thinned.keys() == {1}
 
 
 def test_how_many_are_given_has_a_bound_whatever_the_size() -> None:

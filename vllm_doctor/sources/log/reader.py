@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import heapq
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 from vllm_doctor.log_lines import LogLine, LogLines
@@ -22,10 +24,14 @@ _HEAD = 4096
 _WRAPPED_BYTES = 12 * 1024
 _WRAPPED_LINES = 150
 _MAX_TEXT = 300
+_MOST_CARRIED = 4 * 1024 * 1024
+_JOURNAL_BYTES = re.compile(rb'("MESSAGE" ?: ?)\[([0-9, ]{1,1000000})\]')
 _OF_TROUBLE = ("", "ERROR", "CRITICAL")
 """Levels at which an exception is one; in others a message may quote what a client sent."""
-_REQUEST_LOGGER = "logger.py:"
+_REQUEST_LOGGERS = ("request_logger.py:", "logger.py:")
 _REQUESTS = ("Received request", "Generated response")
+_REQUEST_ENDS = re.compile(r"\b(?:params|lora_request|finish_reason): ")
+"""What stands behind the prompt or the answer in a logged request."""
 _EXCEPTION = re.compile(
     r"(?:[A-Za-z_][\w.]*\.)?(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Exit|Timeout|Died|Failed|Failure)\b(?:: .*)?$"
 )
@@ -82,9 +88,14 @@ class Reading:
         """The lines of the table, in order. Raises SourceError where the log cannot be read."""
         clock = Clock(_reference(self._path))
         at: float | None = None
+        spoken = 0  # up to there it is what a client sent
         for line in self._scanner.lines(self._blocks(), self.tally):
+            if line.offset < spoken:
+                continue
             found = False
             records = record.records(line.raw)
+            if records and _is_open_request(records[-1]):
+                spoken = line.offset + len(line.raw) + len(_spoken(line))
             for place, this in enumerate(records):
                 if this.stamp is not None:
                     at = clock.seconds(this.stamp)
@@ -99,7 +110,7 @@ class Reading:
 
     def _blocks(self) -> Iterator[bytes | memoryview]:
         source = Blocks(self._path)
-        for block in source:
+        for block in _readable(iter(source)):
             if not self.head:
                 self.head = [r.message for raw in bytes(block[:_HEAD]).split(b"\n")[:5] for r in record.records(raw)]
             yield block
@@ -148,7 +159,61 @@ def merged(groups: Sequence[Sequence[Reading]]) -> Iterator[Sighting]:
 
 def _is_of_a_request(this: Record) -> bool:
     """Whether the line goes on with what a client sent: vLLM repeats its prefix on each line of a logged prompt."""
-    return this.source.startswith(_REQUEST_LOGGER) and not this.message.startswith(_REQUESTS)
+    return this.source.startswith(_REQUEST_LOGGERS) and not this.message.startswith(_REQUESTS)
+
+
+def _is_open_request(this: Record) -> bool:
+    """Whether the record is a logged request that does not end on its line."""
+    return (
+        this.source.startswith(_REQUEST_LOGGERS)
+        and this.message.startswith(_REQUESTS)
+        and not _REQUEST_ENDS.search(this.message)
+    )
+
+
+def _spoken(line: Line) -> bytes:
+    """What follows a request that does not end on its line, up to the next record."""
+    following = line.following()
+    end = 0
+    for raw in following.splitlines(keepends=True):
+        if _begins_record(record.records(raw)):
+            break
+        end += len(raw)
+    return following[: end + 1]
+
+
+def _begins_record(found: Sequence[Record]) -> bool:
+    return bool(found) and (bool(found[0].level) or found[0].message.startswith("INFO: "))
+
+
+def _readable(blocks: Iterator[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """The blocks, with the messages as text that `journalctl -o json` writes as arrays of bytes.
+
+    It does so for what is not printable, such as colours. The scanner would find nothing in them.
+    """
+    first = next(blocks, None)
+    if first is None:
+        return
+    if bytes(first[:1]) != b"{" or b'"__REALTIME_TIMESTAMP"' not in bytes(first[:_HEAD]):
+        yield first
+        yield from blocks
+        return
+    rest = b""
+    for block in chain([first], blocks):
+        whole, newline, rest = (rest + bytes(block)).rpartition(b"\n")
+        if newline or len(rest) > _MOST_CARRIED:
+            yield _JOURNAL_BYTES.sub(_journal_text, whole + newline or rest)
+            rest = rest if newline else b""
+    if rest:
+        yield _JOURNAL_BYTES.sub(_journal_text, rest)
+
+
+def _journal_text(match: re.Match[bytes]) -> bytes:
+    try:
+        text = bytes(map(int, match[2].split(b","))).decode("utf-8", "replace")
+    except ValueError:  # no bytes: 256 or more
+        return match[0]
+    return match[1] + json.dumps(text).encode()
 
 
 def _reference(path: Path | None) -> datetime:
@@ -164,7 +229,7 @@ def _wrapped(line: Line) -> str:
     joined = ""
     for raw in line.following(_WRAPPED_BYTES).split(b"\n")[:_WRAPPED_LINES]:
         following = record.records(raw)
-        if not raw.strip() or not following or following[0].level or following[0].message.startswith("INFO: "):
+        if not raw.strip() or not following or _begins_record(following):
             break
         joined += following[0].message
     return joined

@@ -11,6 +11,7 @@ Behind stands where the first line of a window begins, ahead where its last one 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -18,20 +19,19 @@ import hyperscan
 
 LONGEST = 64 * 1024  # bytes of a line: of a longer one the part around a hit stands for it
 FOLLOWING = 16 * 1024
-FULL = 20_000  # lines of one literal, until they are thinned
+FULL = 20_000  # hits of one literal, until they are thinned
 LONGEST_LITERAL = 1024
-_LEVEL = 4096  # lines of a literal that are given until their share is halved again
+_LEVEL = 4096  # hits of a literal that are given until their share is halved again
 _WINDOW = 256 * 1024  # bytes scanned at once: with what is around them they fit into a core's cache
 _HALF = LONGEST // 2
-_SPREAD = 2654435761  # a factor by which neighbouring offsets get unlike bits (Knuth, 6.4)
 
 
 @dataclass(slots=True)
 class Tally:
     """What was read so far: `bytes_read` and `lines_read` are of all lines, given or not.
 
-    `hits[i]`: the lines that hold literal i, exactly (of a line longer than LONGEST each given part counts as one).
-    `thinned`: literal i -> 2^k, where of its lines now only one of 2^k is given.
+    `hits[i]`: how often literal i stands in it, exactly.
+    `thinned`: literal i -> 2^k, where now only about one of 2^k of its hits is given.
     """
 
     hits: list[int] = field(default_factory=list)
@@ -70,8 +70,8 @@ class Scanner:
             # The binding ends a literal at its first NUL.
             if not 0 < len(literal) <= LONGEST_LITERAL or b"\0" in literal or b"\n" in literal:
                 raise ValueError(f"{literal[:80]!r} is nothing to look for in a line")
+        self.literals = tuple(literals)
         self._count = len(literals)
-        self._bits = self._count.bit_length()
         self._overlap = max(map(len, literals), default=1) - 1
         self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         if literals:
@@ -87,8 +87,9 @@ class Scanner:
     def lines(self, blocks: Iterable[bytes | bytearray | memoryview], tally: Tally | None = None) -> Iterator[Line]:
         """The lines with a hit, each once, in order. They are told in `tally`, which grows as they are taken.
 
-        Of a literal the first FULL lines are given, then fewer and fewer, so that about 100,000 are the most however
-        long the log is; which, a hash of their place says. A line is given if one of its literals is due.
+        Of a literal the first FULL hits are given, then fewer and fewer, so that about 100,000 are the most however
+        long the log is; by chance, which is the same each time, and not each so many'th: engines write in turns.
+        A line is given if one of its literals is due.
         A tally of its own is for logs read in turns; without one, the scanner's `tally` is set anew.
         """
         if tally is None:
@@ -96,20 +97,45 @@ class Scanner:
         tally.hits = [0] * self._count
         return _Stream(self, tally).lines(blocks)
 
-    def ends(self, data: memoryview, start: int, stop: int) -> tuple[list[int], int]:
-        """Where in data[start:stop] literals end, ascending, as end << bits | literal; and bits."""
+    def due(self, data: memoryview, start: int, stop: int, thinning: _Thinning) -> list[int]:
+        """Where in data[start:stop] literals end that are due, ascending: end * (number of literals) + literal."""
         found: list[int] = []
-        append, bits, begin = found.append, self._bits, max(0, start - self._overlap)
+        append, count, hits, due, given = found.append, self._count, thinning.hits, thinning.due, thinning.given
+        begin = max(0, start - self._overlap)
+        known = start - begin
 
+        # Hyperscan comes here for each hit: nothing else in Python is run so often.
         def on_match(literal: int, _from: int, end: int, _flags: int, _context: object) -> None:
-            append((begin + end) << bits | literal)
+            if end > known:  # else it ends in what was scanned before
+                seen = hits[literal] = hits[literal] + 1
+                if seen >= due[literal]:
+                    append((begin + end) * count + literal)
+                    if seen >= FULL:
+                        given(literal)
 
-        if self._count and stop > start:
+        if count and stop > start:
             self._database.scan(data[begin:stop], on_match)  # type: ignore[type-var] # takes any buffer
             found.sort()
-            known = next((i for i, place in enumerate(found) if place >> bits > start), len(found))
-            del found[:known]  # they end in what was scanned before
-        return found, bits
+        return found
+
+
+class _Thinning:
+    """Which of the hits are given. `due[i]`: of literal i the one of this number, or the next."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.hits = tally.hits
+        self.due = [0] * len(tally.hits)
+        self._until = [FULL] * len(tally.hits)  # the number at which the next level begins
+        self._shares = tally.thinned
+        self._random = random.Random(0).random
+
+    def given(self, literal: int) -> None:
+        """A hit of this literal is given, and the first FULL were."""
+        share = self._shares.get(literal, 1)
+        if self.hits[literal] >= self._until[literal]:
+            self._shares[literal] = share = share * 2
+            self._until[literal] += _LEVEL * share
+        self.due[literal] = self.hits[literal] + 1 + int(self._random() * (2 * share - 1))
 
 
 class _Stream:
@@ -118,8 +144,7 @@ class _Stream:
     def __init__(self, scanner: Scanner, tally: Tally) -> None:
         self._scanner = scanner
         self._tally = tally
-        self._mask = [0] * len(tally.hits)
-        self._until = [FULL] * len(tally.hits)
+        self._thinning = _Thinning(tally)
         self._buffer = bytearray(LONGEST + _WINDOW + LONGEST)
         self._view = memoryview(self._buffer)
         self._filled = 0
@@ -127,10 +152,9 @@ class _Stream:
         self._scanned = 0
         self._counted = 0  # up to where newlines are in lines_read
         self._whole = False  # whether the stream ends with the buffer
-        # The pending line: where its first hit ends, where itself, its literals, and whether it is to be given.
+        # The pending line: where its first hit ends, where itself, and its literals, none when it has been given.
         self._first, self._end = 0, -1
         self._literals: list[int] = []
-        self._due = False
         self._current: Line | None = None
 
     def lines(self, blocks: Iterable[bytes | bytearray | memoryview]) -> Iterator[Line]:
@@ -155,40 +179,25 @@ class _Stream:
 
     def _given(self, upto: int) -> Iterator[Line]:
         """The lines due whose last hit is known to end by `upto`."""
-        find, hits, until, mask = self._buffer.find, self._tally.hits, self._until, self._mask
-        first, end, literals, due = self._first, self._end, self._literals, self._due
-        places, bits = self._scanner.ends(self._view, self._scanned, upto)
-        low, offset, half = (1 << bits) - 1, self._offset, _HALF
-        for place in places:
-            at = place >> bits
+        first, end, literals = self._first, self._end, self._literals
+        for place in self._scanner.due(self._view, self._scanned, upto, self._thinning):
+            at, literal = divmod(place, len(self._tally.hits))
             if at > end:
-                if due:
+                if literals:
                     yield self._line(first, end, literals)
-                    due = False
-                end = find(b"\n", at, at + half)
+                first, literals = at, [literal]
+                end = self._buffer.find(b"\n", at, at + _HALF)
                 if end < 0:
                     end = self._far_end(at)
-                first = at
-                literals = [literal := place & low]
-            else:
-                literal = place & low
-                if literal in literals:
-                    continue
+            elif literal not in literals:
                 literals.append(literal)
-            hits[literal] = count = hits[literal] + 1
-            if count > until[literal]:
-                mask[literal] = mask[literal] << 1 | 1
-                until[literal] += _LEVEL * (mask[literal] + 1)
-                self._tally.thinned[literal] = mask[literal] + 1
-            if not due:
-                due = not (share := mask[literal]) or not (offset + end) * _SPREAD >> 20 & share
-        if due and (end <= upto or self._whole):
+        if literals and (end <= upto or self._whole):
             yield self._line(first, end, literals)
-            due = False
-        self._first, self._end, self._literals, self._due = first, end, literals, due
+            literals = []
+        self._first, self._end, self._literals = first, end, literals
         self._scanned = upto
         self._count_to(upto)
-        self._tally.bytes_read = offset + upto
+        self._tally.bytes_read = self._offset + upto
 
     def following(self, line: Line, after: int, limit: int) -> bytes:
         if line is not self._current:
@@ -204,8 +213,11 @@ class _Stream:
         if raw.endswith(b"\r"):
             raw = raw[:-1]
         after = end + (end < self._filled and self._buffer[end] == 0x0A)
-        hits = tuple(literals) if len(literals) == 1 else tuple(sorted(literals))
-        line = Line(self._offset + begin, raw, hits, self._tally.lines_read + 1, self, after)
+        for literal in self._tally.thinned:  # of which a hit may stand here that was not due
+            if literal not in literals and self._scanner.literals[literal] in raw:
+                literals.append(literal)
+        literals.sort()
+        line = Line(self._offset + begin, raw, tuple(literals), self._tally.lines_read + 1, self, after)
         self._current = line
         return line
 

@@ -1,0 +1,479 @@
+from __future__ import annotations
+
+import gzip
+import itertools
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.making import shipped_catalogue, shipped_rules
+from tests.sources.log.shapes import SHAPES
+from tests.sources.log.test_lives import (
+    LogFolder,
+    busy,
+    death,
+    fact,
+    idle,
+    log,
+    posix,
+    record,
+    running,
+    start,
+    stats,
+    stop,
+    stopped,
+    table,
+    traceback,
+    written,
+)
+from vllm_doctor import postmortem
+from vllm_doctor.errors import DoctorError, UsageError
+from vllm_doctor.life import Life
+from vllm_doctor.observation import Observation
+from vllm_doctor.sources.log.source import Log, period
+
+__all__ = ["log"]
+
+WHOLE = [*start(0), *busy(40, 300), *death(305), *start(400, 500, 600), *busy(440, 500, who="APIServer pid=500")]
+
+
+def examined(*paths: Path | None, since: str | None = None, until: str | None = None) -> Observation:
+    between = [period(text) if text else None for text in (since, until)]
+    return Log(paths, table(), *between).examine("the server")
+
+
+def told(lives: Sequence[Life]) -> list[object]:
+    """What lives are, without where their lines stand."""
+    return [
+        (life.first_at, life.last_at, life.began, life.up, life.stopped, life.rounds, life.death and life.death.cause)
+        for life in lives
+    ]
+
+
+# ---- several files ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_a_rotated_log_is_one_log_in_any_order(order: Sequence[int], tmp_path: Path) -> None:
+    cuts = [0, 14, 40, len(WHOLE)]
+    parts = ["".join(f"{line}\n" for line in WHOLE[a:b]).encode() for a, b in itertools.pairwise(cuts)]
+    paths = [
+        written(tmp_path / "vllm.log.2.gz", gzip.compress(parts[0])),
+        written(tmp_path / "vllm.log.1", parts[1]),
+        written(tmp_path / "vllm.log", parts[2]),
+    ]
+    whole = examined(written(tmp_path / "whole", WHOLE))
+    rotated = examined(*(paths[place] for place in order))
+    assert told(rotated.lives) == told(whole.lives)
+    assert len(rotated.lives) == 2
+    assert rotated.lines is not None
+    assert whole.lines is not None
+    assert (rotated.lines.read, rotated.lines.recognised) == (whole.lines.read, whole.lines.recognised)
+
+
+def test_logs_that_are_rotated_by_the_day(tmp_path: Path) -> None:
+    paths = [
+        written(tmp_path / "vllm.log", WHOLE[40:]),
+        written(tmp_path / "vllm.log-20251120.gz", gzip.compress("".join(f"{x}\n" for x in WHOLE[14:40]).encode())),
+        written(tmp_path / "vllm.log-20251119", WHOLE[:14]),
+    ]
+    assert told(examined(*paths).lives) == told(examined(written(tmp_path / "whole", WHOLE)).lives)
+
+
+@pytest.mark.xfail(strict=True, reason="source.py _ROTATED: 0.log.20251120-100000 is taken for a log of its own")
+def test_logs_that_the_kubelet_rotated(tmp_path: Path) -> None:
+    shaped = SHAPES["cri"](WHOLE).splitlines(keepends=True)
+    folder = tmp_path / "pod"
+    folder.mkdir()
+    paths = [
+        written(folder / "0.log", b"".join(shaped[30:])),
+        written(folder / "0.log.20251120-100200.gz", gzip.compress(b"".join(shaped[:30]))),
+    ]
+    assert told(examined(*paths).lives) == told(examined(written(tmp_path / "whole", b"".join(shaped))).lives)
+
+
+@pytest.mark.xfail(strict=True, reason="source.py _ROTATED: server-0 and server-1 are taken for one rotated log")
+def test_names_that_end_in_a_number_are_no_rotation(tmp_path: Path) -> None:
+    """kubectl logs vllm-0 > vllm-0: two replicas."""
+    paths = [written(tmp_path / f"vllm-{n}", busy(0, 90, n + 1)) for n in (0, 1)]
+    assert [{value for _, value in running(life)} for life in examined(*paths).lives] == [{1}, {2}]
+
+
+@pytest.mark.xfail(strict=True, reason="source.py examine: one empty file hides all others")
+def test_the_newest_log_of_a_rotation_may_still_be_empty(tmp_path: Path) -> None:
+    paths = [written(tmp_path / "vllm.log", b""), written(tmp_path / "vllm.log.1", WHOLE)]
+    seen = examined(*paths)
+    assert seen.error is None
+    assert len(seen.lives) == 2
+    assert any("vllm.log is empty" in note for note in seen.notes)
+
+
+def test_of_two_files_one_is_not_there(tmp_path: Path) -> None:
+    seen = examined(written(tmp_path / "vllm.log", WHOLE), tmp_path / "other.log")
+    assert seen.error is not None
+    assert seen.error.kind == "not-found"
+    assert "other.log does not exist" in seen.error.message
+
+
+def test_of_two_files_one_is_no_vllms(tmp_path: Path) -> None:
+    other = written(tmp_path / "nginx.log", ['10.1.2.3 - - [20/Nov/2025:10:00:00 +0000] "GET / HTTP/1.1" 200 5'] * 7)
+    seen = examined(written(tmp_path / "vllm.log", WHOLE), other)
+    assert seen.error is None
+    assert len(seen.lives) == 2
+    assert [note for note in seen.notes if "nginx.log: none of its 7 lines is vLLM's" in note]
+
+
+def test_the_same_file_twice_is_one_log(tmp_path: Path) -> None:
+    path = written(tmp_path / "vllm.log", WHOLE)
+    assert told(examined(path, path).lives) == told(examined(path).lives)
+
+
+# ---- what cannot be read ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"), [(b"", "empty"), (bytes(range(256)) * 40, "not-a-log"), (b"PK\x03\x04", "not-a-log")]
+)
+def test_what_is_no_log(content: bytes, kind: str, tmp_path: Path) -> None:
+    seen = examined(written(tmp_path / "vllm.log", content))
+    assert seen.error is not None
+    assert seen.error.kind == kind
+    assert seen.lives == ()
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    seen = examined(tmp_path)
+    assert seen.error is not None
+    assert "is a folder" in seen.error.message
+
+
+def test_the_log_of_another_program(tmp_path: Path) -> None:
+    lines = [
+        f"2025-11-20 10:00:{n:02} nginx[7]: \x1b[31mupstream\x1b[0m prematurely closed <b>{n}</b>" for n in range(9)
+    ]
+    seen = examined(written(tmp_path / "nginx.log", lines))
+    assert seen.error is not None
+    assert seen.error.kind == "not-vllm"
+    assert "nginx.log: 0 of 9 lines recognised" in seen.error.message
+    assert "prematurely closed <b>0</b>" in seen.error.message
+    assert "\x1b" not in seen.error.message
+
+
+def test_a_program_that_speaks_of_vllm_is_not_vllm(tmp_path: Path) -> None:
+    """Its own lines hold what a client was told: no record of vLLM's is in it."""
+    lines = [f"client: vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue {n}" for n in range(9)]
+    seen = examined(written(tmp_path / "client.log", lines))
+    assert seen.error is not None
+    assert seen.error.kind == "not-vllm"
+
+
+def test_a_log_that_is_packed_and_torn_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    lines = [*start(0), *busy(40, 20000)]
+    packed = gzip.compress("".join(f"{line}\n" for line in lines).encode())
+    seen = examined(written(tmp_path / "vllm.log.gz", packed[: len(packed) // 2]))
+    assert seen.error is None
+    assert [note for note in seen.notes if "truncated gzip" in note]
+    assert 100 < len(seen.lives[0].rounds) < 1998
+
+
+def test_standard_input(tmp_path: Path) -> None:
+    path = written(tmp_path / "vllm.log", WHOLE)
+    script = (
+        "import vllm_doctor.log_lines as l, vllm_doctor.rule as r; from vllm_doctor.sources.log.source import Log;"
+        "seen = Log([None], l.load(r.shipped() / l.FOLDER)).examine('x');"
+        "print(seen.target, seen.error, [len(life.rounds) for life in seen.lives])"
+    )
+    with path.open("rb") as file:
+        ran = subprocess.run([sys.executable, "-c", script], stdin=file, capture_output=True, text=True, check=True)
+    assert ran.stdout == f"- None {[len(life.rounds) for life in examined(path).lives]}\n"
+
+
+# ---- how it is wrapped -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_lives_are_the_same_however_the_log_is_wrapped(shape: str, log: LogFolder) -> None:
+    """The wrappers' times are by a part of a second later."""
+    plain, wrapped = log.lives(WHOLE), log.lives(SHAPES[shape](WHOLE))
+    assert len(wrapped) == len(plain) == 2
+    for one, other in zip(plain, wrapped, strict=True):
+        assert [r.engines for r in other.rounds] == [r.engines for r in one.rounds]
+        assert [r.at for r in other.rounds] == pytest.approx([r.at for r in one.rounds], abs=1)
+        assert (other.began, other.up, other.stopped) == (one.began, one.up, one.stopped)
+        assert (other.model, other.command, other.interval) == (one.model, one.command, one.interval)
+        assert {k: v for k, v in other.facts.items() if v != one.facts.get(k)} == {}
+        assert (other.death and other.death.cause) == (one.death and one.death.cause)
+        assert (other.death and other.death.process) == (one.death and one.death.process)
+
+
+def test_whether_times_are_absolute(log: LogFolder) -> None:
+    zoned = [log.seen(SHAPES[shape](WHOLE)).lines for shape in ("plain", "journald", "docker_json", "cri")]
+    assert [lines.zoned if lines else None for lines in zoned] == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    "width",
+    [
+        *(
+            pytest.param(width, marks=pytest.mark.xfail(strict=True, reason="startup.yaml stats: what to find is broken"))
+            for width in (80, 90)
+        ),
+        *(100, 120, 200),
+    ],
+)
+def test_statistics_that_a_terminal_broke(width: int, log: LogFolder) -> None:
+    lines = [*start(0), *busy(40, 90, 3, 2)]
+    broken = [line[at : at + width] for line in lines for at in range(0, len(line), width)]
+    assert [(each.at, each.engines) for each in log.life(broken).rounds] == [
+        (each.at, each.engines) for each in log.life(lines).rounds
+    ]
+
+
+def test_lines_that_cri_broke(log: LogFolder) -> None:
+    """containerd cuts lines at 16 KiB; here a little earlier. P is a part, F the last one."""
+    lines = [*start(0), *busy(40, 90, 3, 2)]
+    parts = []
+    for line in SHAPES["cri"](lines).decode().splitlines():
+        time_, stream, _, text = line.split(" ", 3)
+        pieces = [text[at : at + 150] for at in range(0, len(text), 150)]
+        parts += [
+            f"{time_} {stream} {'F' if piece is pieces[-1] else 'P'} {piece}" for piece in pieces
+        ]
+    assert [(each.at, each.engines) for each in log.life(parts).rounds] == [
+        (pytest.approx(each.at, abs=1), each.engines) for each in log.life(lines).rounds
+    ]
+
+
+# ---- what users write ------------------------------------------------------------------------------------------------
+
+SPOOFS = [
+    "Traceback (most recent call last):",
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.02 GiB.",
+    "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.",
+    "EngineDeadError",
+    "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.",
+    stats(50, 250, 900, kv_cache=99.9).partition("] ")[2],
+    "EngineCore encountered a fatal error.",
+    "[shutdown] API server: shutdown triggered",
+    "non-default args: {'max_num_seqs': 1}",
+    "Fatal Python error: Segmentation fault",
+    "Killed                  vllm serve",
+]
+
+
+def requested(prompt: str, way: str = "quoted", source: str = "request_logger.py:65") -> list[str]:
+    """The request logger, with the prompt quoted on its one line, or as it is: with vLLM's prefix repeated, or raw."""
+    shown = repr(prompt) if way == "quoted" else f"'{prompt}'"
+    message = f"Received request cmpl-7f: prompt: {shown}, params: SamplingParams(n=1), lora_request: None."
+    first, *more = message.split("\n")
+    return [
+        record(95, first, source=source),
+        *(more if way == "raw" else [record(95, line, source=source) for line in more]),
+    ]
+
+
+@pytest.mark.parametrize("spoof", SPOOFS)
+@pytest.mark.parametrize("way", ["quoted", "prefixed", "raw"])
+@pytest.mark.parametrize("source", ["request_logger.py:65", "logger.py:40"])
+def test_what_a_prompt_says_is_no_event(source: str, way: str, spoof: str, log: LogFolder) -> None:
+    """Neither while the server goes on, nor at the log's end."""
+    first, more = [*start(0), *busy(40, 90)], busy(100, 150)
+    said = requested(f"What does this mean?\n{spoof}\n{spoof}", way, source)
+    for honest, spoofed in (([*first, *more], [*first, *said, *more]), (first, [*first, *said])):
+        plain, heard = log.life(honest), log.life(spoofed)
+        assert (heard.rounds, heard.death, heard.stopped) == (plain.rounds, plain.death, plain.stopped)
+        assert {name for name, value in heard.facts.items() if value != plain.facts.get(name)} <= REQUEST_LOGGED
+
+
+REQUEST_LOGGED = {"log:request-logged", "log:request-logged@serving"}
+
+
+# ---- the period ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30s", 3570), ("5m", 3300), ("5min", 3300), ("0.5h", 1800), ("1 h", 0), ("10:30", 1800), ("10:30:15", 1815),
+        ("2025-11-20T10:30:00", 1800), ("2025-11-20 10:30:00Z", 1800), ("2025-11-20T12:30:00+02:00", 1800),
+        ("2025-11-20", -36000), ("1d", -82800),
+    ],
+)  # fmt: skip
+def test_a_period(text: str, seconds: float) -> None:
+    """On the clock of a log that ends at 11:00."""
+    assert period(text).seconds(posix(3600)) == posix(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "25:00", "10:61", "-5m", "2025-13-01", "5 weeks", "1e9h"])
+def test_what_is_no_period(text: str) -> None:
+    with pytest.raises(UsageError, match="is no time"):
+        period(text)
+
+
+@pytest.mark.xfail(strict=True, reason="source.py Period.seconds: a time of day later than the log's end is the day before")
+def test_a_time_of_day_before_midnight(tmp_path: Path) -> None:
+    """The log ends at half past midnight."""
+    midnight = 14 * 3600
+    path = written(tmp_path / "vllm.log", [stats(at) for at in range(midnight - 1800, midnight + 1800, 10)])
+    [life] = examined(path, since="23:50").lives
+    assert life.first_at == posix(midnight - 600)
+
+
+def test_only_what_was_measured_in_the_period(tmp_path: Path) -> None:
+    path = written(tmp_path / "vllm.log", [*start(0), *busy(40, 600)])
+    [life] = examined(path, since="10:02:00", until="10:04:00").lives
+    assert [at for at, _ in running(life)] == list(range(120, 241, 10))
+    assert (life.first_at, life.last_at) == (posix(120), posix(240))
+    assert fact(life, "--max-num-seqs") == 4  # what the start told holds on
+
+
+def test_lives_outside_of_the_period_are_left_out(tmp_path: Path) -> None:
+    path = written(tmp_path / "vllm.log", WHOLE)
+    assert len(examined(path).lives) == 2
+    assert [life.began and life.death for life in examined(path, since="2m").lives] == [None]
+
+
+def test_a_period_in_which_there_is_nothing(tmp_path: Path) -> None:
+    seen = examined(written(tmp_path / "vllm.log", WHOLE), since="2025-11-21")
+    assert seen.lives == ()
+    assert "nothing in it is between --since and --until" in seen.notes
+
+
+@pytest.mark.xfail(strict=True, reason="source.py _between: the facts still tell of a death that it takes away")
+def test_a_death_outside_of_the_period_did_not_happen(tmp_path: Path) -> None:
+    [life] = examined(written(tmp_path / "vllm.log", [*start(0), *busy(40, 300), *death(305)]), until="10:04").lives
+    assert life.death is None
+    assert fact(life, "engine_deaths") == 0
+    assert fact(life, "engine_dead") is False
+
+
+@pytest.mark.xfail(strict=True, reason="source.py _between: a life is given that ends before it begins")
+def test_a_period_that_ends_before_it_begins(tmp_path: Path) -> None:
+    seen = examined(written(tmp_path / "vllm.log", WHOLE), since="10:05", until="10:01")
+    assert seen.lives == ()
+
+
+# ---- what is said of it ----------------------------------------------------------------------------------------------
+
+
+def test_what_was_read(tmp_path: Path) -> None:
+    lines = [*start(0), *busy(40, 90), "GET /health", ""]
+    path = written(tmp_path / "vllm.log", lines)
+    log = Log([path], table())
+    seen = log.examine("the server")
+    assert seen.lines is not None
+    assert seen.lines.read == len(lines)
+    assert 0 < seen.lines.recognised <= len(lines) - 2
+    assert log.bytes_read == path.stat().st_size
+
+
+def test_of_many_files_only_some_are_named() -> None:
+    assert Log([Path(f"{n}.log") for n in range(9)], table()).target == "0.log, 1.log, 2.log and 6 more"
+    assert Log([None], table()).target == "-"
+
+
+def test_of_a_million_lines_some_are_counted_only(tmp_path: Path) -> None:
+    lines = [stats(at) for at in range(0, 10 * 21000, 10)]
+    seen = examined(written(tmp_path / "vllm.log", lines))
+    assert seen.lines is not None
+    assert seen.lines.one_in > 1
+    [life] = seen.lives
+    assert life.rounds[-1].at - life.rounds[0].at > 0.99 * 10 * 21000
+
+
+def test_a_key_is_nowhere_in_what_is_observed(tmp_path: Path) -> None:
+    lines = [*start(0, flags="'api_key': ['S3CRET-0123456789'], 'max_num_seqs': 4"), *busy(40, 90)]
+    seen = examined(written(tmp_path / "vllm.log", lines))
+    assert "--api-key" in seen.command
+    assert "S3CRET" not in repr(seen)
+
+
+# ---- anything at all -------------------------------------------------------------------------------------------------
+
+
+def realistic() -> list[list[str]]:
+    worker = "Worker_TP0 pid=301"
+    return [
+        WHOLE,
+        [*start(0), *busy(40, 90, 4, 30), *idle(100, 200), *busy(400, 500), *stop(505), *stopped()],
+        [
+            *start(0)[:6],
+            record(15, "WorkerProc failed to start.", worker, "ERROR"),
+            *traceback(15, worker, "RuntimeError: NCCL error: unhandled system error", "ValueError: then this"),
+        ],
+        [f"[pod/vllm-{n % 2}/server] {line}" for n, line in enumerate([*start(0), *busy(40, 300)])],
+        [line.example for line in table().lines.values()],
+        [*(stats(at, engine=e) for at in range(0, 300, 10) for e in range(3)), *requested(f"{SPOOFS[0]}\n{SPOOFS[5]}", "raw")],
+    ]
+
+
+def mutated(data: bytes, others: Sequence[bytes], chance: random.Random) -> bytes:
+    for _ in range(chance.randint(1, 4)):
+        lines = data.split(b"\n")
+        a, b = sorted(chance.randrange(len(lines) + 1) for _ in range(2))
+        match chance.randrange(8):
+            case 0:
+                flipped = bytearray(data)
+                for _ in range(chance.randint(1, 60)):
+                    if flipped:
+                        flipped[chance.randrange(len(flipped))] = chance.randrange(256)
+                data = bytes(flipped)
+            case 1:
+                middle = lines[a:b]
+                chance.shuffle(middle)
+                data = b"\n".join([*lines[:a], *middle, *lines[b:]])
+            case 2:
+                data = b"\n".join([*lines[:b], *lines[a:]])
+            case 3:
+                data = data[: chance.randrange(len(data) + 1)]
+            case 4:
+                data = data[chance.randrange(len(data) + 1) :]
+            case 5:
+                other = chance.choice(others).split(b"\n")
+                data = b"\n".join([*lines[:a], *other[chance.randrange(len(other)) :], *lines[a:]])
+            case 6:
+                number = str(chance.choice([0, 1, 99, 10 ** chance.randint(1, 30)])).encode()
+                data = b"\n".join([*lines[:a], *(x.replace(b"10", number) for x in lines[a:b]), *lines[b:]])
+            case _:
+                data = b"".join(x + (b"\n" if chance.random() > 0.05 else b"") for x in lines)
+    return data[:300_000]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_log_is_too_strange(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    seeds = ["".join(f"{line}\n" for line in lines).encode() for lines in realistic()]
+    shapes = list(SHAPES.values())
+    for n in range(12):
+        data = chance.choice(seeds)
+        if chance.random() < 0.3:
+            data = chance.choice(shapes)(data.decode().splitlines())
+        path = written(tmp_path / f"{n}.log", mutated(data, seeds, chance))
+        began = time.monotonic()
+        try:
+            seen = examined(path)
+            if seen.lives:
+                past = postmortem.examine(seen.lives, shipped_rules(), shipped_catalogue(), {})
+                assert all(span.first_at <= span.last_at for span in past.spans)
+                assert all(0 <= span.life < len(seen.lives) for span in past.spans)
+            for life in seen.lives:
+                assert life.first_at is None or life.last_at is None or life.first_at <= life.last_at
+        except DoctorError:
+            pass
+        assert time.monotonic() - began < 20, f"input {n}"
+
+
+def test_lines_in_which_many_patterns_could_try_long(tmp_path: Path) -> None:
+    """What follows a text that is looked for is long, and nearly what the pattern wants."""
+    examples = [line.example for line in table().lines.values()]
+    lines = [f"{example[: len(example) // 2]}{filler * 3000}" for example in examples for filler in ("a", " ", "1,", "((")]
+    began = time.monotonic()
+    examined(written(tmp_path / "vllm.log", lines))
+    assert time.monotonic() - began < 20
+
+

@@ -1,0 +1,298 @@
+"""Markdown as GitHub has it, to paste into an issue or a chat. Nothing that came from outside takes effect in it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+
+from vllm_doctor import times, words
+from vllm_doctor.report import Evidence, Finding, LifeSeen, Remedy, Report
+from vllm_doctor.signal import HOW_TO_LEARN, Known, Reason
+
+_WIDTH = 80
+_LIVES = 12
+_GAP = "\u200b"
+_SIGNS = re.compile(r"[\\`*\[\]<|~$]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)")
+_AT_START = re.compile(r"^(?:#{1,6}(?=\s|$)|[+-](?=\s|$)|[-=]+(?=\s*$)|>|:(?=-)|\d{1,9}(?=[.)](?:\s|$)))")
+_LINKED = re.compile(r"@(?=[\w-])|#(?=\d)|:(?=//)|www(?=\.)|GH-(?=\d)|(?<!\d):(?=[\w+-]+:)", re.IGNORECASE)
+"""What GitHub links although it is escaped: people, issues, addresses, and emoji by their names."""
+
+
+def render(report: Report) -> str:
+    main = [f for f in report.findings if f.severity in ("critical", "warning") and f.role != "symptom"]
+    aside = [f for f in report.findings if f not in main and f.role != "symptom"]
+    blocks = [f"## {report.verdict.value.upper()}: {text(report.headline)}"]
+    if report.error is not None and report.error.message != report.headline:
+        blocks.append(text(report.error.message))
+    blocks += [*_patient(report), *_lives(report)]
+    blocks += _fenced(times.drawing(report))
+    blocks += [] if _only_log(report) else _vitals(report)
+    for group in _grouped(main):
+        blocks += _finding(group, report)
+    if aside:
+        blocks.append("\n".join(_aside(group, report) for group in _grouped(aside)))
+    blocks += [*_not_seen(report), _counts(report, main or aside)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def text(value: str) -> str:
+    """As it reads: of its own signs none is markdown, HTML, or a link to a person, an issue or an address."""
+    line = " ".join(value.split())
+    start = _AT_START.match(line)
+    escaped = _LINKED.sub(lambda m: f"{m[0]}{_GAP}", _SIGNS.sub(r"\\\g<0>", line))
+    if start is None or escaped.startswith("\\"):
+        return escaped
+    return f"{start[0]}\\{escaped[start.end() :]}" if start[0].isdigit() else f"\\{escaped}"
+
+
+def code(value: str) -> str:
+    """As a code span, in more backticks than it holds."""
+    line = " ".join(value.split())
+    if not line:
+        return ""
+    ticks = "`" * (max(map(len, re.findall("`+", line)), default=0) + 1)
+    space = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{ticks}{space}{line}{space}{ticks}"
+
+
+def _fenced(lines: Sequence[str], language: str = "") -> list[str]:
+    """A code block, whose fence is longer than any in it."""
+    if not lines:
+        return []
+    within = [" ".join(line.splitlines()) for line in lines]
+    fence = "`" * max([3, *(len(run) + 1 for line in within for run in re.findall("`+", line))])
+    return ["\n".join([f"{fence}{language}", *within, fence])]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; `head` may end in ":" to align its column right. The cells are markdown."""
+    lines = [
+        f"| {' | '.join(name.removesuffix(':') for name in head)} |",
+        f"|{'|'.join('--:' if name.endswith(':') else '---' for name in head)}|",
+    ]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def _cell(value: str) -> str:
+    """Code in a table, where a bar would end the cell even within code."""
+    return text(value) if "|" in value else code(value)
+
+
+def _only_log(report: Report) -> bool:
+    return report.lines is not None and not any(s.kind == "server" and s.scrapes for s in report.sources)
+
+
+def _patient(report: Report) -> list[str]:
+    """What was examined: where, what it is, and how much of it was seen."""
+    patient = report.patient
+    lines = []
+    servers = [code(source.target) for source in report.sources if source.kind == "server"]
+    if servers:
+        lines.append(", ".join(servers))
+    if report.lines is not None:
+        seen = report.lines
+        logs = [code(source.target) for source in report.sources if source.kind == "log"]
+        thinned = f", 1 of {seen.one_in} statistics lines read" if seen.one_in > 1 else ""
+        counted = f"{times.span(report)}, {seen.read:,} lines, {seen.recognised:,} recognised{thinned}"
+        lines.append(": ".join([*([", ".join(logs)] if logs else []), counted]))
+    known = [
+        code(patient.model or ""),
+        text(f"vLLM {patient.vllm}") if patient.vllm else "vLLM (version not known)",
+        f"{patient.engines} engine{'s' if patient.engines != 1 else ''}" if patient.engines else "",
+        _gpus(report),
+        f"{len(report.lives):,} server lives" if len(report.lives) > 1 else "",
+    ]
+    if patient.model or patient.vllm or report.vitals:
+        lines.append(" · ".join(part for part in known if part))
+    if patient.cores_usable is not None and patient.cores_wanted is not None:
+        usable, wanted = words.number(patient.cores_usable), words.number(patient.cores_wanted)
+        lines.append(f"cores: {usable} usable, {wanted} wanted ({text(patient.cores_terms or '')})")
+    blocks = ["\n".join(f"- {line}" for line in lines)] if lines else []
+    return [*blocks, *_fenced(_folded(report.command), "sh")]
+
+
+def _gpus(report: Report) -> str:
+    count, name = report.patient.gpus, report.patient.gpu
+    if count is None:
+        return ""
+    if count and name:
+        return text(f"{count} × {name}")
+    return f"{count} GPU{'s' if count > 1 else ''}" if count else "no GPU"
+
+
+def _folded(command: Sequence[str]) -> list[str]:
+    """A command line, folded between its words so that it can still be pasted."""
+    lines: list[str] = []
+    for word in map(shlex.quote, command):
+        if lines and len(lines[-1]) + len(word) + 3 <= _WIDTH:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(f"    {word}" if lines else word)
+    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
+
+
+def _lives(report: Report) -> list[str]:
+    """A table of the server's lives, those that ended alike as one; none of a single one that goes on."""
+    if len(report.lives) < 2 and all(life.end != "died" for life in report.lives):
+        return []
+    groups = times.alike(report.lives)
+    shown = groups if len(groups) <= _LIVES else [*groups[: _LIVES // 2], *groups[-_LIVES // 2 :]]
+    table = _table(
+        ("Life:", "From – to", "Served", "Died", "In", "Cause", "Log line:"),
+        [_life(number, lives) for number, lives in shown],
+    )
+    hidden = sum(len(lives) for _, lives in groups) - sum(len(lives) for _, lives in shown)
+    return [table, *([f"{hidden:,} lives between them are not shown."] if hidden else [])]
+
+
+def _life(number: int, lives: Sequence[LifeSeen]) -> list[str]:
+    life, count = lives[0], len(lives)
+    bounds = times.lasted(lives)
+    deaths = [died.died_at for died in lives if died.died_at is not None]
+    numbers = [died.cause_line for died in lives if died.cause_line is not None]
+    ended = {"open": "", "stopped": "was stopped"}.get(life.end, "each of them" if count > 1 else "yes")
+    if deaths and count == 1:
+        ended = times.clock(deaths[0])
+    died = life.end == "died"
+    return [
+        f"{number:,}–{number + count - 1:,}" if count > 1 else f"{number:,}",
+        (times.between(*bounds) if bounds else "no times") + ("" if life.began else " (its start is not in the log)"),
+        "yes" if life.up else "no",
+        ended,
+        _cell(life.process or "") if died else "",
+        _cell(life.cause or "") or ("no exception was logged" if died else ""),
+        " … ".join(f"{line:,}" for line in ([numbers[0], numbers[-1]] if len(numbers) > 1 else numbers)),
+    ]
+
+
+def _vitals(report: Report) -> list[str]:
+    rows = [
+        [text(vital.says), text(words.reading(vital.seen, vital.unit))]
+        for vital in report.vitals
+        if isinstance(vital.seen, Known)
+    ]
+    blocks = [_table(("Vital sign", "Seen:"), rows)] if rows else []
+    for target in report.targets:
+        met = {True: "met", False: "missed", None: "cannot be told"}[target.met]
+        seen = words.reading(target.seen, "s") if isinstance(target.seen, Known) else str(target.seen)
+        name = target.name.removeprefix("slo_").upper()
+        blocks.append(f"{text(name)} target {words.number(target.seconds, 's')}: {met} (p99 {seen})")
+    return blocks
+
+
+def _grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """The same rule with the same severity on several engines is told once."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.rule, finding.severity), []).append(finding)
+    return list(groups.values())
+
+
+def _where(group: Sequence[Finding], report: Report) -> str:
+    named = [", ".join(f"{label} {of}" for label, of in f.subject.items() if label != "model_name") for f in group]
+    named = [name for name in named if name] if len(report.engines) > 1 else []
+    if not named:
+        return ""
+    more = f" and {len(named) - 4} more" if len(named) > 4 else ""
+    return f"on {len(named)} of {len(report.engines)} engines: {text('; '.join(named[:4]))}{more}"
+
+
+def _finding(group: Sequence[Finding], report: Report) -> list[str]:
+    finding = group[0]
+    title = "" if finding.title == report.headline else f": {text(finding.title)} ({finding.severity})"
+    blocks = [f"### {code(finding.rule)}{title}"]
+    where, when = _where(group, report), times.when(group, report)
+    blocks += [f"**Where** {where}"] if where else []
+    blocks += [f"**When** {when}"] if when else []
+    blocks.append(f"**Why** {text(' '.join(part for part in (finding.here, finding.why) if part))}")
+    if finding.confidence != "high":
+        blocks.append(f"**Sure?** {text(finding.confidence)} confidence: partly inferred")
+    if finding.evidence:
+        rows = [_evidence(evidence) for evidence in finding.evidence]
+        blocks.append(_table(("What", "Seen:", "Threshold", "From"), rows))
+        blocks.append(f"Thresholds: {words.ORIGIN[finding.threshold_from]}")
+    explained = dict.fromkeys((s.title, s.rule) for s in report.findings if s.explained_by == finding.rule)
+    if explained:
+        blocks.append(f"Explains: {', '.join(f'{text(title)} ({code(rule)})' for title, rule in explained)}")
+    for place, remedy in enumerate(finding.remedies):
+        blocks += _remedy("Or" if place else "Cure", remedy)
+    return blocks
+
+
+def _evidence(evidence: Evidence) -> list[str]:
+    than = words.compared(evidence.is_, evidence.than, evidence.unit, evidence.than_signal)
+    return [text(evidence.says), text(words.reading(evidence.seen, evidence.unit)), _cell(than), text(evidence.origin)]
+
+
+def _remedy(label: str, remedy: Remedy) -> list[str]:
+    blocks = [f"**{label}** {text(remedy.do)}"]
+    flags = []
+    for flag in dict.fromkeys([*remedy.unset, *remedy.set]):
+        if flag in remedy.was:
+            flags.append(f"- {words.flag(flag, remedy.was[flag])}")
+        elif flag in remedy.unset and flag not in remedy.set and not remedy.was:
+            flags.append(f"- {flag}")
+    flags += [f"+ {words.flag(flag, value)}" for flag, value in remedy.set.items()]
+    flags += [f"+ {name}={words.plain(value)}  (environment)" for name, value in remedy.env.items()]
+    blocks += [*_fenced(flags, "diff"), *_fenced(remedy.run, "sh")]
+    said = [text(remedy.computed)] if remedy.computed else []
+    if remedy.run and remedy.by == "administrator":
+        said.append("as an administrator")
+    for reason in dict.fromkeys(remedy.needs.values()):
+        names = ", ".join(code(name) for name, why in remedy.needs.items() if why is reason)
+        said.append(f"the value needs {names}, not known ({reason}): {text(HOW_TO_LEARN[reason])}")
+    said += [f"cost: {words.COST[remedy.cost]}", f"risk: {text(remedy.risk)}", f"then expect: {text(remedy.expect)}"]
+    if remedy.gain is not None:
+        said.append(f"gain: at most × {words.number(remedy.gain.at_most)} ({text(remedy.gain.basis)})")
+    if remedy.set and remedy.validated_for is None:
+        said.append("the flag was not checked: the server does not tell its version")
+    return [*blocks, "\n".join(f"- {line}" for line in said)]
+
+
+def _aside(group: Sequence[Finding], report: Report) -> str:
+    finding = group[0]
+    word = {"opportunity": "Chance", "not-server": "Client"}.get(finding.role, "Note")
+    where, held = _where(group, report), times.held(group, report)
+    brief = f"({held})" if held and "all the time" not in held else ""
+    details = " ".join(part for part in (f"({where})" if where else "", text(finding.here), brief) if part)
+    line = f"- {word}: {text(finding.title)} ({code(finding.rule)}){': ' + details if details else ''}"
+    for remedy in finding.remedies[:1]:
+        flags = [code(f"+ {words.flag(flag, value)}") for flag, value in remedy.set.items()]
+        flags += [code(f"- {flag}") for flag in remedy.unset if not remedy.set]
+        line += f" → {text(remedy.do)}{': ' + ', '.join(flags) if flags else ''}"
+    return line
+
+
+def _not_seen(report: Report) -> list[str]:
+    """Folded: every rule that could not be judged, by reason, and what the sources had to say."""
+    lines = []
+    for source in report.sources:
+        if source.error is not None:
+            lines.append(text(source.error.message))
+        lines += [f"{code(source.target)}: {text(note)}" for note in source.notes]
+    by_reason: dict[Reason, list[str]] = {}
+    for unknown in report.unknown:
+        for reason in dict.fromkeys(unknown.because.values()):
+            by_reason.setdefault(reason, []).append(unknown.rule)
+    for reason in sorted(by_reason, key=lambda reason: (reason is not Reason.NOT_IN_LOG, reason is Reason.NOT_LOCAL)):
+        lines.append(f"{reason} ({text(HOW_TO_LEARN[reason])}): {', '.join(map(code, by_reason[reason]))}")
+    kinds = {source.kind for source in report.sources}
+    lines += ["the log: add its file as another argument"] if "log" not in kinds else []
+    lines += ["CPU and GPUs: run vllm-doctor on the server's host"] if "host" not in kinds else []
+    if not lines:
+        return []
+    count = len(report.unknown)
+    summary = f"Not seen{f': {count} rule' + ('s' if count > 1 else '') + ' could not be judged' if count else ''}"
+    body = "\n".join(f"- {line}" for line in lines)
+    return [f"<details>\n<summary>{summary}</summary>", body, "</details>"]
+
+
+def _counts(report: Report, findings: Sequence[Finding]) -> str:
+    parts = [f"Rules: {report.count('ok')} ok"]
+    parts += [
+        f"{report.count(state)} {state}" for state in ("critical", "warning", "info", "unknown") if report.count(state)
+    ]
+    if findings:
+        parts.append(code(f"vllm-doctor rules {findings[0].rule}"))
+    return " · ".join(parts)
