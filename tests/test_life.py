@@ -20,9 +20,7 @@ def counted(count: int, rate: float = 400.0, engines: int = 1) -> Life:
     """A round every ten seconds; each engine generates `rate` tokens a second."""
     return life(
         *(
-            Round(
-                1000.0 + 10 * n, {str(e): {RUNNING: 2.0 + e, TOKENS: (n + 1) * 10 * rate} for e in range(engines)}
-            )
+            Round(1000.0 + 10 * n, {str(e): {RUNNING: 2.0 + e, TOKENS: (n + 1) * 10 * rate} for e in range(engines)})
             for n in range(count)
         )
     )

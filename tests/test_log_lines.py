@@ -42,7 +42,9 @@ def test_the_example_is_found_and_gives_what_it_says(line: log_lines.LogLine) ->
 
 @pytest.mark.parametrize("line", TABLE.lines.values(), ids=id_of)
 def test_the_example_is_no_other_line(line: log_lines.LogLine) -> None:
-    others = [other.id for other in TABLE.lines.values() if other is not line and other.values(message(line)) is not None]
+    others = [
+        other.id for other in TABLE.lines.values() if other is not line and other.values(message(line)) is not None
+    ]
     assert others == []
 
 

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import io
-import sys
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -35,9 +35,12 @@ def watcher(bytes_read: Callable[[], int] | None) -> Watcher:
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    made = Terminal()
-    monkeypatch.setattr(sys, "stderr", made)
-    return made
+    return on(monkeypatch, Terminal())
+
+
+def on(monkeypatch: pytest.MonkeyPatch, terminal: Terminal) -> Terminal:
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=terminal))  # pytest has its own sys.stderr
+    return terminal
 
 
 @pytest.fixture
@@ -69,8 +72,7 @@ def test_what_is_quick_says_nothing(terminal: Terminal) -> None:
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_who_reads_no_log_or_has_no_terminal_gets_nothing(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Terminal(is_terminal)
-    monkeypatch.setattr(sys, "stderr", made)
+    made = on(monkeypatch, Terminal(is_terminal))
     before = threading.active_count()
     with progress.shown([watcher(None if is_terminal else lambda: 1)]):
         assert threading.active_count() == before  # nobody is there who could

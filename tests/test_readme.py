@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import shlex
 import ssl
@@ -68,13 +69,18 @@ def test_its_commands_run(
     for named, real in answers.items():
         command = command.replace(named, real) if named != "ca" else command
     (tmp_path / "smi.xml").write_bytes((ROOT / "tests/sources/nvidia_smi/h100-driver-550.xml").read_bytes())
+    log = gzip.decompress((ROOT / "fixtures/logs/max-num-seqs-cap.log.gz").read_bytes())
+    (tmp_path / "vllm.log").write_bytes(log)
+    (tmp_path / "vllm.log.1").write_bytes(log)
+    (tmp_path / "vllm.log.2.gz").write_bytes(gzip.compress(log))
     arguments = shlex.split(command)[1:]
     if "--window" in arguments:  # thirty seconds are for a person
         arguments[arguments.index("--window") + 1] = "1"
     code = cli.main(arguments)
     out, err = capsys.readouterr()
     assert code in (0, 1, 2), err
-    assert out or (tmp_path / "vllm_doctor.prom").read_text()
+    written = Path(arguments[arguments.index("-o") + 1]) if "-o" in arguments else None
+    assert out or (written is not None and written.read_text())
 
 
 def test_it_names_every_option_and_format() -> None:

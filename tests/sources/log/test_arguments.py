@@ -37,7 +37,7 @@ def command(inside: str) -> tuple[str, ...]:
             "--speculative-config",
             '{"a": null, "b": [true, false]}',
         ),
-        ('\'chat_template\': "it\'s, {here}"', "--chat-template", "it's, {here}"),
+        ("'chat_template': \"it's, {here}\"", "--chat-template", "it's, {here}"),
         (r"'chat_template': 'it\'s, {here}'", "--chat-template", r"it\'s, {here}"),
         ("'chat_template': ''", "--chat-template", ""),
     ],

@@ -148,7 +148,7 @@ def death(at: float, api: int = 100, core: int = 200, worker: int | None = None,
     lines.append(record(at + 1, "AsyncLLM output_handler failed.", server, "ERROR", "async_llm.py:906"))
     lines += traceback(at + 1, server, ENGINE_DEAD, source="async_llm.py:906")
     lines += dead(at + 1, api)
-    lines.append(f"({server}) INFO:     10.1.2.3:40312 - \"POST /v1/completions HTTP/1.1\" 500 Internal Server Error")
+    lines.append(f'({server}) INFO:     10.1.2.3:40312 - "POST /v1/completions HTTP/1.1" 500 Internal Server Error')
     return lines
 
 
@@ -166,7 +166,10 @@ def stop(at: float, api: int = 100, core: int = 200) -> list[str]:
     return [
         record(at, "[shutdown] API server: shutdown triggered", f"APIServer pid={api}", source="launcher.py:254"),
         record(
-            at, "[shutdown] EngineCore: trigger received signal=SIGTERM", f"EngineCore pid={core}", source="core.py:1454"
+            at,
+            "[shutdown] EngineCore: trigger received signal=SIGTERM",
+            f"EngineCore pid={core}",
+            source="core.py:1454",
         ),
         f"(APIServer pid={api}) INFO:     Shutting down",
     ]
@@ -477,7 +480,9 @@ def test_a_death_that_the_kernel_tells(log: LogFolder) -> None:
 
 
 def test_a_server_that_was_told_to_stop_has_not_died(log: LogFolder) -> None:
-    life = log.life([*start(0), *busy(40, 90), *stop(95), *death(96, cause="KeyboardInterrupt: terminated"), *stopped()])
+    life = log.life(
+        [*start(0), *busy(40, 90), *stop(95), *death(96, cause="KeyboardInterrupt: terminated"), *stopped()]
+    )
     assert (life.stopped, life.death) == (True, None)
     assert fact(life, "engine_deaths") == 0
 

@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 
 from tests.sources.log.shapes import SHAPES
-from tests.sources.log.test_lives import CUDA_OOM, ENGINE_DEAD, busy, posix, record, start, stats, table, traceback, written
+from tests.sources.log.test_lives import (
+    CUDA_OOM,
+    ENGINE_DEAD,
+    busy,
+    posix,
+    record,
+    start,
+    stats,
+    table,
+    traceback,
+    written,
+)
 from vllm_doctor.errors import SourceError
 from vllm_doctor.sources.log.reader import Reading, Sighting, merged
 from vllm_doctor.sources.log.scan import Scanner

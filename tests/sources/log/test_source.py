@@ -166,7 +166,9 @@ def test_the_log_of_another_program(tmp_path: Path) -> None:
 
 def test_a_program_that_speaks_of_vllm_is_not_vllm(tmp_path: Path) -> None:
     """Its own lines hold what a client was told: no record of vLLM's is in it."""
-    lines = [f"client: vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue {n}" for n in range(9)]
+    lines = [
+        f"client: vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue {n}" for n in range(9)
+    ]
     seen = examined(written(tmp_path / "client.log", lines))
     assert seen.error is not None
     assert seen.error.kind == "not-vllm"
@@ -220,7 +222,9 @@ def test_whether_times_are_absolute(log: LogFolder) -> None:
     "width",
     [
         *(
-            pytest.param(width, marks=pytest.mark.xfail(strict=True, reason="startup.yaml stats: what to find is broken"))
+            pytest.param(
+                width, marks=pytest.mark.xfail(strict=True, reason="startup.yaml stats: what to find is broken")
+            )
             for width in (80, 90)
         ),
         *(100, 120, 200),
@@ -241,9 +245,7 @@ def test_lines_that_cri_broke(log: LogFolder) -> None:
     for line in SHAPES["cri"](lines).decode().splitlines():
         time_, stream, _, text = line.split(" ", 3)
         pieces = [text[at : at + 150] for at in range(0, len(text), 150)]
-        parts += [
-            f"{time_} {stream} {'F' if piece is pieces[-1] else 'P'} {piece}" for piece in pieces
-        ]
+        parts += [f"{time_} {stream} {'F' if piece is pieces[-1] else 'P'} {piece}" for piece in pieces]
     assert [(each.at, each.engines) for each in log.life(parts).rounds] == [
         (pytest.approx(each.at, abs=1), each.engines) for each in log.life(lines).rounds
     ]
@@ -315,7 +317,9 @@ def test_what_is_no_period(text: str) -> None:
         period(text)
 
 
-@pytest.mark.xfail(strict=True, reason="source.py Period.seconds: a time of day later than the log's end is the day before")
+@pytest.mark.xfail(
+    strict=True, reason="source.py Period.seconds: a time of day later than the log's end is the day before"
+)
 def test_a_time_of_day_before_midnight(tmp_path: Path) -> None:
     """The log ends at half past midnight."""
     midnight = 14 * 3600
@@ -408,7 +412,10 @@ def realistic() -> list[list[str]]:
         ],
         [f"[pod/vllm-{n % 2}/server] {line}" for n, line in enumerate([*start(0), *busy(40, 300)])],
         [line.example for line in table().lines.values()],
-        [*(stats(at, engine=e) for at in range(0, 300, 10) for e in range(3)), *requested(f"{SPOOFS[0]}\n{SPOOFS[5]}", "raw")],
+        [
+            *(stats(at, engine=e) for at in range(0, 300, 10) for e in range(3)),
+            *requested(f"{SPOOFS[0]}\n{SPOOFS[5]}", "raw"),
+        ],
     ]
 
 
@@ -471,9 +478,9 @@ def test_no_log_is_too_strange(seed: int, tmp_path: Path) -> None:
 def test_lines_in_which_many_patterns_could_try_long(tmp_path: Path) -> None:
     """What follows a text that is looked for is long, and nearly what the pattern wants."""
     examples = [line.example for line in table().lines.values()]
-    lines = [f"{example[: len(example) // 2]}{filler * 3000}" for example in examples for filler in ("a", " ", "1,", "((")]
+    lines = [
+        f"{example[: len(example) // 2]}{filler * 3000}" for example in examples for filler in ("a", " ", "1,", "((")
+    ]
     began = time.monotonic()
     examined(written(tmp_path / "vllm.log", lines))
     assert time.monotonic() - began < 20
-
-

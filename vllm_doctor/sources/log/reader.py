@@ -36,7 +36,7 @@ _EXCEPTION = re.compile(
     r"(?:[A-Za-z_][\w.]*\.)?(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Exit|Timeout|Died|Failed|Failure)\b(?:: .*)?$"
 )
 _VERDICTLESS = re.compile(
-    r"(?:EngineDeadError|SystemExit|KeyboardInterrupt|CancelledError)\b|[\w.]+$"
+    r"[\w.]*(?:EngineDeadError|SystemExit|KeyboardInterrupt|CancelledError)\b|[\w.]+$"
     r"|.*(?:initialization failed|died unexpectedly|direct cause of)"
 )
 """What tells that something ended, and not why; or an exception without a word."""
@@ -248,7 +248,7 @@ def _exception(this: Record, line: Line) -> str | None:
             found = _EXCEPTION.match(text) if traced else None
             if found is None:
                 continue
-            if not _VERDICTLESS.search(text):
+            if not _VERDICTLESS.match(text):
                 return text.strip()
             weak = weak or text.strip()
     return weak

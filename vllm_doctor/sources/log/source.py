@@ -17,6 +17,7 @@ from vllm_doctor.report import LinesSeen, Problem
 from vllm_doctor.sources.log.lives import Lives
 from vllm_doctor.sources.log.reader import Reading, merged
 from vllm_doctor.sources.log.scan import Scanner
+from vllm_doctor.times import iso
 
 STDIN = "-"
 _ROTATED = re.compile(r"(?P<base>.*?)(?:[.-](?P<number>\d{1,10}))?(?:\.(?:gz|xz|bz2|zst))?$")
@@ -99,18 +100,21 @@ class Log:
         if not any(reading.is_vllm for reading in self.readings):
             return Observation("log", self.target, error=self._nothing(recognised, read), patient=patient)
         shift = self.readings[0].shift if len(self.readings) == 1 else 0.0
-        told = self._between([life.shifted(shift) for life in lives.done()])
+        whole = [life.shifted(shift) for life in lives.done()]
+        told = self._between(whole)
+        if not told:
+            return Observation("log", self.target, error=_outside(self.target, whole), patient=patient)
         one_in = max((n for reading in self.readings for n in reading.tally.thinned.values()), default=1)
         zoned = all(reading.zoned for reading in self.readings if reading.is_vllm)
-        newest = told[-1] if told else None
+        newest = told[-1]
         return Observation(
             kind="log",
             target=self.target,
-            facts=newest.facts if newest else {},
+            facts=newest.facts,
             models=tuple(dict.fromkeys(life.model for life in told if life.model)),
-            notes=tuple(self._notes(told)),
+            notes=tuple(self._notes()),
             patient=patient,
-            command=newest.command if newest else (),
+            command=newest.command,
             lives=told,
             lines=LinesSeen(read, recognised, zoned, time.monotonic() - started, one_in),
         )
@@ -136,9 +140,7 @@ class Log:
             and life.last_at >= since
         )
 
-    def _notes(self, lives: Sequence[Life]) -> Iterator[str]:
-        if not lives:
-            yield "nothing in it is between --since and --until"
+    def _notes(self) -> Iterator[str]:
         for reading in self.readings:
             named = f"{reading.name}: " if len(self.readings) > 1 else ""
             yield from (f"{named}{note}" for note in reading.notes)
@@ -149,6 +151,13 @@ class Log:
         head = [line[:_SHOWN_CHARS] for reading in self.readings for line in reading.head[:_SHOWN]][:_SHOWN]
         shown = f"; it begins: {' | '.join(head)}" if head else ""
         return Problem("not-vllm", f"{self.target}: {recognised:,} of {read:,} lines recognised{shown}")
+
+
+def _outside(target: str, lives: Sequence[Life]) -> Problem:
+    """Nothing is left between --since and --until."""
+    times = [at for life in lives for at in (life.first_at, life.last_at) if at is not None]
+    held = f": it goes from {iso(min(times), zoned=False)} to {iso(max(times), zoned=False)}" if times else ""
+    return Problem("empty", f"nothing in {target} is between --since and --until{held}")
 
 
 def _rotated(paths: Sequence[Path | None]) -> list[list[Path | None]]:
