@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 
 import pytest
 
@@ -60,7 +61,7 @@ def test_a_long_window_is_thinned_and_keeps_its_ends(count: int) -> None:
     assert window.times[-1] == 1000.0 + 10 * (count - 1)
     assert window.seconds == 10 * count
     assert rate(window) == pytest.approx(400)
-    assert all(a < b for a, b in zip(window.times, window.times[1:], strict=False))
+    assert all(a < b for a, b in pairwise(window.times))
 
 
 def test_the_rates_of_engines_add_up() -> None:

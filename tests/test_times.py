@@ -241,6 +241,12 @@ def test_a_moment_is_a_mark_too_and_none_lies_outside() -> None:
     assert len(beyond) == COLUMNS
 
 
+def test_spans_less_than_a_column_apart_are_drawn_as_one() -> None:
+    held = [span("x", BEGAN, BEGAN + HOUR), span("x", BEGAN + HOUR + 60, BEGAN + 2 * HOUR)]
+    (marked,) = times.marks(held, lines_of(), COLUMNS, "x")
+    assert (marked.count("└"), marked.count("┘")) == (1, 1)
+
+
 def test_the_drawing() -> None:
     found, twice = finding("cap"), finding("cap", severity="critical")
     held = [span("cap", BEGAN + 2 * HOUR, BEGAN + 8 * HOUR)]

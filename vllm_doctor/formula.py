@@ -37,6 +37,9 @@ _ONE: dict[str, Callable[[float], float]] = {
 _MANY: dict[str, Callable[..., float]] = {"min": min, "max": max}
 
 
+_Compute = Callable[[Callable[[str], Reading]], Reading]
+
+
 class FormulaError(ValueError):
     """The text is not a formula."""
 
@@ -53,10 +56,13 @@ class Formula:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise FormulaError(f"not a formula: {text}") from None
         self.names: tuple[str, ...] = tuple(dict.fromkeys(_check(self._root)))
+        self._compute: _Compute | None = None
 
     def evaluate(self, read: Callable[[str], Reading]) -> Reading:
         """The value, given how to read a signal. 0/0 and x/0 are unknown: idle."""
-        result = _evaluate(self._root, read)
+        if self._compute is None:  # many are never asked for
+            self._compute = _compiled(self._root)
+        result = self._compute(read)
         if isinstance(result, Known) and isinstance(result.value, float) and not math.isfinite(result.value):
             return Unknown(Reason.IDLE)
         return result
@@ -83,47 +89,69 @@ def _check(node: ast.expr) -> list[str]:
     raise FormulaError(f"not part of a formula: {ast.unparse(node)}")
 
 
-def _evaluate(node: ast.expr, read: Callable[[str], Reading]) -> Reading:
+def _compiled(node: ast.expr) -> _Compute:
+    """The expression as a function: a log is judged at many moments, and walking the tree each time is slow."""
     match node:
         case ast.Name(id=name):
-            return read(name)
+            return lambda read: read(name)
         case ast.Constant(value=value):
             assert isinstance(value, int | float)
-            return Known(float(value), origin="")
+            constant = Known(float(value), origin="")
+            return lambda _: constant
         case ast.BinOp(left=left, op=op, right=right):
-            return _combine(_OPERATORS[type(op)], [_evaluate(left, read), _evaluate(right, read)])
+            return _of(_OPERATORS[type(op)], [_compiled(left), _compiled(right)])
         case ast.Call(func=ast.Name(id="known"), args=arguments):
-            first = _evaluate(arguments[0], read)
-            later = (_evaluate(argument, read) for argument in arguments[1:])  # what is not needed is not read
-            return first if isinstance(first, Known) else next((r for r in later if isinstance(r, Known)), first)
+            return _first_known([_compiled(argument) for argument in arguments])
+        case ast.Call(func=ast.Name(id="seen"), args=[argument]):
+            return _not_zero(_compiled(argument))
         case ast.Call(func=ast.Name(id=name), args=arguments):
-            readings = [_evaluate(argument, read) for argument in arguments]
-            if name == "seen":
-                nothing = isinstance(readings[0], Known) and not readings[0].value
-                return Unknown(Reason.NOT_IN_LOG) if nothing else readings[0]
-            return _combine(_ONE[name] if name in _ONE else _MANY[name], readings)
+            return _of(_ONE.get(name) or _MANY[name], [_compiled(argument) for argument in arguments])
         case _:
             raise AssertionError("checked at parsing")
+
+
+def _of(compute: Callable[..., float], operands: list[_Compute]) -> _Compute:
+    return lambda read: _combine(compute, [operand(read) for operand in operands])
+
+
+def _first_known(operands: list[_Compute]) -> _Compute:
+    """What comes after the first known one is not read."""
+
+    def choose(read: Callable[[str], Reading]) -> Reading:
+        first = operands[0](read)
+        if isinstance(first, Known):
+            return first
+        return next((r for operand in operands[1:] if isinstance(r := operand(read), Known)), first)
+
+    return choose
+
+
+def _not_zero(operand: _Compute) -> _Compute:
+    def look(read: Callable[[str], Reading]) -> Reading:
+        reading = operand(read)
+        return Unknown(Reason.NOT_IN_LOG) if isinstance(reading, Known) and not reading.value else reading
+
+    return look
 
 
 def _combine(compute: Callable[..., float], readings: list[Reading]) -> Reading:
     """Compute on the values, and on the ends of their bounds: each of our operations is monotone in each operand."""
     values: list[float] = []
-    ends: list[tuple[float, float]] = []
+    origin, bounded = "", False
     for reading in readings:
         if isinstance(reading, Unknown):
             return reading
         if isinstance(reading.value, str):
             return Unknown(Reason.INVALID)
-        value = float(reading.value)
-        values.append(value)
-        ends.append(reading.bounds or (value, value))
+        values.append(float(reading.value))
+        bounded = bounded or reading.low != reading.high
+        # A value is from where its operands are, or "computed" from several places; numbers are from nowhere.
+        if reading.origin and reading.origin != origin:
+            origin = "computed" if origin else reading.origin
     result = compute(*values)
-    # A value is from where its operands are; "computed" where they are from several places. Numbers are from nowhere.
-    origins = {reading.origin for reading in readings if isinstance(reading, Known)} - {""} or {""}
-    origin = origins.pop() if len(origins) == 1 else "computed"
-    if all(low == high for low, high in ends):
+    if not bounded:
         return Known(result, origin=origin)
+    ends = [r.bounds or (v, v) for r, v in zip(readings, values, strict=True) if isinstance(r, Known)]
     if compute is _OPERATORS[ast.Div] and ends[1][0] <= 0 <= ends[1][1] and min(ends[1][0], ends[0][0]) < 0:
         return Unknown(Reason.IDLE)  # the quotient has no bounds
     corners = [compute(*corner) for corner in _corners(ends)]

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from vllm_doctor import document, flags
 from vllm_doctor.formula import Formula, FormulaError
-from vllm_doctor.signal import Known, Reason, Unknown, Value
+from vllm_doctor.signal import Known, Value
 from vllm_doctor.window import Labels
 
 FOLDER = "log-lines"
@@ -39,7 +39,7 @@ MARKS = ("start", "ready", "died", "error", "stopped", "arguments")
 KINDS = ("gauge", "rate", "increase", "total")
 _MIN_FIND = 8
 _ESCAPED = re.compile(r"[\"\\<>&\n]|[^\x00-\x7f]")
-_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
+_NUMBER = re.compile(r"(-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)%?")
 _MAX_TEXT = 300
 
 
@@ -57,7 +57,9 @@ class Measure:
         plain = values.get(self.of.text)
         if type(plain) is float:
             return plain
-        reading = self.of.evaluate(lambda name: Known(values[name]) if name in values else Unknown(Reason.NOT_IN_LOG))
+        if not all(name in values for name in self.of.names):
+            return None
+        reading = self.of.evaluate(lambda name: Known(values[name]))
         return float(reading.value) if isinstance(reading, Known) and not isinstance(reading.value, str) else None
 
 
@@ -115,9 +117,13 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def value(text: str) -> Value:
-    """A number, a flag, or the text, cut to 300 characters."""
-    if _NUMBER.fullmatch(text):
-        return float(text.replace(",", ""))
+    """A number (a share of "12.5%"), a flag, or the text, cut to 300 characters."""
+    if text[:1].isdigit() or text[:1] == "-":
+        if text.isdigit():
+            return float(text)
+        number = _NUMBER.fullmatch(text)
+        if number is not None:
+            return float(number[1].replace(",", "")) / (100.0 if text[-1] == "%" else 1.0)
     if text in ("True", "False"):
         return text == "True"
     return text.strip()[:_MAX_TEXT]

@@ -214,11 +214,16 @@ def axis(first: float, last: float, columns: int) -> str:
 
 def marks(spans: Iterable[Span], line: Timeline, columns: int, name: str) -> list[str]:
     """Where the spans lie on a line of time, with their name: in the widest of them, or beside them, or below."""
+    places: list[tuple[int, int]] = []
+    for first, last in _united(spans):
+        begin = _column(first, line, columns)
+        end = max(begin, _column(last - 1e-6, line, columns))
+        if places and begin <= places[-1][1]:
+            begin, end = places[-1][0], max(end, places.pop()[1])
+        places.append((begin, end))
     signs = [" "] * columns
     widest = (0, -1)
-    for span in spans:
-        begin = _column(span.first_at, line, columns)
-        end = max(begin, _column(span.last_at - 1e-6, line, columns))
+    for begin, end in places:
         signs[begin : end + 1] = "─" * (end - begin + 1)
         signs[begin] = "└" if end > begin else "╵"
         if end > begin:

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from vllm_doctor import log_lines, rule
 
 ROUNDS = 3
-WHOLE_COMMAND = False  # `vllm-doctor FILE --json`: to be switched on when it reads logs
+WHOLE_COMMAND = True
 SIZES = (20, 200, 2000)
 
 SCAN = """

@@ -288,3 +288,12 @@ def test_a_server_and_its_log() -> None:
         shown
     )
     assert "the log: add its file" not in shown
+
+
+def test_a_server_without_its_log_says_how_many_rules_need_it() -> None:
+    live = judged("preemption", slice(0, 4))
+    need = tuple(UnknownRule(f"rule-{place}", {"x": Reason.NO_LOG}) for place in range(5))
+    said = "Not seen  5 rules need the log: add its file as another argument.\n"
+    assert said in text.render(replace(live, unknown=need))
+    assert "  1 rule needs the log: add its file" in text.render(replace(live, unknown=need[:1]))
+    assert "Not seen  the log: add its file" in text.render(replace(live, unknown=()))

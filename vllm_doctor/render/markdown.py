@@ -12,11 +12,10 @@ from vllm_doctor.signal import HOW_TO_LEARN, Known, Reason
 
 _WIDTH = 80
 _LIVES = 12
-_GAP = "\u200b"
-_SIGNS = re.compile(r"[\\`*\[\]<|~$]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)")
-_AT_START = re.compile(r"^(?:#{1,6}(?=\s|$)|[+-](?=\s|$)|[-=]+(?=\s*$)|>|:(?=-)|\d{1,9}(?=[.)](?:\s|$)))")
+_SIGNS = re.compile(r"[\\`*\[\]<~$]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)")
+_AT_START = re.compile(r"^(?:#{1,6}(?=\s|$)|[+-](?=\s|$)|[-=](?=[-=\s]*$)|>|:(?=-)|\d{1,9}(?=[.)](?:\s|$)))")
 _LINKED = re.compile(r"@(?=[\w-])|#(?=\d)|:(?=//)|www(?=\.)|GH-(?=\d)|(?<!\d):(?=[\w+-]+:)", re.IGNORECASE)
-"""What GitHub links although it is escaped: people, issues, addresses, and emoji by their names."""
+"""What GitHub links although it is escaped, but not in code: people, issues, addresses; and emoji by their names."""
 
 
 def render(report: Report) -> str:
@@ -38,12 +37,16 @@ def render(report: Report) -> str:
 
 def text(value: str) -> str:
     """As it reads: of its own signs none is markdown, HTML, or a link to a person, an issue or an address."""
-    line = " ".join(value.split())
+    line = " ".join(r"\|".join(map(_piece, word.split("|"))) for word in value.split())
     start = _AT_START.match(line)
-    escaped = _LINKED.sub(lambda m: f"{m[0]}{_GAP}", _SIGNS.sub(r"\\\g<0>", line))
-    if start is None or escaped.startswith("\\"):
-        return escaped
-    return f"{start[0]}\\{escaped[start.end() :]}" if start[0].isdigit() else f"\\{escaped}"
+    if start is None:
+        return line
+    return f"{start[0]}\\{line[start.end() :]}" if start[0].isdigit() else f"\\{line}"
+
+
+def _piece(value: str) -> str:
+    """A word, or what stands of it between bars, which a table would take out of code."""
+    return code(value) if _LINKED.search(value) else _SIGNS.sub(r"\\\g<0>", value)
 
 
 def code(value: str) -> str:

@@ -379,12 +379,14 @@ def _not_seen(report: Report) -> list[str]:
     for unknown in () if blind else report.unknown:
         for reason in dict.fromkeys(unknown.because.values()):
             by_reason.setdefault(reason, []).append(unknown.rule)
+    kinds = {source.kind for source in report.sources}
+    need_log = by_reason.pop(Reason.NO_LOG, []) if "log" not in kinds else []
     for reason, rules in by_reason.items():
         how = _NOT_IN_THIS_LOG if reason is Reason.NOT_IN_LOG else HOW_TO_LEARN[reason]
         add(f"{reason}: {_named(rules, 3)}. {how[0].upper()}{how[1:]}.")
-    kinds = {source.kind for source in report.sources}
     if "log" not in kinds:
-        add("the log: add its file as another argument.")
+        needed = f"{len(need_log)} rule{'s need' if len(need_log) > 1 else ' needs'} " if need_log else ""
+        add(f"{needed}the log: add its file as another argument.")
     if "host" not in kinds:
         add("CPU and GPUs: run me on its host." if "log" in kinds else "CPU, GPUs and flags: run me on its host.")
     return lines

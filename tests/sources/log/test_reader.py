@@ -117,8 +117,8 @@ def test_a_cause_is_short(path: Path) -> None:
 
 
 def test_the_exception_in_the_line_itself(path: Path) -> None:
-    [seen] = sighted(path, [record(0, "Worker proc VllmWorker-0 died unexpectedly (exit code: -9), shutting down executor.",
-                                   ENGINE, "ERROR")])  # fmt: skip
+    said = "Worker proc VllmWorker-0 died unexpectedly (exit code: -9), shutting down executor."
+    [seen] = sighted(path, [record(0, said, ENGINE, "ERROR")])
     assert seen.cause == "Worker proc VllmWorker-0 died unexpectedly (exit code: -9)"
     assert seen.values["signal"] == 9
 

@@ -59,7 +59,10 @@ class _Living:
     last_start: str | None = None
     """The last line of a start."""
     counts: Counter[str] = field(default_factory=Counter)
-    values: dict[str, Value] = field(default_factory=dict)
+    serving: Counter[str] = field(default_factory=Counter)
+    """The counts since it was up."""
+    values: dict[str, dict[str, Value]] = field(default_factory=dict)
+    """What each line said last."""
     named: dict[str, Value] = field(default_factory=dict)
     arguments: Arguments | None = None
     engine_of: dict[tuple[str, int | None], str] = field(default_factory=dict)
@@ -85,13 +88,13 @@ class Lives:
         line = seen.line
         life.counts[line.id] += seen.repeated
         if life.ready or life.points:
-            life.counts[f"{line.id}@serving"] += seen.repeated
+            life.serving[line.id] += seen.repeated
         if line.at_start:
             life.last_start = line.id
-        for name, value in seen.values.items():
-            life.values[f"{line.id}.{name}"] = value
-            if name in line.facts:
-                life.named[line.facts[name]] = value
+        life.values.setdefault(line.id, {}).update(seen.values)
+        for name, fact in line.facts.items():
+            if name in seen.values:
+                life.named[fact] = seen.values[name]
         if seen.arguments is not None:
             life.arguments = seen.arguments
         if line.samples and seen.at is not None:
@@ -192,8 +195,9 @@ class Lives:
             shown = (living.began and up) or not line.at_start or line.marks in ("error", "died")
             if count or (shown and line.printed_by(str(version) if version is not None else None)):
                 facts[f"log:{line.id}"] = Known(float(count), origin=LOG)
-                facts[f"log:{line.id}@serving"] = Known(float(living.counts[f"{line.id}@serving"]), origin=LOG)
-        facts |= {f"log:{name}": Known(value, origin=LOG) for name, value in living.values.items()}
+                facts[f"log:{line.id}@serving"] = Known(float(living.serving[line.id]), origin=LOG)
+        for id, values in living.values.items():
+            facts |= {f"log:{id}.{name}": Known(value, origin=LOG) for name, value in values.items()}
         if living.arguments is not None:
             facts |= {flag: Known(value, origin=LOG) for flag, value in living.arguments.flags.items()}
             if living.arguments.whole:

@@ -6,10 +6,10 @@ import heapq
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from vllm_doctor.log_lines import LogLine, LogLines
 from vllm_doctor.signal import Value
@@ -42,8 +42,7 @@ _VERDICTLESS = re.compile(
 """What tells that something ended, and not why; or an exception without a word."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sighting:
+class Sighting(NamedTuple):
     """A line of the table in a log. `at`: POSIX seconds, None before the first time in the log.
 
     `cause`: the exception that the line holds or introduces. `stream` counts the files, `number` the lines in one.
