@@ -159,7 +159,8 @@ class Catalogue:
             case "info":
                 return _labelled(signal, window, identity), absent
             case _:
-                expression = _expression(_filled(signal.definition, identity, window.seconds))
+                # A window holds no points but its own, so a range takes them all, however long it says it is.
+                expression = _expression(_filled(signal.definition, identity, 1.0))
                 vector, trace = expression.evaluate(window)
                 if trace.lacked_points:
                     reason = Reason.FIRST_SCRAPE

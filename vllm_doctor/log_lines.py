@@ -21,8 +21,10 @@ rules/log-lines/*.yaml, one entry a line:
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -119,11 +121,12 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def value(text: str) -> Value:
     """A number (a share of "12.5%"), a flag, or the text, cut to 300 characters."""
     if text[:1].isdigit() or text[:1] == "-":
-        if text.isdigit():
-            return float(text)
-        number = _NUMBER.fullmatch(text)
-        if number is not None:
-            return float(number[1].replace(",", "")) / (100.0 if text[-1] == "%" else 1.0)
+        with suppress(ValueError):  # nearly always
+            number = float(text)
+            return number if math.isfinite(number) else text[:_MAX_TEXT]
+        found = _NUMBER.fullmatch(text)
+        if found is not None:
+            return float(found[1].replace(",", "")) / (100.0 if text[-1] == "%" else 1.0)
     if text in ("True", "False"):
         return text == "True"
     return text.strip()[:_MAX_TEXT]

@@ -17,7 +17,7 @@ from vllm_doctor.window import Window
 _LEAST_ROUNDS = 3
 """A shorter stretch is a moment, and belongs to its neighbour; in a log of less than eight times that, not even so."""
 _SHORT_LOG = 8
-_MOST_STRETCHES = 48
+_MOST_STRETCHES = 32
 _MOST_LIVES = 12
 """Lives of one kind are judged once: a crash loop may hold thousands."""
 _FULL = 0.9

@@ -19,7 +19,7 @@ import hyperscan
 
 LONGEST = 64 * 1024  # bytes of a line: of a longer one the part around a hit stands for it
 FOLLOWING = 16 * 1024
-FULL = 8_000  # hits of one literal, until they are thinned
+FULL = 4_000  # hits of one literal, until they are thinned
 LONGEST_LITERAL = 1024
 _LEVEL = 2048  # hits of a literal that are given until their share is halved again
 _WINDOW = 256 * 1024  # bytes scanned at once: with what is around them they fit into a core's cache
