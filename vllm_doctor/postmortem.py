@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.diagnose import Diagnosis, diagnose, ordered, outcomes
@@ -24,6 +24,8 @@ _FULL = 0.9
 NO_STATISTICS = "The log holds no statistics: what the server did cannot be told from it"
 _COLUMNS = 56
 _HELD = 2.5
+_SILENCE = 10
+"""Intervals without a line, after which nobody knows what was in between."""
 _BRIEF = 0.1
 """A finding that held for less of the busy time than this comes after those that held longer."""
 
@@ -65,7 +67,7 @@ def examine(
     stretches: list[_Stretch] = []
     spans: list[Span] = []
     for place, life in enumerate(lives):
-        for first, last in _stretches(life.rounds):
+        for first, last in _stretches(life):
             snapshot = narrow.snapshot(life.window(first, last), {**life.facts, **wished})
             began, ended = life.rounds[first].at - life.interval, life.rounds[last - 1].at
             found: dict[str, str] = {}
@@ -96,26 +98,35 @@ def examine(
     )
 
 
-def _stretches(rounds: Sequence[Round]) -> list[tuple[int, int]]:
-    """Where the rounds are of one kind: idle, busy, with a queue, with a full KV cache. First and past the last."""
-    if not rounds:
-        return []
+def _stretches(life: Life) -> list[tuple[int, int]]:
+    """Where the rounds are of one kind: idle, busy, with a queue, with a full KV cache. First and past the last.
+
+    A silence in which nothing is known of the server ends a stretch.
+    """
+    rounds = life.rounds
+    silences = [n for n in range(1, len(rounds)) if rounds[n].at - rounds[n - 1].at > _SILENCE * life.interval]
+    if len(silences) >= _MOST_STRETCHES // 2:  # a log of which only some lines were read
+        silences = []
+    ends: list[tuple[int, int]] = []
+    for begin, end in pairwise([0, *silences, len(rounds)]):
+        for length in _lengths(rounds[begin:end], _MOST_STRETCHES // (len(silences) + 1)):
+            ends.append((begin, begin + length))
+            begin += length
+    return ends
+
+
+def _lengths(rounds: Sequence[Round], most: int) -> list[int]:
+    """How many rounds follow each other that are of one kind; not more than `most` such runs."""
     runs: list[tuple[object, int]] = []
     for round in rounds:
         waiting = round.total(WAITING) > 0
-        kind = (round.total(RUNNING) > 0 or waiting, waiting, round.most(KV_CACHE) >= _FULL)
-        runs.append((kind, 1))
+        runs.append(((round.total(RUNNING) > 0 or waiting, waiting, round.most(KV_CACHE) >= _FULL), 1))
     least, enough = 1, max(1, min(_LEAST_ROUNDS, len(rounds) // _SHORT_LOG))
     while True:
         runs = _merged(runs, least)
-        if least >= enough and len(runs) <= _MOST_STRETCHES:
-            break
+        if least >= enough and len(runs) <= most:
+            return [length for _, length in runs]
         least = least + 1 if least < _LEAST_ROUNDS else least * 2
-    ends, end = [], 0
-    for _, length in runs:
-        ends.append((end, end + length))
-        end += length
-    return ends
 
 
 def _merged(runs: Sequence[tuple[object, int]], least: int) -> list[tuple[object, int]]:
@@ -262,7 +273,7 @@ def _seen(life: Life) -> LifeSeen:
 
 
 def _timeline(lives: Sequence[Life]) -> Timeline | None:
-    """Means over equal steps of time, of all lives; the KV cache as its most."""
+    """The most in each of equal steps of time, of all lives."""
     rounds = sorted((round for life in lives for round in life.rounds), key=lambda round: round.at)
     if len(rounds) < 2:
         return None
@@ -277,10 +288,12 @@ def _timeline(lives: Sequence[Life]) -> Timeline | None:
             for column in range(begin, max(begin + 1, end)):
                 columns[min(_COLUMNS - 1, column)].append(round)
 
-    def row(value: str) -> tuple[float | None, ...]:
-        series = {"running": RUNNING, "waiting": WAITING}.get(value)
-        if series is None:
-            return tuple(max((r.most(KV_CACHE) for r in here), default=None) for here in columns)
-        return tuple(sum(r.total(series) for r in here) / len(here) if here else None for here in columns)
-
-    return Timeline(first, last, {name: row(name) for name in ("running", "waiting", "KV cache")})
+    measures: dict[str, Callable[[Round], float]] = {
+        "running": lambda round: round.total(RUNNING),
+        "waiting": lambda round: round.total(WAITING),
+        "KV cache": lambda round: round.most(KV_CACHE),
+    }
+    rows = {
+        name: tuple(max(map(measure, here), default=None) for here in columns) for name, measure in measures.items()
+    }
+    return Timeline(first, last, rows)

@@ -132,7 +132,7 @@ class Reading:
             yield Sighting(
                 at, self.stream, line.number, this.origin, this.process, this.pid, entry, values, this.repeated,
                 cause[:_MAX_TEXT] if cause else None,
-                arguments.parse(message[message.index("args: ") + 6 :], not message.startswith("non-default"))
+                arguments.parse(message.partition("args:")[2], not message.startswith("non-default"))
                 if entry.marks == "arguments" else None,
             )  # fmt: skip
 
