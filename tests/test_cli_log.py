@@ -356,3 +356,20 @@ def test_no_secret_leaves(form: str, path: Path, doctor: Doctor) -> None:
     assert not [secret for secret in secrets if secret in ran.out + ran.err]
     if form == "json":
         assert "--api-key" in ran.report["command"]["was"]
+
+
+@pytest.mark.parametrize(
+    "year",
+    [
+        pytest.param("0000", marks=pytest.mark.xfail(strict=True, reason="times.py iso: datetime knows no year 0")),
+        pytest.param("0001", marks=pytest.mark.xfail(strict=True, reason="times.py iso: %Y is not padded to 4 digits")),
+        "1969",
+        pytest.param("9999", marks=pytest.mark.xfail(strict=True, reason="times.py iso: datetime knows no year 10000")),
+    ],
+)
+def test_a_log_of_a_strange_year(year: str, path: Path, doctor: Doctor) -> None:
+    """A wrapper's clock was wrong; lines without it run on into the next year."""
+    wrapped = [f"{year}-12-31T23:59:{at:02}Z {stats(at)}" for at in range(0, 60, 10)]
+    ran = doctor(written(path, [*wrapped, *busy(60, 200)]), "--json")
+    assert "internal error" not in ran.err
+    assert ran.report["lives"]

@@ -261,6 +261,22 @@ def differences(report: dict[str, Any], exit_code: int, expect: dict[str, Any]) 
     return wrong
 
 
+def read_log(name: str, expect: dict[str, Any]) -> bool:
+    """Whether the log of the server that was just stopped says so: one life that did not die, and what was found in it."""
+    report = json.loads(doctor(str(OUT / f"{name}.log"), "--json").stdout or NO_ANSWER)
+    found = [finding["rule"] for finding in report["findings"]]
+    ends = [life["end"] for life in report.get("lives", [])]
+    # One that does not stop in time is killed, and then the log just ends.
+    wrong = [f"lives that end: {ends}, not one"] if ends not in (["stopped"], ["open"]) else []
+    wrong += [f"{rule} was not found" for rule in expect.get("found", []) if rule not in found]
+    wrong += [f"{rule} was found" for rule in ["engine-died", *expect.get("never", [])] if rule in found]
+    print(f"{'FAIL' if wrong else 'ok  '} {f'log of {name}':<30}{report['verdict']:<10}{', '.join(found)}")
+    for line in wrong:
+        print(f"       {line}")
+    sys.stdout.flush()
+    return not wrong
+
+
 def cure(scenario: dict[str, Any], args: list[str], rounds: int, nth: int) -> float:
     """Measure tokens/s without and with the doctor's n-th cure, in turns; after over before."""
     results: dict[str, list[float]] = {"before": [], "after": []}
@@ -391,6 +407,8 @@ def main() -> int:
                     total -= 1
                     print(f"NOT RUN {scenario['name']}: no control group can be made here ({error})")
                 sys.stdout.flush()
+        total += 1
+        failed += not read_log(wanted[0]["name"], server.get("log", {}))
     print(f"{total - failed} passed, {failed} failed")
     return 1 if failed else 0
 

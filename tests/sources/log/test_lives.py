@@ -653,7 +653,6 @@ def test_the_values_of_a_line(log: LogFolder) -> None:
     assert last.most(KV_CACHE) == pytest.approx(0.975)
 
 
-@pytest.mark.xfail(strict=True, reason="log_lines.py value: float() of 400 digits is infinite")
 def test_a_line_with_a_number_beyond_all_bounds_is_no_infinity(log: LogFolder) -> None:
     import math
 
