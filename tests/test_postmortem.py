@@ -162,9 +162,6 @@ def test_a_load_that_changes_with_every_line_is_cut_into_few_stretches(log: LogF
     assert max(per_rule.values(), default=0) <= 48
 
 
-@pytest.mark.xfail(
-    strict=True, reason="postmortem.py _stretches: a stretch reaches over a hole, which dilutes its rates"
-)
 @pytest.mark.parametrize("hole", [3600, 40000])
 def test_a_hole_in_a_log_does_not_slow_the_server_down(hole: int, log: LogFolder) -> None:
     """A rotated file is missing: requests ran before it and after it, and nobody knows what was in between."""

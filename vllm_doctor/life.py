@@ -73,7 +73,10 @@ class Life:
         """
         window = Window()
         window.origin = "log"
-        before = self.rounds[first - 1] if first else Round(self.rounds[first].at - self.interval, {})
+        before = self.rounds[first - 1] if first else Round(0.0, {})
+        began = self.rounds[first].at - self.interval
+        if before.at < began - 1.5 * self.interval:  # a silence in between, or nothing
+            before = replace(before, at=began)
         here = self.rounds[first:last]
         step = -(-len(here) // _MOST_POINTS)
         window.add(before.at, self._counters(before, here[0]))

@@ -20,19 +20,25 @@ _TICK = 12
 """The least columns from one time on the axis to the next."""
 _BESIDE = 13
 """The columns right of the drawing that a name may take."""
+_FIRST, _LAST = -62135596800.0, 253402300799.0  # the years 1 to 9999
 _KV_CACHE = "KV cache"
 DEATH = "engine-died"
 """The rule whose finding is of moments, the ends of lives, and not of spans."""
 
 
+def _date(at: float) -> datetime:
+    """Of a log whose clock is wrong the nearest that there is."""
+    return datetime.fromtimestamp(min(max(at, _FIRST), _LAST), UTC)
+
+
 def clock(at: float) -> str:
     """ "13 Nov 08:12:05", as the log's own clock has it."""
-    return datetime.fromtimestamp(at, UTC).strftime("%d %b %H:%M:%S").lstrip("0")
+    return _date(at).strftime("%d %b %H:%M:%S").lstrip("0")
 
 
 def iso(at: float, zoned: bool) -> str:
     """RFC 3339; without an offset where the log does not tell its zone."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S") + ("Z" if zoned else "")
+    return _date(at).replace(tzinfo=None).isoformat(timespec="seconds") + ("Z" if zoned else "")
 
 
 def duration(seconds: float) -> str:

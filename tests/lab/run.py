@@ -262,7 +262,7 @@ def differences(report: dict[str, Any], exit_code: int, expect: dict[str, Any]) 
 
 
 def read_log(name: str, expect: dict[str, Any]) -> bool:
-    """Whether the log of the server that was just stopped says so: one life that did not die, and what was found in it."""
+    """Whether the log of the server that was just stopped says so: one life, no death, and what was found in it."""
     report = json.loads(doctor(str(OUT / f"{name}.log"), "--json").stdout or NO_ANSWER)
     found = [finding["rule"] for finding in report["findings"]]
     ends = [life["end"] for life in report.get("lives", [])]

@@ -371,9 +371,7 @@ def test_a_crash_loop(step: int, prefixed: bool, log: LogFolder) -> None:
 @pytest.mark.parametrize(
     "later",
     [
-        pytest.param(
-            2, marks=pytest.mark.xfail(strict=True, reason="lives.py _life: an engine core joins the newest start")
-        ),
+        2,
         60,
     ],
 )
@@ -638,7 +636,6 @@ def test_an_idle_engine_prints_nothing_while_another_goes_on(log: LogFolder) -> 
     assert life.rounds[-1].engines["1"][GENERATED] == life.rounds[3].engines["1"][GENERATED]
 
 
-@pytest.mark.xfail(strict=True, reason="lives.py _grouped: the second engine of a round sets its time back")
 def test_rounds_of_several_engines_in_one_second_keep_their_order(log: LogFolder) -> None:
     """A log that two lines a second are written to; a window needs times that rise."""
     life = log.life([stats(at // 3, engine=e) for at in range(30) for e in (0, 1)])

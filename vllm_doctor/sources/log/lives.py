@@ -24,6 +24,8 @@ _STARTING = 900.0
 """Seconds within which the ranks of one start print the same line."""
 _ONE_START = 30.0
 """Seconds within which one process prints it twice; in a container each start has the same pids."""
+_MOST_STARTING = 8
+"""Servers that may start at the same time into one log."""
 _GAP = 2.5
 """Intervals without a line that are silence, and no jitter."""
 _MOST_TROUBLES = 50
@@ -48,6 +50,7 @@ class _Trouble:
 class _Living:
     """A life while it is read."""
 
+    key: tuple[int, str]
     began: bool
     starts: dict[str, tuple[str, int | None, float | None]] = field(default_factory=dict)
     first_at: float | None = None
@@ -109,7 +112,9 @@ class Lives:
         current = known if known is not None and (known.died is None or newest is known) else newest
         if seen.line.marks in ("start", "arguments"):
             # The pid may be one of an earlier life: a container counts from 1 again.
-            going_on = (life for life in (known, newest) if life is not None and not _begins_again(life, seen))
+            # Of two servers that start at the same time the older lacks the line first.
+            starting = [life for life in self._all[-_MOST_STARTING:] if life.key == key and not life.ready]
+            going_on = (one for one in (known, *starting, newest) if one and not _begins_again(one, seen))
             current = next(going_on, None) or self._begin(key, began=True)
             current.starts.setdefault(seen.line.id, (seen.process, seen.pid, seen.at))
         elif current is None:
@@ -124,7 +129,7 @@ class Lives:
         return current
 
     def _begin(self, key: tuple[int, str], began: bool) -> _Living:
-        self._all.append(_Living(began))
+        self._all.append(_Living(key, began))
         self._current[key] = self._all[-1]
         return self._all[-1]
 
@@ -294,7 +299,7 @@ def _grouped(
             yield ended, here
             here = {}
         began = at if not here else began
-        ended = max(at, ended + 1e-3) if not here else at  # two rounds in one second keep their order
+        ended = max(at, ended) if here else max(at, ended + 1e-3)  # two rounds in one second keep their order
         here.setdefault(engine, []).append((line, values))
     if here:
         yield ended, here

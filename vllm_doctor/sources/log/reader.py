@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from vllm_doctor.errors import SourceError
 from vllm_doctor.log_lines import LogLine, LogLines
 from vllm_doctor.signal import Value
 from vllm_doctor.sources.log import arguments, record
@@ -81,6 +82,7 @@ class Reading:
         self.notes: list[str] = []
         self.shift = 0.0
         """Seconds to be added to all its times: which year it is, its end may tell."""
+        self.may_be_empty = False
         self._path, self._table, self._scanner = path, table, scanner
 
     def sightings(self) -> Iterator[Sighting]:
@@ -109,10 +111,17 @@ class Reading:
 
     def _blocks(self) -> Iterator[bytes | memoryview]:
         source = Blocks(self._path)
-        for block in _readable(iter(source)):
-            if not self.head:
-                self.head = [r.message for raw in bytes(block[:_HEAD]).split(b"\n")[:5] for r in record.records(raw)]
-            yield block
+        try:
+            for block in _readable(iter(source)):
+                if not self.head:
+                    self.head = [
+                        r.message for raw in bytes(block[:_HEAD]).split(b"\n")[:5] for r in record.records(raw)
+                    ]
+                yield block
+        except SourceError as error:
+            if error.kind != "empty" or not self.may_be_empty:
+                raise
+            source.notes.append(str(error))
         self.notes = source.notes
 
     def _sighted(self, this: Record, line: Line, last: bool, at: float | None) -> Iterator[Sighting]:

@@ -9,19 +9,24 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from vllm_doctor.catalogue import LOG
 from vllm_doctor.errors import SourceError, UsageError
 from vllm_doctor.life import Life
 from vllm_doctor.log_lines import LogLines
 from vllm_doctor.observation import Observation
 from vllm_doctor.report import LinesSeen, Problem
+from vllm_doctor.signal import Known
 from vllm_doctor.sources.log.lives import Lives
 from vllm_doctor.sources.log.reader import Reading, merged
 from vllm_doctor.sources.log.scan import Scanner
 from vllm_doctor.times import iso
 
 STDIN = "-"
-_ROTATED = re.compile(r"(?P<base>.*?)(?:[.-](?P<number>\d{1,10}))?(?:\.(?:gz|xz|bz2|zst))?$")
+_ROTATED = re.compile(
+    r"(?P<base>.*?)(?:\.(?P<number>\d{1,4})|[.-](?P<day>\d{8}(?:-?\d{2,6})?))?(?:\.(?:gz|xz|bz2|zst))?$"
+)
 _NAMED = 3
+_DAY = 86400.0
 _SHOWN = 3
 _SHOWN_CHARS = 100
 
@@ -42,14 +47,15 @@ class Period:
         if self.ago is not None:
             return end - self.ago
         assert self.of_day is not None
-        return end - (end % 86400) + self.of_day
+        at = end - (end % _DAY) + self.of_day
+        return at if at <= end else at - _DAY
 
 
 def period(text: str) -> Period:
     """ "2h", "13:30", "2025-11-20", "2025-11-20 13:30:00", RFC 3339. Raises UsageError."""
     ago = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)", text)
     if ago:
-        return Period(text, ago=float(ago[1]) * {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}[ago[2]])
+        return Period(text, ago=float(ago[1]) * {"s": 1, "m": 60, "min": 60, "h": 3600, "d": _DAY}[ago[2]])
     of_day = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", text)
     if of_day:
         return Period(text, of_day=3600.0 * int(of_day[1]) + 60 * int(of_day[2]) + int(of_day[3] or 0))
@@ -91,6 +97,8 @@ class Log:
                 for stream, paths in enumerate(_rotated(self.paths))
             ]
             self.readings = [reading for readings in groups for reading in readings]
+            for reading in self.readings:
+                reading.may_be_empty = len(self.readings) > 1  # a log that was just rotated is
             for sighting in merged(groups):
                 lives.add(sighting)
         except SourceError as error:
@@ -125,11 +133,13 @@ class Log:
             return tuple(lives)
         since = self.since.seconds(end) if self.since else float("-inf")
         until = self.until.seconds(end) if self.until else float("inf")
+        if self.since and self.until and since > until:
+            raise UsageError(f"--until {self.until.text} is before --since {self.since.text}")
+        lives = [_without_death(life) if not since <= _died_at(life, end) <= until else life for life in lives]
         return tuple(
             replace(
                 life,
                 rounds=tuple(round for round in life.rounds if since <= round.at <= until),
-                death=life.death if life.death and since <= (life.death.at or end) <= until else None,
                 first_at=max(life.first_at, since),
                 last_at=min(life.last_at, until),
             )
@@ -143,14 +153,26 @@ class Log:
     def _notes(self) -> Iterator[str]:
         for reading in self.readings:
             named = f"{reading.name}: " if len(self.readings) > 1 else ""
-            yield from (f"{named}{note}" for note in reading.notes)
-            if not reading.is_vllm:
+            yield from (note if reading.name in note else f"{named}{note}" for note in reading.notes)
+            if not reading.is_vllm and reading.tally.lines_read:
                 yield f"{named}none of its {reading.tally.lines_read:,} lines is vLLM's"
 
     def _nothing(self, recognised: int, read: int) -> Problem:
         head = [line[:_SHOWN_CHARS] for reading in self.readings for line in reading.head[:_SHOWN]][:_SHOWN]
         shown = f"; it begins: {' | '.join(head)}" if head else ""
         return Problem("not-vllm", f"{self.target}: {recognised:,} of {read:,} lines recognised{shown}")
+
+
+def _died_at(life: Life, end: float) -> float:
+    """When it died; at the end of the log where nothing tells."""
+    return end if life.death is None or life.death.at is None else life.death.at
+
+
+def _without_death(life: Life) -> Life:
+    """What is known of it before it died."""
+    told = {name: fact for name, fact in life.facts.items() if not name.startswith("death_")}
+    alive = {"engine_deaths": Known(0.0, origin=LOG), "engine_dead": Known(False, origin=LOG)}
+    return replace(life, death=None, facts=told | alive)
 
 
 def _outside(target: str, lives: Sequence[Life]) -> Problem:
@@ -166,8 +188,9 @@ def _rotated(paths: Sequence[Path | None]) -> list[list[Path | None]]:
     for path in dict.fromkeys(paths):
         named = _ROTATED.match(str(path or STDIN))
         assert named is not None
-        number = int(named["number"]) if named["number"] else None
-        # logrotate counts up into the past, or names the day (20251120), which counts into the future.
-        age = (0, 0) if number is None else (-1, number) if number > 1_000_000 else (-1, -number)
+        # logrotate counts up into the past, or names the day, which counts into the future, as the kubelet does.
+        age = (0, 0)
+        if named["number"] or named["day"]:
+            age = (-1, -int(named["number"]) if named["number"] else int(named["day"].replace("-", "").ljust(14, "0")))
         groups.setdefault(named["base"], []).append((age, path))
     return [[path for _, path in sorted(group, key=lambda item: item[0])] for group in groups.values()]
