@@ -40,15 +40,15 @@ class Period:
     ago: float | None = None
     of_day: float | None = None
 
-    def seconds(self, end: float) -> float:
-        """On the clock of a log that ends at `end`."""
+    def seconds(self, end: float, ahead: float = 0.0) -> float:
+        """On the clock of a log that ends at `end`. A time of day may lie so many seconds `ahead` of that."""
         if self.at is not None:
             return self.at
         if self.ago is not None:
             return end - self.ago
         assert self.of_day is not None
         at = end - (end % _DAY) + self.of_day
-        return at if at <= end else at - _DAY
+        return at if at <= end + ahead else at - _DAY
 
 
 def period(text: str) -> Period:
@@ -132,7 +132,7 @@ class Log:
         if end is None or (self.since is None and self.until is None):
             return tuple(lives)
         since = self.since.seconds(end) if self.since else float("-inf")
-        until = self.until.seconds(end) if self.until else float("inf")
+        until = self.until.seconds(end, ahead=_DAY / 2) if self.until else float("inf")
         if self.since and self.until and since > until:
             raise UsageError(f"--until {self.until.text} is before --since {self.since.text}")
         lives = [_without_death(life) if not since <= _died_at(life, end) <= until else life for life in lives]
