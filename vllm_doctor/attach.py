@@ -85,6 +85,7 @@ class Attachment:
             log_lines.load(rule.shipped() / log_lines.FOLDER),
             source.period(self.since) if self.since else None,
             source.period(self.until) if self.until else None,
+            self.seconds if patient else None,
         )
         patient = patient or log.target
         return Watcher("log", log.target, patient, lambda: log.examine(patient), lambda: log.bytes_read)

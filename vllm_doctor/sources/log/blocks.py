@@ -77,7 +77,8 @@ class Blocks:
         self.name = "standard input" if path is None else str(path)
         self.notes: list[str] = []
         self._size = size
-        self._read = 0
+        self.position = 0
+        """Bytes read of the file itself."""
 
     def __iter__(self) -> Iterator[_Block]:
         descriptor = self._opened()
@@ -123,13 +124,13 @@ class Blocks:
             if stat.S_ISREG(about.st_mode):
                 expected = about.st_size - (os.lseek(descriptor, 0, os.SEEK_CUR) if self.path is None else 0)
             while got := os.readv(descriptor, [block]):
-                self._read += got
+                self.position += got
                 yield block[:got]
         except OSError as error:
             raise unreadable(self.name, error) from None
-        if self._read < expected:
+        if self.position < expected:
             self.notes.append(
-                f"{self.name} shrank while it was read: {self._read:,} of {expected:,} bytes; was it rotated?"
+                f"{self.name} shrank while it was read: {self.position:,} of {expected:,} bytes; was it rotated?"
             )
 
     def _with_head(self, stream: Iterator[_Block]) -> tuple[bytes, Iterator[_Block]]:
@@ -193,9 +194,9 @@ class Blocks:
                     return
                 data = b""
                 given += len(out)
-                if given > BOMB_BYTES and given > BOMB_RATIO * self._read:
+                if given > BOMB_BYTES and given > BOMB_RATIO * self.position:
                     self.notes.append(
-                        f"{self.name}: stopped after {BOMB_BYTES >> 30} GiB: {self._read:,} bytes of file became"
+                        f"{self.name}: stopped after {BOMB_BYTES >> 30} GiB: {self.position:,} bytes of file became"
                         f" {given:,} bytes; a decompression bomb?"
                     )
                     return

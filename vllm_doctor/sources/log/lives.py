@@ -116,6 +116,8 @@ class Lives:
             starting = [life for life in self._all[-_MOST_STARTING:] if life.key == key and not life.ready]
             going_on = (one for one in (known, *starting, newest) if one and not _begins_again(one, seen))
             current = next(going_on, None) or self._begin(key, began=True)
+            # Lines of a start may come before the one that names it.
+            current.began = current.began or not (current.starts or current.ready or current.points)
             current.starts.setdefault(seen.line.id, (seen.process, seen.pid, seen.at))
         elif current is None:
             of_stream = [life for (stream, _), life in self._current.items() if stream == seen.stream]

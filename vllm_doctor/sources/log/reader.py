@@ -5,7 +5,9 @@ from __future__ import annotations
 import heapq
 import json
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -19,9 +21,12 @@ from vllm_doctor.sources.log.blocks import Blocks
 from vllm_doctor.sources.log.clock import Clock
 from vllm_doctor.sources.log.record import Record
 from vllm_doctor.sources.log.scan import Line, Scanner, Tally
+from vllm_doctor.sources.log.tail import Tail
 
 _TRACEBACK_BYTES = 16 * 1024
 _HEAD = 4096
+MOST_OF_LIVING = 256 * 1024 * 1024
+"""Bytes of a living server's log: it is to be left in peace."""
 _WRAPPED_BYTES = 12 * 1024
 _WRAPPED_LINES = 150
 _MAX_TEXT = 300
@@ -65,10 +70,15 @@ class Sighting(NamedTuple):
 class Reading:
     """One log being read. `path` None is standard input; `stream` numbers the logs that belong together.
 
+    `until`, on time.monotonic: the log of a living server, which is followed until then, and of which only the end is
+    read where it is long.
+
     Complete once `sightings` is exhausted.
     """
 
-    def __init__(self, path: Path | None, stream: int, table: LogLines, scanner: Scanner) -> None:
+    def __init__(
+        self, path: Path | None, stream: int, table: LogLines, scanner: Scanner, until: float | None = None
+    ) -> None:
         self.name = str(path) if path is not None else "-"
         self.stream = stream
         self.tally = Tally()
@@ -83,7 +93,7 @@ class Reading:
         self.shift = 0.0
         """Seconds to be added to all its times: which year it is, its end may tell."""
         self.may_be_empty = False
-        self._path, self._table, self._scanner = path, table, scanner
+        self._path, self._table, self._scanner, self._until = path, table, scanner, until
 
     def sightings(self) -> Iterator[Sighting]:
         """The lines of the table, in order. Raises SourceError where the log cannot be read."""
@@ -110,19 +120,27 @@ class Reading:
         self.shift = clock.shift()
 
     def _blocks(self) -> Iterator[bytes | memoryview]:
+        for block in _readable(self._of_file()):
+            if not self.head:
+                self.head = [r.message for raw in bytes(block[:_HEAD]).split(b"\n")[:5] for r in record.records(raw)]
+            yield block
+
+    def _of_file(self) -> Iterator[bytes | memoryview]:
         source = Blocks(self._path)
+        position = _end_of(self._path) if self._until is not None else 0
         try:
-            for block in _readable(iter(source)):
-                if not self.head:
-                    self.head = [
-                        r.message for raw in bytes(block[:_HEAD]).split(b"\n")[:5] for r in record.records(raw)
-                    ]
-                yield block
+            if position:
+                self.notes.append(f"only its last {MOST_OF_LIVING >> 20} MiB were read, as the server is alive")
+            else:
+                yield from source
+                position = source.position
         except SourceError as error:
             if error.kind != "empty" or not self.may_be_empty:
                 raise
             source.notes.append(str(error))
-        self.notes = source.notes
+        self.notes += source.notes
+        if self._until is not None and self._path is not None:
+            yield from _followed(self._path, position, self._until)
 
     def _sighted(self, this: Record, line: Line, last: bool, at: float | None) -> Iterator[Sighting]:
         for entry in dict.fromkeys(entry for hit in line.hits for entry in self._table.of_find[hit]):
@@ -144,6 +162,21 @@ class Reading:
                 arguments.parse(message.partition("args:")[2], not message.startswith("non-default"))
                 if entry.marks == "arguments" else None,
             )  # fmt: skip
+
+
+def _end_of(path: Path | None) -> int:
+    """Where to begin with a log that is too long to be read beside a living server; 0 with one that is not."""
+    return max(0, path.stat().st_size - MOST_OF_LIVING) if path is not None and path.is_file() else 0
+
+
+def _followed(path: Path, position: int, until: float) -> Iterator[bytes]:
+    """What stands in the log from there on, and what is written until that time; also across its rotation."""
+    with closing(Tail(path, position)) as tail:
+        while data := tail.read():
+            yield data
+        time.sleep(max(0.0, until - time.monotonic()))  # it is open, though it be renamed meanwhile
+        while data := tail.read():
+            yield data
 
 
 def merged(groups: Sequence[Sequence[Reading]]) -> Iterator[Sighting]:

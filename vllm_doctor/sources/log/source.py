@@ -74,6 +74,8 @@ class Log:
     table: LogLines
     since: Period | None = None
     until: Period | None = None
+    watch: float | None = None
+    """Seconds in which it is followed, beside its living server."""
     readings: list[Reading] = field(default_factory=list)
 
     @property
@@ -89,11 +91,12 @@ class Log:
     def examine(self, patient: str) -> Observation:
         """Read to the end. What cannot be read is the observation's error, what was odd its notes."""
         started = time.monotonic()
+        until = None if self.watch is None else started + self.watch
         lives = Lives(self.table)
         try:
             scanner = Scanner(self.table.finds)
             groups = [
-                [Reading(path, stream, self.table, scanner) for path in paths]
+                [Reading(path, stream, self.table, scanner, until) for path in paths]
                 for stream, paths in enumerate(_rotated(self.paths))
             ]
             self.readings = [reading for readings in groups for reading in readings]
