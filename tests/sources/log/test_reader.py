@@ -22,7 +22,7 @@ from tests.sources.log.test_lives import (
     written,
 )
 from vllm_doctor.errors import SourceError
-from vllm_doctor.sources.log import reader
+from vllm_doctor.sources.log import stream
 from vllm_doctor.sources.log.reader import Reading, Sighting, merged
 from vllm_doctor.sources.log.scan import Scanner
 
@@ -260,7 +260,7 @@ def test_what_is_written_while_it_is_watched_is_read(tmp_path: Path) -> None:
 def test_of_a_long_log_of_a_living_server_only_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "vllm.log"
     path.write_text("".join(f"{stats(at, generation=float(at))}\n" for at in range(0, 1000, 10)))
-    monkeypatch.setattr(reader, "MOST_OF_LIVING", 1000)
+    monkeypatch.setattr(stream, "MOST_OF_LIVING", 1000)
     alive, afterwards = watched(path, 0.0), Reading(path, 0, table(), Scanner(table().finds))
     assert len(generated(afterwards)) == 100
     assert generated(alive)[-1] == 990.0

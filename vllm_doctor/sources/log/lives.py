@@ -28,6 +28,7 @@ _MOST_STARTING = 8
 """Servers that may start at the same time into one log."""
 _GAP = 2.5
 """Intervals without a line that are silence, and no jitter."""
+_MOST_LIVES = 500
 _MOST_TROUBLES = 50
 _MOST_STEPS = 5000
 _WEAK_CAUSES = ("EngineDeadError", "KeyboardInterrupt", "SystemExit", "CancelledError", "terminated")
@@ -80,6 +81,8 @@ class Lives:
         self._all: list[_Living] = []
         self._current: dict[tuple[int, str], _Living] = {}
         self._of_pid: dict[tuple[int, str, int], _Living] = {}
+        self.left_out = 0
+        """Lives that never served, of so many that the oldest are not told."""
 
     def add(self, seen: Sighting) -> None:
         life = self._life(seen)
@@ -131,6 +134,10 @@ class Lives:
         return current
 
     def _begin(self, key: tuple[int, str], began: bool) -> _Living:
+        if len(self._all) >= _MOST_LIVES:
+            idle = next((place for place, life in enumerate(self._all) if not life.points), 0)
+            del self._all[idle]
+            self.left_out += 1
         self._all.append(_Living(key, began))
         self._current[key] = self._all[-1]
         return self._all[-1]
@@ -202,7 +209,8 @@ class Lives:
             shown = (living.began and up) or not line.at_start or line.marks in ("error", "died")
             if count or (shown and line.printed_by(str(version) if version is not None else None)):
                 facts[f"log:{line.id}"] = Known(float(count), origin=LOG)
-                facts[f"log:{line.id}@serving"] = Known(float(living.serving[line.id]), origin=LOG)
+                if not line.at_start:
+                    facts[f"log:{line.id}@serving"] = Known(float(living.serving[line.id]), origin=LOG)
         for id, values in living.values.items():
             facts |= {f"log:{id}.{name}": Known(value, origin=LOG) for name, value in values.items()}
         if living.arguments is not None:

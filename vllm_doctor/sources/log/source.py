@@ -123,7 +123,7 @@ class Log:
             target=self.target,
             facts=newest.facts,
             models=tuple(dict.fromkeys(life.model for life in told if life.model)),
-            notes=tuple(self._notes()),
+            notes=(*self._notes(), *([f"{lives.left_out:,} of its lives are not told"] if lives.left_out else [])),
             patient=patient,
             command=newest.command,
             lives=told,

@@ -1,0 +1,67 @@
+"""What follows a line, and belongs to it: its rest where a terminal broke it, an exception, a client's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from vllm_doctor.sources.log import record
+from vllm_doctor.sources.log.record import Record
+from vllm_doctor.sources.log.scan import Line
+
+_TRACEBACK_BYTES = 16 * 1024
+_WRAPPED_BYTES = 12 * 1024
+_WRAPPED_LINES = 150
+_EXCEPTION = re.compile(
+    r"(?:[A-Za-z_][\w.]*\.)?(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Exit|Timeout|Died|Failed|Failure)\b(?:: .*)?$"
+)
+_VERDICTLESS = re.compile(
+    r"[\w.]*(?:EngineDeadError|SystemExit|KeyboardInterrupt|CancelledError)\b|[\w.]+$"
+    r"|.*(?:initialization failed|died unexpectedly|direct cause of)"
+)
+"""What tells that something ended, and not why; or an exception without a word."""
+
+
+def wrapped(line: Line) -> str:
+    """What follows a line that a terminal broke, up to the next record."""
+    joined = ""
+    for raw in line.following(_WRAPPED_BYTES).split(b"\n")[:_WRAPPED_LINES]:
+        following = record.records(raw)
+        if not raw.strip() or not following or _begins_record(following):
+            break
+        joined += following[0].message
+    return joined
+
+
+def exception(this: Record, line: Line) -> str | None:
+    """The first exception of the traceback that follows, of the same process: of a chain, the one it began with."""
+    weak: str | None = None
+    traced = "Traceback" in this.message
+    for raw in line.following(_TRACEBACK_BYTES).split(b"\n"):
+        for following in record.records(raw):
+            if following.process != this.process and following.level:
+                continue
+            text = following.message
+            traced = traced or "Traceback (most" in text or text.lstrip().startswith("File ")
+            found = _EXCEPTION.match(text) if traced else None
+            if found is None:
+                continue
+            if not _VERDICTLESS.match(text):
+                return text.strip()
+            weak = weak or text.strip()
+    return weak
+
+
+def spoken(line: Line) -> bytes:
+    """What follows a request that does not end on its line, up to the next record."""
+    following = line.following()
+    end = 0
+    for raw in following.splitlines(keepends=True):
+        if _begins_record(record.records(raw)):
+            break
+        end += len(raw)
+    return following[: end + 1]
+
+
+def _begins_record(found: Sequence[Record]) -> bool:
+    return bool(found) and (bool(found[0].level) or found[0].message.startswith("INFO: "))
