@@ -30,3 +30,37 @@ def test_a_real_log(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert not set(found) & set(expected["never"])
     unknown = {entry["rule"]: set(entry["because"].values()) for entry in report["unknown"]}
     assert all(reason in unknown[rule] for rule, reason in expected.get("unknown", {}).items())
+
+
+V0 = """\
+INFO 08-01 10:00:00 api_server.py:495] vLLM API server version 0.6.3
+INFO 08-01 10:00:05 llm_engine.py:237] Initializing an LLM engine (v0.6.3) with config: model='m', device_config=cuda
+"""
+V0_STATISTICS = (
+    "INFO 08-01 10:00:{:02} metrics.py:349] Avg prompt throughput: 400.0 tokens/s, Avg generation throughput: 900.0 "
+    "tokens/s, Running: 43 reqs, Swapped: 0 reqs, Pending: 20 reqs, GPU KV cache usage: 98.5%, CPU KV cache usage: 0.0%.\n"
+)
+V0_PREEMPTION = (
+    "WARNING 08-01 10:00:{:02} scheduler.py:1481] Sequence group cmpl-{} is preempted by PreemptionMode.RECOMPUTE mode "
+    "because there is not enough KV cache space. This can affect the end-to-end performance. Increase "
+    "gpu_memory_utilization or tensor_parallel_size to provide more KV cache memory. "
+    "total_num_cumulative_preemption={}\n"
+)
+
+
+def test_preemption_stands_in_a_log_of_v0_and_not_in_one_of_v1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In V0's as a running number, of which only every fiftieth is printed."""
+    at = range(10, 60, 5)
+    lines = "".join(V0_STATISTICS.format(s) + V0_PREEMPTION.format(s, s, 1 + 10 * (s - 10)) for s in at)
+    (tmp_path / "v0.log").write_text(V0 + lines)
+    cli.main([str(tmp_path / "v0.log"), "--json"])
+    report = json.loads(capsys.readouterr().out)
+    first = report["findings"][0]
+    assert (first["rule"], first["severity"], first["role"]) == ("preemption", "warning", "root")
+    assert first["evidence"][0]["value"] == pytest.approx(10, rel=0.2)  # a second
+    assert {evidence["from"] for evidence in first["evidence"]} <= {"log", "computed"}
+    cli.main([str(LOGS / "preemption.log.gz"), "--json"])
+    unknown = {u["rule"]: u["because"] for u in json.loads(capsys.readouterr().out)["unknown"]}
+    assert unknown["preemption"]["preemptions_per_second"] == "not-in-log"

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,7 +20,6 @@ from tests.sources.log.test_lives import (
     written,
 )
 from vllm_doctor.errors import SourceError
-from vllm_doctor.sources.log import stream
 from vllm_doctor.sources.log.reader import Reading, Sighting, merged
 from vllm_doctor.sources.log.scan import Scanner
 
@@ -226,43 +223,3 @@ def test_a_request_that_ends_on_its_line_hides_nothing(path: Path) -> None:
         "torch.OutOfMemoryError: CUDA out of memory. ",
     ]
     assert [s.line.id for s in sighted(path, lines)] == ["request-logged", "cuda-oom"]
-
-
-# ---- the log of a living server
-
-
-def watched(path: Path, seconds: float) -> Reading:
-    return Reading(path, 0, table(), Scanner(table().finds), time.monotonic() + seconds)
-
-
-def generated(read: Reading) -> list[float]:
-    return [float(seen.values["generation"]) for seen in read.sightings() if seen.line.id == "stats"]
-
-
-def test_what_is_written_while_it_is_watched_is_read(tmp_path: Path) -> None:
-    """Also into a new log, as it is renamed meanwhile."""
-    path = tmp_path / "vllm.log"
-    path.write_text(f"{stats(0, generation=1.0)}\n")
-    seen = watched(path, 0.5).sightings()
-
-    def write() -> None:
-        with path.open("a") as log:
-            log.write(f"{stats(10, generation=2.0)}\n")
-        path.rename(tmp_path / "vllm.log.1")
-        path.write_text(f"{stats(20, generation=3.0)}\n")
-
-    writer = threading.Timer(0.1, write)
-    writer.start()
-    assert [float(sighting.values["generation"]) for sighting in seen] == [1.0, 2.0, 3.0]
-    writer.join()
-
-
-def test_of_a_long_log_of_a_living_server_only_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "vllm.log"
-    path.write_text("".join(f"{stats(at, generation=float(at))}\n" for at in range(0, 1000, 10)))
-    monkeypatch.setattr(stream, "MOST_OF_LIVING", 1000)
-    alive, afterwards = watched(path, 0.0), Reading(path, 0, table(), Scanner(table().finds))
-    assert len(generated(afterwards)) == 100
-    assert generated(alive)[-1] == 990.0
-    assert len(generated(watched(path, 0.0))) < 10
-    assert "only its last" in alive.notes[0]
