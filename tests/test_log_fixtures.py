@@ -37,8 +37,9 @@ INFO 08-01 10:00:00 api_server.py:495] vLLM API server version 0.6.3
 INFO 08-01 10:00:05 llm_engine.py:237] Initializing an LLM engine (v0.6.3) with config: model='m', device_config=cuda
 """
 V0_STATISTICS = (
-    "INFO 08-01 10:00:{:02} metrics.py:349] Avg prompt throughput: 400.0 tokens/s, Avg generation throughput: 900.0 "
-    "tokens/s, Running: 43 reqs, Swapped: 0 reqs, Pending: 20 reqs, GPU KV cache usage: 98.5%, CPU KV cache usage: 0.0%.\n"
+    "INFO 08-01 10:00:{:02} metrics.py:349] Avg prompt throughput: 400.0 tokens/s, Avg generation throughput: "
+    "900.0 tokens/s, Running: 43 reqs, Swapped: 0 reqs, Pending: 20 reqs, GPU KV cache usage: 98.5%, "
+    "CPU KV cache usage: 0.0%.\n"
 )
 V0_PREEMPTION = (
     "WARNING 08-01 10:00:{:02} scheduler.py:1481] Sequence group cmpl-{} is preempted by PreemptionMode.RECOMPUTE mode "
