@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from vllm_doctor import postmortem
 from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.diagnose import diagnose
 from vllm_doctor.observation import Observation
-from vllm_doctor.report import Patient, Problem, Report, SourceSeen, Verdict, worst
+from vllm_doctor.report import LifeSeen, Patient, Problem, Report, SourceSeen, Verdict, worst
 from vllm_doctor.rule import Rule
 from vllm_doctor.signal import Known, Reading, Snapshot, Value
 from vllm_doctor.window import Window
@@ -98,8 +97,13 @@ def judge(
     wished: dict[str, Reading] = {name: Known(value, origin="user") for name, value in wishes.items()}
     told = next((o for o in observations if o.lives), None)
     past = None
-    if told is not None and not any(o.window.times for o in observations):
-        past = postmortem.examine(told.lives, rules, catalogue, wished)
+    lives: tuple[LifeSeen, ...] = ()
+    if told is not None:
+        from vllm_doctor import postmortem  # late: a live server needs none
+
+        lives = postmortem.seen(told.lives)
+        if not any(o.window.times for o in observations):
+            past = postmortem.examine(told.lives, rules, catalogue, wished)
     snapshots = [
         catalogue.snapshot(
             next((o.window for o in seen if o.window.times), Window()),
@@ -130,7 +134,7 @@ def judge(
         states=diagnosis.states,
         error=error,
         command=next((o.command for o in observations if o.command), ()) if len(patients) == 1 else (),
-        lives=postmortem.seen(told.lives) if told is not None else (),
+        lives=lives,
         spans=past.spans if past is not None else (),
         lines=told.lines if told is not None else None,
         timeline=past.timeline if past is not None else None,

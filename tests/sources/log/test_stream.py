@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.sources.log.test_lives import stats, table
+from tests.sources.log.test_lives import start, stats, table, written
 from vllm_doctor.sources.log import stream
 from vllm_doctor.sources.log.reader import Reading
 from vllm_doctor.sources.log.scan import Scanner
+from vllm_doctor.sources.log.source import Log
 
 
 def watched(path: Path, seconds: float) -> Reading:
@@ -49,3 +52,20 @@ def test_of_a_long_log_of_a_living_server_only_the_end_is_read(tmp_path: Path, m
     assert generated(alive)[-1] == 990.0
     assert len(generated(watched(path, 0.0))) < 10
     assert "only its last" in alive.notes[0]
+
+
+def test_of_a_living_server_only_what_was_logged_just_now_counts(tmp_path: Path) -> None:
+    """What its start told stays true; a request that was refused an hour ago is no matter."""
+    refused = 'INFO:     127.0.0.1:59734 - "POST /v1/chat/completions HTTP/1.1" 400 Bad Request'
+    path = written(tmp_path / "vllm.log", [*start(0), stats(40), refused, refused, stats(3600), refused])
+
+    def seen(watch: float | None) -> Mapping[str, object]:
+        [life] = Log([path], table(), watch=watch).examine("the server").lives
+        return {name: getattr(life.facts[f"log:{name}"], "value", None) for name in ("bad-request", "engine-config")}
+
+    assert seen(None) == {"bad-request": 3.0, "engine-config": 1.0}
+    os.utime(path)
+    assert seen(0.0) == {"bad-request": 1.0, "engine-config": 1.0}
+    long_ago = path.stat().st_mtime - 600
+    os.utime(path, (long_ago, long_ago))
+    assert seen(0.0) == {"bad-request": 0.0, "engine-config": 1.0}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -30,6 +30,9 @@ _GAP = 2.5
 """Intervals without a line that are silence, and no jitter."""
 _MOST_LIVES = 500
 _MOST_TROUBLES = 50
+_MOST_TIMES = 4096
+_RECENT = 15.0
+"""Seconds that are now, for a server that lives."""
 _MOST_STEPS = 5000
 _WEAK_CAUSES = ("EngineDeadError", "KeyboardInterrupt", "SystemExit", "CancelledError", "terminated")
 """They follow an operator's signal as well."""
@@ -65,6 +68,8 @@ class _Living:
     counts: Counter[str] = field(default_factory=Counter)
     serving: Counter[str] = field(default_factory=Counter)
     """The counts since it was up."""
+    when: dict[str, deque[tuple[float, int]]] = field(default_factory=dict)
+    """When each line was printed last, and how often at a time: what is not of the start."""
     values: dict[str, dict[str, Value]] = field(default_factory=dict)
     """What each line said last."""
     named: dict[str, Value] = field(default_factory=dict)
@@ -97,6 +102,8 @@ class Lives:
             life.serving[line.id] += seen.repeated
         if line.at_start:
             life.last_start = line.id
+        elif not line.samples and seen.at is not None:
+            life.when.setdefault(line.id, deque(maxlen=_MOST_TIMES)).append((seen.at, seen.repeated))
         life.values.setdefault(line.id, {}).update(seen.values)
         for name, fact in line.facts.items():
             if name in seen.values:
@@ -167,9 +174,18 @@ class Lives:
                 if seen.line.marks == "died" and life.died is None:
                     life.died = trouble
 
-    def done(self) -> tuple[Life, ...]:
-        """The lives, in the order in which they began."""
-        lives = [self._life_of(living) for living in self._all]
+    @property
+    def last_at(self) -> float | None:
+        """The last time in the log."""
+        return max((life.last_at for life in self._all if life.last_at is not None), default=None)
+
+    def done(self, now: float | None = None) -> tuple[Life, ...]:
+        """The lives, in the order in which they began.
+
+        `now`, on the log's clock: of a server that lives; then only what was logged in the last seconds counts, but
+        for what its start tells.
+        """
+        lives = [self._life_of(living, now) for living in self._all]
         deaths = sum(life.death is not None for life in lives)
         served_last = max((place for place, life in enumerate(lives) if life.up and not life.death), default=-1)
         return tuple(
@@ -177,7 +193,7 @@ class Lives:
             for place, life in enumerate(lives)
         )
 
-    def _life_of(self, living: _Living) -> Life:
+    def _life_of(self, living: _Living, now: float | None) -> Life:
         rounds, interval = _rounds(living)
         up = living.ready or bool(rounds)
         death = _death(living, up)
@@ -191,7 +207,7 @@ class Lives:
             up=up,
             stopped=stopped,
             death=death,
-            facts=self._facts(living, up),
+            facts=self._facts(living, up, now),
             last_start=living.last_start,
             rounds=rounds,
             interval=interval,
@@ -199,18 +215,21 @@ class Lives:
             command=living.arguments.command if living.arguments else (),
         )
 
-    def _facts(self, living: _Living, up: bool) -> dict[str, Reading]:
+    def _facts(self, living: _Living, up: bool, now: float | None) -> dict[str, Reading]:
         facts: dict[str, Reading] = {LOG: Known(True, origin=LOG)}
         facts |= {name: Known(value, origin=LOG) for name, value in living.named.items()}
         version = living.named.get("vllm_version")
         for line in self._table.lines.values():
             count = living.counts[line.id]
+            if now is not None and line.id in living.when:
+                count = sum(times for at, times in living.when[line.id] if at > now - _RECENT)
             # What a start would show is missing only from a whole start.
             shown = (living.began and up) or not line.at_start or line.marks in ("error", "died")
             if count or (shown and line.printed_by(str(version) if version is not None else None)):
                 facts[f"log:{line.id}"] = Known(float(count), origin=LOG)
                 if not line.at_start:
-                    facts[f"log:{line.id}@serving"] = Known(float(living.serving[line.id]), origin=LOG)
+                    serving = min(living.serving[line.id], count)
+                    facts[f"log:{line.id}@serving"] = Known(float(serving), origin=LOG)
         for id, values in living.values.items():
             facts |= {f"log:{id}.{name}": Known(value, origin=LOG) for name, value in values.items()}
         if living.arguments is not None:

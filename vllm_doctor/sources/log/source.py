@@ -111,7 +111,7 @@ class Log:
         if not any(reading.is_vllm for reading in self.readings):
             return Observation("log", self.target, error=self._nothing(recognised, read), patient=patient)
         shift = self.readings[0].shift if len(self.readings) == 1 else 0.0
-        whole = [life.shifted(shift) for life in lives.done()]
+        whole = [life.shifted(shift) for life in lives.done(self._now(lives.last_at))]
         told = self._between(whole)
         if not told:
             return Observation("log", self.target, error=_outside(self.target, whole), patient=patient)
@@ -129,6 +129,13 @@ class Log:
             lives=told,
             lines=LinesSeen(read, recognised, zoned, time.monotonic() - started, one_in),
         )
+
+    def _now(self, last_at: float | None) -> float | None:
+        """The time on the log's clock, if its server lives: the file was last written when its last line says."""
+        if self.watch is None or last_at is None:
+            return None
+        written = max((path.stat().st_mtime for path in self.paths if path and path.exists()), default=time.time())
+        return last_at + max(0.0, time.time() - written)
 
     def _between(self, lives: Sequence[Life]) -> tuple[Life, ...]:
         end = max((life.last_at for life in lives if life.last_at is not None), default=None)
