@@ -10,6 +10,8 @@ from vllm_doctor.sources.log.record import Record
 from vllm_doctor.sources.log.scan import Line
 
 _TRACEBACK_BYTES = 16 * 1024
+_TRACEBACK_STARTS = 40
+"""Lines within which a traceback starts, among those of other processes."""
 _WRAPPED_BYTES = 12 * 1024
 _WRAPPED_LINES = 150
 _EXCEPTION = re.compile(
@@ -37,7 +39,9 @@ def exception(this: Record, line: Line) -> str | None:
     """The first exception of the traceback that follows, of the same process: of a chain, the one it began with."""
     weak: str | None = None
     traced = "Traceback" in this.message
-    for raw in line.following(_TRACEBACK_BYTES).split(b"\n"):
+    for place, raw in enumerate(line.following(_TRACEBACK_BYTES).split(b"\n")):
+        if place == _TRACEBACK_STARTS and not traced:
+            break
         for following in record.records(raw):
             if following.process != this.process and following.level:
                 continue
