@@ -180,7 +180,10 @@ def test_a_hole_in_a_log_does_not_slow_the_server_down(hole: int, log: LogFolder
 def test_the_course_of_a_log(log: LogFolder) -> None:
     past = examine(log.life([*busy(0, 590, 4), *(stats(at, 8, 6, kv_cache=95.0) for at in range(600, 1200, 10))]))
     assert past.timeline is not None
-    assert (past.timeline.first_at, past.timeline.last_at) == (posix(0), posix(1190))
+    assert (past.timeline.first_at, past.timeline.last_at) == (
+        posix(-10),
+        posix(1190),
+    )  # the first line tells of ten seconds
     rows = past.timeline.rows
     assert {len(row) for row in rows.values()} == {56}
     assert (rows["running"][0], rows["running"][-1]) == (4, 8)

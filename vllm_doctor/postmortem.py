@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 
 from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.diagnose import Diagnosis, diagnose, ordered, outcomes
@@ -274,19 +274,22 @@ def _seen(life: Life) -> LifeSeen:
 
 def _timeline(lives: Sequence[Life]) -> Timeline | None:
     """The most in each of equal steps of time, of all lives."""
-    rounds = sorted((round for life in lives for round in life.rounds), key=lambda round: round.at)
+    rounds = [round for life in lives for round in life.rounds]
     if len(rounds) < 2:
         return None
-    first, last = rounds[0].at, rounds[-1].at
+    first = min(life.rounds[0].at - life.interval for life in lives if life.rounds)
+    last = max(round.at for round in rounds)
     step = max(last - first, 1e-9) / _COLUMNS
     columns: list[list[Round]] = [[] for _ in range(_COLUMNS)]
     for life in lives:
-        for round, after in zip_longest(life.rounds, life.rounds[1:]):
-            # A round holds until the next one, unless the log is silent in between.
-            held = after.at if after is not None and after.at - round.at < _HELD * life.interval else round.at
-            begin, end = int((round.at - first) / step), int((held - first) / step)
-            for column in range(begin, max(begin + 1, end)):
+        before = float("-inf")
+        for round in life.rounds:
+            # A round tells of the time since the one before it, unless the log was silent in between.
+            began = before if round.at - before < _HELD * life.interval else round.at - life.interval
+            begin, end = int((began - first) / step), int((round.at - first) / step)
+            for column in range(max(0, begin), max(begin + 1, end)):
                 columns[min(_COLUMNS - 1, column)].append(round)
+            before = round.at
 
     measures: dict[str, Callable[[Round], float]] = {
         "running": lambda round: round.total(RUNNING),
