@@ -19,9 +19,9 @@ import hyperscan
 
 LONGEST = 64 * 1024  # bytes of a line: of a longer one the part around a hit stands for it
 FOLLOWING = 16 * 1024
-FULL = 4_000  # hits of one literal, until they are thinned
+FULL = 2_000  # hits of one literal, until they are thinned
 LONGEST_LITERAL = 1024
-_LEVEL = 2048  # hits of a literal that are given until their share is halved again
+_LEVEL = 512  # hits of a literal that are given until their share is halved again
 _WINDOW = 256 * 1024  # bytes scanned at once: with what is around them they fit into a core's cache
 _HALF = LONGEST // 2
 
@@ -87,7 +87,7 @@ class Scanner:
     def lines(self, blocks: Iterable[bytes | bytearray | memoryview], tally: Tally | None = None) -> Iterator[Line]:
         """The lines with a hit, each once, in order. They are told in `tally`, which grows as they are taken.
 
-        Of a literal the first FULL hits are given, then fewer and fewer, so that about 100,000 are the most however
+        Of a literal the first FULL hits are given, then fewer and fewer, so that about 10,000 are the most however
         long the log is; by chance, which is the same each time, and not each so many'th: engines write in turns.
         A line is given if one of its literals is due.
         A tally of its own is for logs read in turns; without one, the scanner's `tally` is set anew.
