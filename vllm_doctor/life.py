@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from vllm_doctor.signal import Reading
 from vllm_doctor.window import Labels, Sample, Window
@@ -64,7 +64,6 @@ class Life:
     command: tuple[str, ...] = ()
     last_start: str | None = None
     """The last line of a start that the log holds, by its name in the table."""
-    notes: tuple[str, ...] = field(default=())
 
     def window(self, first: int, last: int) -> Window:
         """The rounds from `first` to before `last` as scrapes, at most 200 of them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -245,6 +245,35 @@ class Report:
     lines: LinesSeen | None = None
     timeline: Timeline | None = None
 
+    @property
+    def is_postmortem(self) -> bool:
+        """Of logs alone: no server was asked, or none that answered."""
+        return self.lines is not None and not any(s.kind == "server" and s.scrapes for s in self.sources)
+
+    @property
+    def main(self) -> list[Finding]:
+        """What must be told first: causes that do harm."""
+        return [f for f in self.findings if f.severity in ("critical", "warning") and f.role != "symptom"]
+
+    @property
+    def aside(self) -> list[Finding]:
+        """Causes that are only worth knowing."""
+        main = self.main
+        return [f for f in self.findings if f not in main and f.role != "symptom"]
+
+    def engines_of(self, group: Sequence[Finding]) -> list[str]:
+        """The engines that these findings are about, in words; none where there is only one engine."""
+        named = [", ".join(f"{name} {of}" for name, of in f.subject.items() if name != "model_name") for f in group]
+        return [name for name in named if name] if len(self.engines) > 1 else []
+
     def count(self, state: str) -> int:
         """How many rules are in a state."""
         return sum(found == state for found in self.states.values())
+
+
+def grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """The same rule with the same severity on several engines is told once."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.rule, finding.severity), []).append(finding)
+    return list(groups.values())

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from vllm_doctor import times, words
-from vllm_doctor.report import Evidence, Finding, LifeSeen, Remedy, Report
+from vllm_doctor.report import Evidence, Finding, LifeSeen, Remedy, Report, grouped
 from vllm_doctor.signal import HOW_TO_LEARN, Known, Reason
 
 _WIDTH = 80
@@ -19,18 +19,17 @@ _LINKED = re.compile(r"@(?=[\w-])|#(?=\d)|:(?=//)|www(?=\.)|GH-(?=\d)|(?<!\d):(?
 
 
 def render(report: Report) -> str:
-    main = [f for f in report.findings if f.severity in ("critical", "warning") and f.role != "symptom"]
-    aside = [f for f in report.findings if f not in main and f.role != "symptom"]
+    main, aside = report.main, report.aside
     blocks = [f"## {report.verdict.value.upper()}: {text(report.headline)}"]
     if report.error is not None and report.error.message != report.headline:
         blocks.append(text(report.error.message))
     blocks += [*_patient(report), *_lives(report)]
     blocks += _fenced(times.drawing(report))
-    blocks += [] if _only_log(report) else _vitals(report)
-    for group in _grouped(main):
+    blocks += [] if report.is_postmortem else _vitals(report)
+    for group in grouped(main):
         blocks += _finding(group, report)
     if aside:
-        blocks.append("\n".join(_aside(group, report) for group in _grouped(aside)))
+        blocks.append("\n".join(_aside(group, report) for group in grouped(aside)))
     blocks += [*_not_seen(report), _counts(report, main or aside)]
     return "\n\n".join(blocks) + "\n"
 
@@ -80,10 +79,6 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _cell(value: str) -> str:
     """Code in a table, where a bar would end the cell even within code."""
     return text(value) if "|" in value else code(value)
-
-
-def _only_log(report: Report) -> bool:
-    return report.lines is not None and not any(s.kind == "server" and s.scrapes for s in report.sources)
 
 
 def _patient(report: Report) -> list[str]:
@@ -184,17 +179,8 @@ def _vitals(report: Report) -> list[str]:
     return blocks
 
 
-def _grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """The same rule with the same severity on several engines is told once."""
-    groups: dict[tuple[str, str], list[Finding]] = {}
-    for finding in findings:
-        groups.setdefault((finding.rule, finding.severity), []).append(finding)
-    return list(groups.values())
-
-
 def _where(group: Sequence[Finding], report: Report) -> str:
-    named = [", ".join(f"{label} {of}" for label, of in f.subject.items() if label != "model_name") for f in group]
-    named = [name for name in named if name] if len(report.engines) > 1 else []
+    named = report.engines_of(group)
     if not named:
         return ""
     more = f" and {len(named) - 4} more" if len(named) > 4 else ""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from vllm_doctor import times, words
-from vllm_doctor.report import Finding, LifeSeen, Remedy, Report, UnknownRule
+from vllm_doctor.report import Finding, LifeSeen, Remedy, Report, UnknownRule, grouped
 from vllm_doctor.signal import HOW_TO_LEARN, Known, Reason
 
 WIDTH = 80
@@ -27,22 +27,21 @@ def render(report: Report, colour: bool = False) -> str:
     if report.error is not None and not report.findings and not report.vitals:
         lines = _head(report.verdict.value.upper(), "Could not tell", report.verdict.value, colour)
         return "\n".join([*lines, *_paragraph("Why", report.error.message)]) + "\n"
-    main = [f for f in report.findings if f.severity in ("critical", "warning") and f.role != "symptom"]
-    aside = [f for f in report.findings if f not in main and f.role != "symptom"]
+    main, aside = report.main, report.aside
     lines = _head(report.verdict.value.upper(), report.headline, report.verdict.value, colour, _rule_of(report, main))
     servers = [*_servers(report), *_log_lines(report)]
     lines += ["", *(line for server in servers for line in _wrapped(f"  {server}", "  "))]
     lines += [*_wrapped(f"  {_patient(report)}", "  "), *_host_lines(report)]
-    lines += [] if _only_log(report) else _vital_lines(report)
+    lines += [] if report.is_postmortem else _vital_lines(report)
     lines += [*_course(report), *_life_lines(report), *_summary(main, report)]
-    for place, group in enumerate(_grouped(main)):
+    for place, group in enumerate(grouped(main)):
         finding = group[0]
         if place or finding.title != report.headline:
             lines += ["", *_head(finding.severity.upper(), finding.title, finding.severity, colour, finding.rule)]
         lines += ["", *_finding(group, report)]
     if aside:
         lines.append("")
-        for group in _grouped(aside):
+        for group in grouped(aside):
             lines += _aside(group, report)
     lines += ["", *_not_seen(report), *_counts(report, main or aside)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
@@ -71,11 +70,6 @@ def _servers(report: Report) -> list[str]:
     if not pids or len(targets) > 1:
         return targets
     return [f"{targets[0] if targets else ''} · pids: {pids}{f' and {more} more' if more > 0 else ''}".lstrip(" ·")]
-
-
-def _only_log(report: Report) -> bool:
-    """A post-mortem: no server was asked, or none that answered."""
-    return report.lines is not None and not any(s.kind == "server" and s.scrapes for s in report.sources)
 
 
 def _log_lines(report: Report) -> list[str]:
@@ -138,7 +132,7 @@ def _lives(number: int, lives: Sequence[LifeSeen], of: int) -> str:
 
 def _summary(main: Sequence[Finding], report: Report) -> list[str]:
     """Several findings of a log, and for how long each held."""
-    groups = _grouped(main)
+    groups = grouped(main)
     if not report.spans or len(groups) < 2:
         return []
     width = max(len(group[0].rule) for group in groups)
@@ -156,7 +150,7 @@ def _host_lines(report: Report) -> list[str]:
     if patient.cores_usable is not None and patient.cores_wanted is not None:
         usable, wanted = words.number(patient.cores_usable), words.number(patient.cores_wanted)
         parts.append(f"cores: {usable} usable, {wanted} wanted ({patient.cores_terms})")
-    if patient.gpus is not None and not _only_log(report):
+    if patient.gpus is not None and not report.is_postmortem:
         parts.append(_gpus(patient.gpus, patient.gpu))
     lines = _wrapped(f"  {' · '.join(parts)}", "  ") if parts else []
     if report.command:
@@ -173,7 +167,7 @@ def _gpus(count: int, name: str | None) -> str:
 def _patient(report: Report) -> str:
     patient = report.patient
     engines = f"{patient.engines} engine{'s' if patient.engines != 1 else ''}" if patient.engines else None
-    if _only_log(report):
+    if report.is_postmortem:
         lives = f"{len(report.lives):,} server lives" if len(report.lives) > 1 else None
         parts = [
             patient.model,
@@ -226,19 +220,8 @@ def _vital_lines(report: Report) -> list[str]:
     return [wrapped for line in lines for wrapped in _wrapped(f"  {line}", "  ")]
 
 
-def _grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """The same rule with the same severity on several engines is one paragraph."""
-    groups: dict[tuple[str, str], list[Finding]] = {}
-    for finding in findings:
-        groups.setdefault((finding.rule, finding.severity), []).append(finding)
-    return list(groups.values())
-
-
 def _where(group: Sequence[Finding], report: Report) -> str | None:
-    if len(report.engines) < 2:
-        return None
-    named = [", ".join(f"{label} {text}" for label, text in f.subject.items() if label != "model_name") for f in group]
-    named = [name for name in named if name]
+    named = report.engines_of(group)
     if not named:
         return None
     shown = "; ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
@@ -371,7 +354,7 @@ def _not_seen(report: Report) -> list[str]:
         for note in source.notes:
             add(f"{source.target}: {note}" if source.kind != "gpu" else note)
     blind = any(finding.role == "blind" for finding in report.findings)
-    if _only_log(report):
+    if report.is_postmortem:
         for text in _not_told_by_log([] if blind else report.unknown, report):
             add(text)
         return lines
