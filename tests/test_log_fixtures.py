@@ -28,6 +28,8 @@ def test_a_real_log(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     if "root" in expected:
         assert found[:1] == [expected["root"]]
     assert not set(found) & set(expected["never"])
+    # A number that stands for what nobody saw is no evidence: of a full step, say, which a log does not tell.
+    assert "token_budget_fill_if_seen" not in [e["signal"] for f in report["findings"] for e in f["evidence"]]
     unknown = {entry["rule"]: set(entry["because"].values()) for entry in report["unknown"]}
     assert all(reason in unknown[rule] for rule, reason in expected.get("unknown", {}).items())
 

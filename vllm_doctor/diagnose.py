@@ -131,10 +131,17 @@ def _finding(
         here=" ".join(sentence for sentence in sentences if sentence),
         why=rule.why,
         threshold_from=rule.threshold_from,
-        evidence=tuple(_evidence(comparison, catalogue) for comparison in dict.fromkeys(comparisons)),
+        evidence=tuple(
+            _evidence(comparison, catalogue) for comparison in dict.fromkeys(comparisons) if _seen(comparison)
+        ),
         remedies=tuple(remedy for written in rule.remedies if (remedy := _remedy(written, reader)) is not None),
         see=rule.see,
     )
+
+
+def _seen(comparison: Comparison) -> bool:
+    """Whether somebody told the value: a number that stands for what is not known, of known(x, 0), is no evidence."""
+    return isinstance(comparison.seen, Known) and comparison.seen.origin != ""
 
 
 def _evidence(comparison: Comparison, catalogue: Catalogue) -> Evidence:
@@ -149,7 +156,7 @@ def _evidence(comparison: Comparison, catalogue: Catalogue) -> Evidence:
         than=comparison.than.value,
         than_signal=comparison.than_signal,
         unit=signal.unit,
-        origin=comparison.seen.origin or "computed",
+        origin=comparison.seen.origin,
     )
 
 
