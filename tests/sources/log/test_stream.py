@@ -60,8 +60,8 @@ def test_of_a_living_server_only_what_was_logged_just_now_counts(tmp_path: Path)
     path = written(tmp_path / "vllm.log", [*start(0), stats(40), refused, refused, stats(3600), refused])
 
     def seen(watch: float | None) -> Mapping[str, object]:
-        [life] = Log([path], table(), watch=watch).examine("the server").lives
-        return {name: getattr(life.facts[f"log:{name}"], "value", None) for name in ("bad-request", "engine-config")}
+        facts = Log([path], table(), watch=watch).examine("the server").facts
+        return {name: getattr(facts[f"log:{name}"], "value", None) for name in ("bad-request", "engine-config")}
 
     assert seen(None) == {"bad-request": 3.0, "engine-config": 1.0}
     os.utime(path)

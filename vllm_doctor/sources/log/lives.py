@@ -179,13 +179,23 @@ class Lives:
         """The last time in the log."""
         return max((life.last_at for life in self._all if life.last_at is not None), default=None)
 
-    def done(self, now: float | None = None) -> tuple[Life, ...]:
-        """The lives, in the order in which they began.
+    def recent(self, now: float) -> dict[str, Reading]:
+        """Of a server that lives, `now` on the log's clock: how often each line was printed in the last seconds.
 
-        `now`, on the log's clock: of a server that lives; then only what was logged in the last seconds counts, but
-        for what its start tells.
+        For what its start told that is nothing to ask.
         """
-        lives = [self._life_of(living, now) for living in self._all]
+        if not self._all:
+            return {}
+        found: dict[str, Reading] = {}
+        for id, when in self._all[-1].when.items():
+            count = float(sum(times for at, times in when if at > now - _RECENT))
+            serving = min(count, float(self._all[-1].serving[id]))
+            found |= {f"log:{id}": Known(count, origin=LOG), f"log:{id}@serving": Known(serving, origin=LOG)}
+        return found
+
+    def done(self) -> tuple[Life, ...]:
+        """The lives, in the order in which they began."""
+        lives = [self._life_of(living) for living in self._all]
         deaths = sum(life.death is not None for life in lives)
         served_last = max((place for place, life in enumerate(lives) if life.up and not life.death), default=-1)
         return tuple(
@@ -193,7 +203,7 @@ class Lives:
             for place, life in enumerate(lives)
         )
 
-    def _life_of(self, living: _Living, now: float | None) -> Life:
+    def _life_of(self, living: _Living) -> Life:
         rounds, interval = _rounds(living)
         up = living.ready or bool(rounds)
         death = _death(living, up)
@@ -207,7 +217,7 @@ class Lives:
             up=up,
             stopped=stopped,
             death=death,
-            facts=self._facts(living, up, now),
+            facts=self._facts(living, up),
             last_start=living.last_start,
             rounds=rounds,
             interval=interval,
@@ -215,21 +225,18 @@ class Lives:
             command=living.arguments.command if living.arguments else (),
         )
 
-    def _facts(self, living: _Living, up: bool, now: float | None) -> dict[str, Reading]:
+    def _facts(self, living: _Living, up: bool) -> dict[str, Reading]:
         facts: dict[str, Reading] = {LOG: Known(True, origin=LOG)}
         facts |= {name: Known(value, origin=LOG) for name, value in living.named.items()}
         version = living.named.get("vllm_version")
         for line in self._table.lines.values():
             count = living.counts[line.id]
-            if now is not None and line.id in living.when:
-                count = sum(times for at, times in living.when[line.id] if at > now - _RECENT)
             # What a start would show is missing only from a whole start.
             shown = (living.began and up) or not line.at_start or line.marks in ("error", "died")
             if count or (shown and line.printed_by(str(version) if version is not None else None)):
                 facts[f"log:{line.id}"] = Known(float(count), origin=LOG)
                 if not line.at_start:
-                    serving = min(living.serving[line.id], count)
-                    facts[f"log:{line.id}@serving"] = Known(float(serving), origin=LOG)
+                    facts[f"log:{line.id}@serving"] = Known(float(living.serving[line.id]), origin=LOG)
         for id, values in living.values.items():
             facts |= {f"log:{id}.{name}": Known(value, origin=LOG) for name, value in values.items()}
         if living.arguments is not None:

@@ -111,17 +111,18 @@ class Log:
         if not any(reading.is_vllm for reading in self.readings):
             return Observation("log", self.target, error=self._nothing(recognised, read), patient=patient)
         shift = self.readings[0].shift if len(self.readings) == 1 else 0.0
-        whole = [life.shifted(shift) for life in lives.done(self._now(lives.last_at))]
+        whole = [life.shifted(shift) for life in lives.done()]
         told = self._between(whole)
         if not told:
             return Observation("log", self.target, error=_outside(self.target, whole), patient=patient)
         one_in = max((n for reading in self.readings for n in reading.tally.thinned.values()), default=1)
         zoned = all(reading.zoned for reading in self.readings if reading.is_vllm)
         newest = told[-1]
+        now = self._now(lives.last_at)
         return Observation(
             kind="log",
             target=self.target,
-            facts=newest.facts,
+            facts=newest.facts if now is None else {**newest.facts, **lives.recent(now)},
             models=tuple(dict.fromkeys(life.model for life in told if life.model)),
             notes=(*self._notes(), *([f"{lives.left_out:,} of its lives are not told"] if lives.left_out else [])),
             patient=patient,
