@@ -8,9 +8,10 @@ import pytest
 
 from tests.making import shipped_catalogue
 from tests.serving import Clock
-from vllm_doctor import attach
 from vllm_doctor.catalogue import Catalogue
-from vllm_doctor.sources.server import Access, Server
+from vllm_doctor.sources import server
+from vllm_doctor.sources.access import Access
+from vllm_doctor.sources.server import Server
 
 
 @pytest.fixture(scope="session")
@@ -34,4 +35,4 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
             skipping = Clock()
             super().__init__(url, wanted, access, clock or skipping.now, sleep or skipping.sleep)
 
-    monkeypatch.setattr(attach, "Server", Hurried)
+    monkeypatch.setattr(server, "Server", Hurried)

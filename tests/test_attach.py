@@ -20,9 +20,9 @@ from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.errors import SourceError, UsageError
 from vllm_doctor.examination import Watcher
 from vllm_doctor.signal import Known, Reason, Unknown
+from vllm_doctor.sources.access import Access
 from vllm_doctor.sources.local import Local
 from vllm_doctor.sources.process import ServerProcess
-from vllm_doctor.sources.server import Access
 
 VLLM = ["/opt/v/bin/python", "/opt/v/bin/vllm", "serve", "m"]
 API, CORE = 100, 101

@@ -18,7 +18,7 @@ LAYERS = [
     "errors", "signal", "window", "promql", "formula", "condition", "flags", "defaults", "words", "document",
     "log_lines", "report", "times", "catalogue", "life", "rule", "observation", "redact", "diagnose",
     "postmortem",
-    "sources", "sources.exposition", "sources.server", "sources.recording", "sources.kernel",
+    "sources", "sources.access", "sources.exposition", "sources.server", "sources.recording", "sources.kernel",
     "sources.kernel_log", "sources.cgroup", "sources.topology", "sources.command_line", "sources.process_files",
     "sources.sockets", "sources.process", "sources.model_files", "sources.host", "sources.gpu",
     "sources.nvidia_smi", "sources.nvml", "sources.local",
@@ -83,4 +83,4 @@ def test_sources_know_nothing_of_rules() -> None:
 
 
 def test_the_check_sees_imports_of_every_kind() -> None:
-    assert {"report", "redact", "sources.server", "errors"} <= {name for name, _ in _imported("cli")}
+    assert {"report", "redact", "sources.access", "errors"} <= {name for name, _ in _imported("cli")}

@@ -67,3 +67,9 @@ def test_each_signal_of_a_log_names_a_line_or_its_value() -> None:
     signals = catalogue.load(rule.shipped() / "signals.yaml").signals.values()
     named = [(s.name, name) for s in signals if s.way == "log" for name in s.definition.split()]
     assert [pair for pair in named if not TABLE.has(pair[1])] == []
+
+
+def test_what_is_a_scrape_is_not_counted() -> None:
+    told = {TABLE.finds[text]: TABLE.finds[first] for text, first in TABLE.uncounted.items()}
+    assert told[b"Engine 0"] == told[b"Avg prompt throughput:"] == b"Avg prompt throughput:"
+    assert b"400 Bad Request" not in told

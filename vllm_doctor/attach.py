@@ -15,12 +15,13 @@ from vllm_doctor.errors import UsageError
 from vllm_doctor.examination import Watcher
 from vllm_doctor.observation import Observation
 from vllm_doctor.report import Problem
+from vllm_doctor.sources.access import Access
 from vllm_doctor.sources.kernel import Kernel
-from vllm_doctor.sources.server import Access, Server, base_of
 
 if TYPE_CHECKING:
-    # Imported late below: a server on another machine needs none of it, and the command starts sooner.
+    # Imported late below: a log needs no client, a server on another machine no processes, and all start sooner.
     from vllm_doctor.sources.process import ServerProcess
+    from vllm_doctor.sources.server import Server
 
 NOBODY = (
     "no vLLM server was found on this host; point me at one: vllm-doctor http://host:8000, or vllm-doctor PID"
@@ -97,14 +98,21 @@ class Attachment:
             return self._of_server(process.of_pid(self.kernel, int(source)), opened)
         if "://" not in source and ":" not in source:
             raise UsageError(f"{source!r} is neither a file, nor a URL (http://host:8000), nor a pid")
-        server = opened.enter_context(closing(Server(source, self.wanted, self.access)))
+        server = self._client(source, opened)
         return [self._of_url(server), *self._of_its_host(server, source)]
+
+    def _client(self, url: str, opened: ExitStack) -> Server:
+        from vllm_doctor.sources.server import Server
+
+        return opened.enter_context(closing(Server(url, self.wanted, self.access)))
 
     def _of_url(self, server: Server) -> Watcher:
         return Watcher("server", server.target, server.target, lambda: server.examine(self.seconds, self.deadline))
 
     def _of_its_host(self, server: Server, source: str) -> list[Watcher]:
         """The host of a server that was named by its URL: this one, if its port is a vLLM's here."""
+        from vllm_doctor.sources.server import base_of
+
         parts = urlsplit(base_of(source))
         port = parts.port or (443 if parts.scheme == "https" else 80)
         if _is_here(parts.hostname or ""):
@@ -141,7 +149,7 @@ class Attachment:
             )
             nowhere = Observation("server", patient, error=problem, patient=patient)
             return [Watcher("server", patient, patient, lambda: nowhere), *self._of_processes(found, patient)]
-        server = opened.enter_context(closing(Server(found.url, self.wanted, self.access)))
+        server = self._client(found.url, opened)
         return [self._of_url(server), *self._of_processes(found, server.target)]
 
     def _of_processes(self, found: ServerProcess, patient: str) -> list[Watcher]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vllm_doctor.report import Report
     from vllm_doctor.rule import Rule
     from vllm_doctor.signal import Value
-    from vllm_doctor.sources.server import Access
+    from vllm_doctor.sources.access import Access
 
 FORMATS = ("text", "json", "markdown", "nagios", "checkmk", "openmetrics")
 COULD_NOT_TELL = 3
@@ -230,6 +230,7 @@ def _rules(arguments: Sequence[str]) -> int:
 def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
     """Examine these sources and write the report; the exit code."""
     import contextlib
+    import gc
     import time
     from datetime import UTC, datetime
     from pathlib import Path
@@ -237,6 +238,7 @@ def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
     from vllm_doctor import catalogue, examination, progress, redact, rule
     from vllm_doctor.attach import Attachment
 
+    gc.set_threshold(50_000)  # rules and samples are many objects without cycles, and live to the end
     shipped = rule.shipped()
     signals = catalogue.load(shipped / "signals.yaml")
     rules = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
@@ -313,7 +315,7 @@ def _access(options: argparse.Namespace) -> Access:
     from pathlib import Path
 
     from vllm_doctor.errors import UsageError
-    from vllm_doctor.sources.server import Access
+    from vllm_doctor.sources.access import Access
 
     headers: dict[str, str] = {}
     for header in options.header:

@@ -24,7 +24,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -121,10 +120,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def value(text: str) -> Value:
     """A number (a share of "12.5%"), a flag, or the text, cut to 300 characters."""
     if text[:1].isdigit() or text[:1] == "-":
-        with suppress(ValueError):  # nearly always
+        try:
             number = float(text)
             return number if math.isfinite(number) else text[:_MAX_TEXT]
-        found = _NUMBER.fullmatch(text)
+        except ValueError:
+            found = _NUMBER.fullmatch(text)
         if found is not None:
             return float(found[1].replace(",", "")) / (100.0 if text[-1] == "%" else 1.0)
     if text in ("True", "False"):
@@ -143,6 +143,13 @@ class LogLines:
                 of_find.setdefault(text, []).append(line)
         self.finds = tuple(of_find)
         self.of_find = tuple(tuple(found) for found in of_find.values())
+        place = {text: number for number, text in enumerate(self.finds)}
+        self.uncounted = {
+            place[text]: place[found[0].find[0]]
+            for text, found in of_find.items()
+            if all(line.samples for line in found)
+        }
+        """Of the lines that are scrapes, which nobody counts: the number of each text -> of the line's first one."""
 
     def has(self, name: str) -> bool:
         """Whether `name` is a line ("enforce-eager") or one of its values ("kv-cache-size.tokens")."""

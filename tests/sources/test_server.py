@@ -42,7 +42,8 @@ from vllm_doctor.observation import Observation
 from vllm_doctor.report import Report, Verdict
 from vllm_doctor.signal import Known, Reading, Reason, Unknown
 from vllm_doctor.sources import server as server_module
-from vllm_doctor.sources.server import Access, Server, base_of, shown
+from vllm_doctor.sources.access import Access
+from vllm_doctor.sources.server import Server, base_of, shown
 
 START = "process_start_time_seconds"
 SECRET = "s3cr3t-passw0rd"

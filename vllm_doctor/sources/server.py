@@ -10,10 +10,8 @@ import json
 import re
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
@@ -25,6 +23,7 @@ from vllm_doctor.errors import SourceError, UsageError
 from vllm_doctor.observation import Observation
 from vllm_doctor.report import Problem
 from vllm_doctor.signal import Known, Reading, Value
+from vllm_doctor.sources.access import Access
 from vllm_doctor.sources.exposition import Page, parse
 from vllm_doctor.window import Window
 
@@ -36,15 +35,6 @@ _REDIRECTS = 3
 _START_TIME = "process_start_time_seconds"
 _COUNTER = "vllm:generation_tokens_total"
 _RESTART_SECONDS = 10.0  # no vLLM is up again sooner
-
-
-@dataclass(frozen=True)
-class Access:
-    """How to be let in. `ca_file`: PEM certificates to trust beside the system's."""
-
-    headers: Mapping[str, str] = field(default_factory=dict)
-    ca_file: Path | None = None
-    insecure: bool = False
 
 
 def base_of(url: str) -> str:

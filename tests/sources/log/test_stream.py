@@ -18,7 +18,7 @@ from vllm_doctor.sources.log.source import Log
 
 
 def watched(path: Path, seconds: float) -> Reading:
-    return Reading(path, 0, table(), Scanner(table().finds), time.monotonic() + seconds)
+    return Reading(path, 0, table(), Scanner(table().finds, table().uncounted), time.monotonic() + seconds)
 
 
 def generated(read: Reading) -> list[float]:
@@ -47,7 +47,7 @@ def test_of_a_long_log_of_a_living_server_only_the_end_is_read(tmp_path: Path, m
     path = tmp_path / "vllm.log"
     path.write_text("".join(f"{stats(at, generation=float(at))}\n" for at in range(0, 1000, 10)))
     monkeypatch.setattr(stream, "MOST_OF_LIVING", 1000)
-    alive, afterwards = watched(path, 0.0), Reading(path, 0, table(), Scanner(table().finds))
+    alive, afterwards = watched(path, 0.0), Reading(path, 0, table(), Scanner(table().finds, table().uncounted))
     assert len(generated(afterwards)) == 100
     assert generated(alive)[-1] == 990.0
     assert len(generated(watched(path, 0.0))) < 10

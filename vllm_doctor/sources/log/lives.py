@@ -161,7 +161,7 @@ class Lives:
 
     def _mark(self, life: _Living, seen: Sighting) -> None:
         at = seen.at if seen.at is not None else life.last_at or 0.0
-        trouble = _Trouble(at, seen.number, seen.process, seen.cause)
+        trouble = _Trouble(at, seen.number or 0, seen.process, seen.cause)
         told_to_stop = life.stopped_at is not None and at - life.stopped_at < _SHUTDOWN
         match seen.line.marks:
             case "ready":

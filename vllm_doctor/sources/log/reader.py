@@ -28,12 +28,13 @@ _REQUEST_ENDS = re.compile(r"\b(?:params|lora_request|finish_reason): ")
 class Sighting(NamedTuple):
     """A line of the table in a log. `at`: POSIX seconds, None before the first time in the log.
 
-    `cause`: the exception that the line holds or introduces. `stream` counts the files, `number` the lines in one.
+    `cause`: the exception that the line holds or introduces. `stream` counts the files, `number` the lines in one; the
+    latter is None where nobody asks, as it is dear to find out.
     """
 
     at: float | None
     stream: int
-    number: int
+    number: int | None
     origin: str
     process: str
     pid: int | None
@@ -93,7 +94,7 @@ class Reading:
                     found = True
                     self.is_vllm = self.is_vllm or bool(this.level)
                     yield sighting
-            self.recognised += found
+            self.recognised += max(line.stands_for.values()) if found else 0
         self.shift = clock.shift()
 
     def _blocks(self) -> Iterator[bytes | memoryview]:
@@ -103,7 +104,8 @@ class Reading:
             yield block
 
     def _sighted(self, this: Record, line: Line, last: bool, at: float | None) -> Iterator[Sighting]:
-        for entry in dict.fromkeys(entry for hit in line.hits for entry in self._table.of_find[hit]):
+        entries = {entry: line.stands_for[hit] for hit in line.hits for entry in self._table.of_find[hit]}
+        for entry, times in entries.items():
             if not (this.level in _OF_TROUBLE if entry.bare else this.level) or _is_of_a_request(this):
                 continue
             message = this.message
@@ -116,12 +118,22 @@ class Reading:
             cause = str(values["error"]) if "error" in values else None
             if cause is None and entry.marks in ("error", "died"):
                 cause = context.exception(this, line)
+            given = None
+            if entry.marks == "arguments":
+                given = arguments.parse(message.partition("args:")[2], not message.startswith("non-default"))
             yield Sighting(
-                at, self.stream, line.number, this.origin, this.process, this.pid, entry, values, this.repeated,
-                cause[:_MAX_TEXT] if cause else None,
-                arguments.parse(message.partition("args:")[2], not message.startswith("non-default"))
-                if entry.marks == "arguments" else None,
-            )  # fmt: skip
+                at=at,
+                stream=self.stream,
+                number=line.number if entry.marks in ("error", "died") else None,
+                origin=this.origin,
+                process=this.process,
+                pid=this.pid,
+                line=entry,
+                values=values,
+                repeated=this.repeated * times,
+                cause=cause[:_MAX_TEXT] if cause else None,
+                arguments=given,
+            )
 
 
 def merged(groups: Sequence[Sequence[Reading]]) -> Iterator[Sighting]:

@@ -78,6 +78,9 @@ class Log:
     """Seconds in which it is followed, beside its living server."""
     readings: list[Reading] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self._scanner = Scanner(self.table.finds, self.table.uncounted)  # before anything is watched: it takes its time
+
     @property
     def target(self) -> str:
         names = [str(path) if path is not None else STDIN for path in self.paths]
@@ -94,9 +97,8 @@ class Log:
         until = None if self.watch is None else started + self.watch
         lives = Lives(self.table)
         try:
-            scanner = Scanner(self.table.finds)
             groups = [
-                [Reading(path, stream, self.table, scanner, until) for path in paths]
+                [Reading(path, stream, self.table, self._scanner, until) for path in paths]
                 for stream, paths in enumerate(_rotated(self.paths))
             ]
             self.readings = [reading for readings in groups for reading in readings]
@@ -115,7 +117,7 @@ class Log:
         told = self._between(whole)
         if not told:
             return Observation("log", self.target, error=_outside(self.target, whole), patient=patient)
-        one_in = max((n for reading in self.readings for n in reading.tally.thinned.values()), default=1)
+        one_in = max((n for reading in self.readings for n in reading.tally.one_in.values()), default=1)
         zoned = all(reading.zoned for reading in self.readings if reading.is_vllm)
         newest = told[-1]
         now = self._now(lives.last_at)
