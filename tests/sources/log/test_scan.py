@@ -211,6 +211,7 @@ def common(monkeypatch: pytest.MonkeyPatch) -> bytes:
     monkeypatch.setattr(scan, "FULL", 200)
     monkeypatch.setattr(scan, "_FULL_COUNTED", 100)
     monkeypatch.setattr(scan, "_GROWTH", 200)
+    monkeypatch.setattr(scan, "_GROWTH_COUNTED", 200)
     monkeypatch.setattr(scan, "_WASTED", 5000)
     return b"".join(
         b"Engine %03d: Running: %d reqs%s\n" % (n % 2, n, b" rare" if n % 5000 == 4999 else b"") for n in range(EVERY)

@@ -1,7 +1,8 @@
 """Of all lines of a log those that hold one of many literals, at about the speed of reading.
 
-Hyperscan looks for all literals at once; Python sees only what it finds. The blocks are put together to windows of one
-size, so that how the bytes were divided cannot change the result, and memory is bounded whatever comes:
+Hyperscan looks for all literals at once, StringZilla counts newlines; Python sees only what is found. The blocks are
+put together to windows of one size, so that how the bytes were divided cannot change the result, and memory is bounded
+whatever comes:
 
     | behind | fresh: scanned now          | ahead |
              ^ scanned                     ^ upto    what lies ahead is scanned with the next window
@@ -17,16 +18,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import hyperscan
+from stringzilla import count
 
 LONGEST = 64 * 1024  # bytes of a line: of a longer one the part around a hit stands for it
 FOLLOWING = 16 * 1024
 FULL = 2_000  # hits of one literal, until it is common: then it is only sampled
-_FULL_COUNTED = 500  # the same, where what is left out is counted
 LONGEST_LITERAL = 1024
 _GROWTH = 400  # hits of a common literal that are given while the log grows e-fold
+_FULL_COUNTED, _GROWTH_COUNTED = 500, 100  # the same, where what is left out is counted
 _WINDOW = 1024 * 1024  # bytes scanned at once
 _HALF = LONGEST // 2
-_WASTED = 100_000  # hits of common literals passed over, which take as long as to compile a database without them
+_WASTED = 50_000  # hits of common literals passed over, which take as long as to compile a database without them
 
 
 @dataclass(slots=True)
@@ -142,7 +144,7 @@ class _Hits:
         `offset` is the window's in the stream.
         """
         found: dict[int, int] = {}
-        count, hits, due, next_of = len(self._hits), self._hits, self._due, self._next
+        literals, hits, due, next_of = len(self._hits), self._hits, self._due, self._next
         begin = max(0, start - self._scanner.overlap)
         known = start - begin
 
@@ -151,7 +153,7 @@ class _Hits:
             if end > known:  # else it ends in what was scanned before
                 seen = hits[literal] = hits[literal] + 1
                 if seen >= due[literal]:
-                    found[(begin + end) * count + literal] = next_of(literal, seen) if seen > _FULL_COUNTED else 1
+                    found[(begin + end) * literals + literal] = next_of(literal, seen) if seen > _FULL_COUNTED else 1
 
         if self._database is not None and stop > start:
             self._database.scan(memoryview(window)[begin:stop], on_match)  # type: ignore[type-var] # takes any buffer
@@ -171,7 +173,7 @@ class _Hits:
         before = self._given[literal] or _FULL_COUNTED
         self.common.setdefault(literal, 0.0)
         self._given[literal] = seen
-        self._due[literal] = seen + 1 + int(self._chance.random() * 2 * seen / _GROWTH)
+        self._due[literal] = seen + 1 + int(self._chance.random() * 2 * seen / _GROWTH_COUNTED)
         return seen - before
 
     def _is_common(self, literal: int, read: int) -> None:
@@ -250,9 +252,9 @@ class _Stream:
     def _given(self, upto: int) -> Iterator[Line]:
         """The lines due whose last hit is known to end by `upto`."""
         first, end, literals = self._first, self._end, self._literals
-        count = len(self._scanner.literals)
+        number_of_literals = len(self._scanner.literals)
         for place, number in self._hits.given(self._buffer, self._scanned, upto, self._offset).items():
-            at, literal = divmod(place, count)
+            at, literal = divmod(place, number_of_literals)
             if at > end:
                 if literals:
                     yield self._line(first, end, literals)
@@ -266,7 +268,7 @@ class _Stream:
             yield self._line(first, end, literals)
             literals = {}
         self._first, self._end, self._literals = first, end, literals
-        self._tally.lines_read += self._buffer.count(b"\n", self._scanned, upto)
+        self._tally.lines_read += count(self._view[self._scanned : upto], b"\n")
         self._scanned = upto
         self._tally.bytes_read = self._offset + upto
 
