@@ -46,7 +46,8 @@ LOOKS = 4
 PAUSE_SECONDS = 5
 NO_ANSWER = """{"verdict": "unknown", "headline": "no answer", "findings": [], "vitals": {}, "command": null,
                 "patient": {"processes": [], "cores": null}}"""
-DOCTOR_SECONDS = 120
+DOCTOR_SECONDS = 90
+THREAD_FILES = ("stat", "schedstat", "wchan")
 SHOWN = ("requests_running", "requests_waiting", "kv_cache_usage", "generation_tokens_per_second")
 
 
@@ -169,19 +170,21 @@ def processes(url: str) -> list[dict[str, Any]]:
 
 
 def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The doctor's answer. One that hangs is asked where (SIGABRT, faulthandler), and has not answered.
+    """The doctor's answer. One that hangs is asked where (SIGABRT, faulthandler), and looked for once more.
 
     The wait is counted in seconds waited, not by the clock: a virtual machine that is paused for minutes finds all
     deadlines passed when it wakes, and nobody has hung.
     """
     command = [sys.executable, "-X", "faulthandler", "-m", "vllm_doctor", "--timeout", "40", *arguments]
-    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    for _ in range(DOCTOR_SECONDS):
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            stdout, stderr = started.communicate(timeout=1)
-            break
-    else:
-        threads = [stat.read_text() for stat in Path(f"/proc/{started.pid}/task").glob("*/stat")]
+    for _ in range(2):
+        started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(DOCTOR_SECONDS):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                stdout, stderr = started.communicate(timeout=1)
+                return subprocess.CompletedProcess(command, started.returncode, stdout, stderr)
+        threads = [
+            path.read_text() for path in Path(f"/proc/{started.pid}/task").glob("*/*") if path.name in THREAD_FILES
+        ]
         started.send_signal(signal.SIGABRT)
         stdout, stderr = started.communicate()
         print(f"the doctor hung for {DOCTOR_SECONDS} s; {machine()}\n{''.join(threads)}{stderr}", flush=True)
