@@ -25,7 +25,7 @@ LAYERS = [
     "sources.log", "sources.log.blocks", "sources.log.scan", "sources.log.tail", "sources.log.clock",
     "sources.log.wrapper", "sources.log.record", "sources.log.stream", "sources.log.context",
     "sources.log.arguments", "sources.log.reader", "sources.log.lives", "sources.log.source",
-    "examination", "attach", "progress", "render", "render.text", "render.json_v1", "render.markdown",
+    "correction", "examination", "attach", "progress", "render", "render.text", "render.json_v1", "render.markdown",
     "render.nagios", "render.checkmk", "render.openmetrics", "rulebook", "demo", "cli", "__main__",
 ]  # fmt: skip
 

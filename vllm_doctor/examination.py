@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from vllm_doctor.catalogue import Catalogue
+from vllm_doctor.correction import corrected
 from vllm_doctor.diagnose import diagnose
 from vllm_doctor.observation import Observation
 from vllm_doctor.report import LifeSeen, Patient, Problem, Report, SourceSeen, Verdict, worst
@@ -120,6 +121,7 @@ def judge(
         verdict = worst(verdict, Verdict.UNKNOWN)
     if strict and diagnosis.unknown:
         verdict = worst(verdict, Verdict.UNKNOWN)
+    command = next((o.command for o in observations if o.command), ()) if len(patients) == 1 else ()
     return Report(
         at=at,
         verdict=verdict,
@@ -133,7 +135,8 @@ def judge(
         targets=diagnosis.targets,
         states=diagnosis.states,
         error=error,
-        command=next((o.command for o in observations if o.command), ()) if len(patients) == 1 else (),
+        command=command,
+        correction=corrected(diagnosis.findings, command),
         lives=lives,
         spans=past.spans if past is not None else (),
         lines=told.lines if told is not None else None,

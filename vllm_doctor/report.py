@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from vllm_doctor import words
 from vllm_doctor.signal import Known, Reason, Value
 
 
@@ -92,6 +93,39 @@ class Finding:
     evidence: tuple[Evidence, ...]
     remedies: tuple[Remedy, ...]
     see: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A flag, or an environment variable, as it was and as it should be; None: not given."""
+
+    name: str
+    was: Value | None
+    now: Value | None
+    rule: str
+    """The finding that it cures."""
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What to start instead: the whole command line, and in what it differs. Variables stand in `changes` only."""
+
+    now: tuple[str, ...]
+    changes: tuple[Change, ...]
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """Line by line: "-  --max-num-seqs 64", "+  --max-num-seqs 11", "+  OMP_NUM_THREADS=1  (environment)"."""
+        return tuple(
+            f"{sign}  {_written(change.name, value)}"
+            for change in self.changes
+            for sign, value in (("-", change.was), ("+", change.now))
+            if value is not None
+        )
+
+
+def _written(name: str, value: Value) -> str:
+    return words.flag(name, value) if name.startswith("-") else f"{name}={words.plain(value)}  (environment)"
 
 
 @dataclass(frozen=True)
@@ -239,6 +273,7 @@ class Report:
     error: Problem | None = None
     command: tuple[str, ...] = ()
     """The server's command line, where it was read."""
+    correction: Correction | None = None
     redacted: Mapping[str, int] = field(default_factory=dict)
     lives: tuple[LifeSeen, ...] = ()
     spans: tuple[Span, ...] = ()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 
 from vllm_doctor.signal import Known, Reading, Unknown, Value
 
@@ -107,6 +108,17 @@ def flag(name: str, value: Value) -> str:
     if isinstance(value, bool):
         return name if value else f"--no-{name.removeprefix('--')}"
     return f"{name} {plain(value)}"
+
+
+def folded(command: Sequence[str], width: int) -> list[str]:
+    """A command line, folded between its words so that it can still be pasted."""
+    lines: list[str] = []
+    for word in map(shlex.quote, command):
+        if lines and len(lines[-1]) + len(word) + 3 <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(f"    {word}" if lines else word)
+    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
 
 
 def fill(template: str, read: Read) -> str | None:

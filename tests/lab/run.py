@@ -2,8 +2,8 @@
 
 usage: run.py --record NAME        keep a scenario's scrapes and its host's facts in fixtures/NAME
        run.py [NAME...]            run the scenarios (all), compare with what is expected; 1 if one differs
-       run.py --cure NAME [ROUNDS [N]]
-                                   apply the doctor's N-th cure (1) and measure tokens/s, before and after in turns
+       run.py --cure NAME [ROUNDS] start the command that the doctor prints, and measure tokens/s, before and after in
+                                   turns (2); 1 if it is not faster
 
 Install first: tests/lab/install.sh. Where vLLM is missing this fails, it does not skip.
 """
@@ -57,6 +57,15 @@ def vllm(args: list[str], name: str, more_env: dict[str, str] | None = None) -> 
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    command = [str(VLLM / "vllm"), "serve", str(LAB / "tiny"), "--served-model-name", "tiny"]
+    command += ["--host", "127.0.0.1", "--port", str(port), *args]
+    with started(command, port, name, more_env) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def started(command: list[str], port: int, name: str, more_env: dict[str, str] | None = None) -> Iterator[str]:
+    """The server that this command starts; gives its URL."""
     OUT.mkdir(parents=True, exist_ok=True)
     env = os.environ | {
         "HF_HUB_OFFLINE": "1",
@@ -65,8 +74,6 @@ def vllm(args: list[str], name: str, more_env: dict[str, str] | None = None) -> 
         "VLLM_CPU_KVCACHE_SPACE": "1",
         **(more_env or {}),
     }
-    command = [str(VLLM / "vllm"), "serve", str(LAB / "tiny"), "--served-model-name", "tiny"]
-    command += ["--host", "127.0.0.1", "--port", str(port), *args]
     url = f"http://127.0.0.1:{port}"
     with (OUT / f"{name}.log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=env, start_new_session=True)
@@ -281,18 +288,20 @@ def read_log(name: str, expect: dict[str, Any]) -> bool:
     return not wrong
 
 
-def cure(scenario: dict[str, Any], args: list[str], rounds: int, nth: int) -> float:
-    """Measure tokens/s without and with the doctor's n-th cure, in turns; after over before."""
+def cure(scenario: dict[str, Any], args: list[str], rounds: int) -> float:
+    """Measure tokens/s with the command that was given and with the one that the doctor printed, in turns.
+
+    After over before.
+    """
     results: dict[str, list[float]] = {"before": [], "after": []}
-    cured: list[str] = []
     for turn in range(rounds):
         with vllm(args, f"{scenario['name']}-before") as url, loaded(url, scenario["load"]):
-            if not cured:
-                remedy = _first_finding(url)["remedies"][nth - 1]
-                cured = _applied(args, remedy)
-                print(f"the cure: {remedy['do']}\n  before: {' '.join(args)}\n  after:  {' '.join(cured)}", flush=True)
+            command = _corrected(url)
             results["before"].append(_tokens_per_second(url))
-        with vllm(cured, f"{scenario['name']}-after") as url, loaded(url, scenario["load"]):
+        if not turn:
+            print(f"before: {' '.join(command['was'])}\nafter:  {' '.join(command['now'])}", flush=True)
+        port = int(url.rsplit(":", 1)[1])
+        with started(command["now"], port, f"{scenario['name']}-after") as url, loaded(url, scenario["load"]):
             results["after"].append(_tokens_per_second(url))
         print(
             f"round {turn + 1}: before {results['before'][-1]:,.0f} tok/s, after {results['after'][-1]:,.0f} tok/s",
@@ -303,11 +312,12 @@ def cure(scenario: dict[str, Any], args: list[str], rounds: int, nth: int) -> fl
     return after / before
 
 
-def _first_finding(url: str) -> dict[str, Any]:
+def _corrected(url: str) -> dict[str, Any]:
+    """What the doctor says of the server's command."""
     for _ in range(LOOKS):
-        findings: list[dict[str, Any]] = json.loads(doctor(url, "--json").stdout or NO_ANSWER)["findings"]
-        if findings and findings[0]["remedies"]:
-            return findings[0]
+        command: dict[str, Any] | None = json.loads(doctor(url, "--json").stdout or NO_ANSWER)["command"]
+        if command and command["now"]:
+            return command
         time.sleep(PAUSE_SECONDS)
     sys.exit(f"nothing to cure was found on {url}")
 
@@ -355,20 +365,6 @@ def record(scenario: dict[str, Any], url: str) -> None:
     print(f"recorded {folder}: write its expected.yaml")
 
 
-def _applied(args: list[str], remedy: dict[str, Any]) -> list[str]:
-    """The arguments with the remedy's flags set and unset."""
-    kept, place = [], 0
-    while place < len(args):
-        flag = args[place]
-        has_value = place + 1 < len(args) and not args[place + 1].startswith("--")
-        if flag not in remedy["unset"] and flag not in remedy["set"]:
-            kept += args[place : place + 1 + has_value]
-        place += 1 + has_value
-    for flag, value in remedy["set"].items():
-        kept += [flag] if value is True else [flag, str(value)]
-    return kept
-
-
 def _tokens_per_second(url: str) -> float:
     def tokens() -> float:
         with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
@@ -386,9 +382,8 @@ def main() -> int:
         sys.exit("no vLLM in .lab: run tests/lab/install.sh first")
     servers = yaml.safe_load((HERE / "scenarios.yaml").read_text())["servers"]
     if sys.argv[1:2] == ["--cure"]:
-        rounds, nth = [int(text) for text in [*sys.argv[3:], *("2", "1")[len(sys.argv) - 3 :]]]
         [(scenario, args)] = [(c, s["args"]) for s in servers for c in s["scenarios"] if c["name"] == sys.argv[2]]
-        return 0 if cure(scenario, args, rounds, nth) > 1 else 1
+        return 0 if cure(scenario, args, int(sys.argv[3]) if sys.argv[3:] else 2) > 1 else 1
     if sys.argv[1:2] == ["--record"]:
         [(scenario, server)] = [(c, s) for s in servers for c in s["scenarios"] if c["name"] == sys.argv[2]]
         with vllm(server["args"], scenario["name"], server.get("env")) as url:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import jsonschema
 import pytest
 
 import vllm_doctor.render
-from tests.render.reports import unreachable
+from tests.render.reports import postmortem, unreachable
 from tests.test_fixtures import NAMES, judged
 from vllm_doctor.render import json_v1
+from vllm_doctor.report import Change, Correction
 
 SCHEMA = json.loads((Path(vllm_doctor.render.__file__).parent / "report.v1.schema.json").read_text())
 
@@ -69,3 +71,13 @@ def test_the_preemption_finding() -> None:
     assert evidence["from"] == "metrics"
     symptom = next(item for item in document["findings"] if item["rule"] == "kv-cache-saturated")
     assert (symptom["role"], symptom["explained_by"]) == ("symptom", "preemption")
+
+
+def test_the_command_as_it_was_and_as_it_should_be() -> None:
+    report = postmortem()
+    told = valid(json_v1.render(report))["command"]
+    assert told == {"was": list(report.command), "now": None, "changes": []}
+    correction = Correction(("vllm", "serve", "x"), (Change("--max-num-seqs", 64.0, None, "cap"),))
+    told = valid(json_v1.render(replace(report, correction=correction)))["command"]
+    assert told["now"] == ["vllm", "serve", "x"]
+    assert told["changes"] == [{"name": "--max-num-seqs", "was": 64, "now": None, "rule": "cap"}]

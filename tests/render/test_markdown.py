@@ -23,7 +23,7 @@ from tests.render.reports import (
 from tests.test_fixtures import NAMES, judged
 from vllm_doctor import cli
 from vllm_doctor.render import markdown
-from vllm_doctor.report import EngineSeen, Report, SourceSeen
+from vllm_doctor.report import Change, Correction, EngineSeen, Report, SourceSeen
 
 FENCE = re.compile(r"^(`{3,})(\w*)\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"(?<![\\`])(`+)(?!`)(.+?)(?<!`)\1(?!`)")
@@ -307,3 +307,11 @@ def test_nobody_answered() -> None:
 
 def test_the_command_line_has_it() -> None:
     assert "markdown" in cli.FORMATS
+
+
+def test_the_corrected_command_is_a_diff() -> None:
+    change = Change("--max-num-seqs", 64.0, None, "cap")
+    shown = markdown.render(replace(capped(), correction=Correction(("vllm", "serve", "a b"), (change,))))
+    assert (
+        "### The corrected command, after one restart\n\n```diff\n-  --max-num-seqs 64\nvllm serve 'a b'\n```" in shown
+    )

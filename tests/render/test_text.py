@@ -10,7 +10,7 @@ import pytest
 from tests.render.reports import unreachable
 from tests.test_fixtures import NAMES, judged
 from vllm_doctor.render import text
-from vllm_doctor.report import Report, SourceSeen
+from vllm_doctor.report import Change, Correction, Report, SourceSeen
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -136,3 +136,34 @@ def test_commands_and_who_can_run_them() -> None:
     assert "$  nvidia-smi -pl 700  (as an administrator)" in lines
     assert "$  ulimit -n 65536" in lines
     assert max(map(len, shown.splitlines())) <= text.WIDTH
+
+
+def corrected() -> Report:
+    changes = (Change("--max-num-seqs", 64.0, 128.0, "cap"), Change("OMP_NUM_THREADS", None, 1.0, "threads"))
+    correction = Correction(("vllm", "serve", "tiny", "--chat-template", "a file; with blanks"), changes)
+    return replace(on_its_host(), correction=correction)
+
+
+def test_the_corrected_command_stands_after_the_findings() -> None:
+    shown = text.render(corrected())
+    lines = shown.splitlines()
+    at = lines.index("  Start  it like this, against cap, threads:")
+    assert [line.strip() for line in lines[at + 1 : at + 5]] == [
+        "-  --max-num-seqs 64",
+        "+  --max-num-seqs 128",
+        "+  OMP_NUM_THREADS=1  (environment)",
+        "vllm serve tiny --chat-template 'a file; with blanks'",
+    ]
+    assert "Not seen" in shown[shown.index("Start") :]
+
+
+def test_the_changes_of_a_single_finding_stand_only_with_it() -> None:
+    report = corrected()
+    assert report.correction is not None
+    alone = replace(report, correction=replace(report.correction, changes=report.correction.changes[:1]))
+    lines = text.render(alone).splitlines()
+    assert lines[lines.index("  Start  it like this, against cap:") + 1].startswith("         vllm serve tiny")
+
+
+def test_without_a_correction_there_is_none() -> None:
+    assert "Start" not in text.render(on_its_host())

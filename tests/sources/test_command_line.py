@@ -6,7 +6,7 @@ import time
 import pytest
 
 from vllm_doctor.signal import Reason, Value
-from vllm_doctor.sources.command_line import Command, ReadConfig, masked, parse, program_of
+from vllm_doctor.sources.command_line import Command, ReadConfig, changed, masked, parse, program_of
 
 SERVE = ["/opt/vllm/bin/python", "/opt/vllm/bin/vllm", "serve"]
 SECRET = "s3cr3t-Zz91-value"
@@ -290,3 +290,34 @@ def test_a_hostile_argument_does_not_take_long(piece: str) -> None:
     started = time.process_time()
     masked(piece * (131_072 // len(piece)))
     assert time.process_time() - started < 2
+
+
+# The command line with other flags
+
+
+@pytest.mark.parametrize(
+    ("before", "set", "unset", "after"),
+    [
+        ("m --max-num-seqs 4 --x", {"--max-num-seqs": "--max-num-seqs 8"}, [], "m --max-num-seqs 8 --x"),
+        ("m --max_num_seqs=4", {"--max-num-seqs": "--max-num-seqs 8"}, [], "m --max-num-seqs 8"),
+        ("-tp 2 m", {"--tensor-parallel-size": "--tensor-parallel-size 1"}, [], "--tensor-parallel-size 1 m"),
+        ("m --no-enable-x", {"--enable-x": "--enable-x"}, [], "m --enable-x"),
+        ("m --enable-x --y 1", {"--enable-x": "--no-enable-x"}, [], "m --no-enable-x --y 1"),
+        ("m --seed 1 --seed 2", {"--seed": "--seed 3"}, [], "m --seed 3"),
+        ("m", {"--seed": "--seed 3", "--x": "--x"}, [], "m --seed 3 --x"),
+        ("--enforce-eager m --served-model-name a b", {}, ["--enforce-eager"], "m --served-model-name a b"),
+        ("m --served-model-name a b --seed 1", {}, ["--served-model-name"], "m --seed 1"),
+        ("m -O3", {}, ["--optimization-level"], "m"),
+        ("m -cc.mode 3 --x", {}, ["--compilation-config.mode"], "m --x"),
+        ("m --api-key k1 k2 --x", {}, ["--x"], "m --api-key k1 k2"),
+    ],
+)
+def test_a_changed_command(before: str, set: dict[str, str], unset: list[str], after: str) -> None:
+    argv = ["/opt/bin/python", "-m", "vllm.entrypoints.openai.api_server", *before.split()]
+    words = {name: text.split() for name, text in set.items()}
+    assert changed(argv, words, unset) == (*argv[:3], *after.split())
+
+
+def test_a_command_that_is_not_vllms_is_not_changed() -> None:
+    argv = ("bash", "-c", "vllm serve m --seed 1")
+    assert changed(argv, {"--seed": ["--seed", "2"]}, ()) == argv

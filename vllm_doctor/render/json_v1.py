@@ -65,7 +65,7 @@ def document(report: Report) -> dict[str, Any]:
             {"rule": unknown.rule, "because": {name: reason.value for name, reason in unknown.because.items()}}
             for unknown in report.unknown
         ],
-        "command": {"was": list(report.command), "now": None} if report.command else None,
+        "command": _command(report),
         "vitals": {vital.name: _vital(vital) for vital in report.vitals},
         "vitals_unknown": {
             vital.name: vital.seen.value for vital in report.vitals if not isinstance(vital.seen, Known)
@@ -84,6 +84,21 @@ def document(report: Report) -> dict[str, Any]:
         "spans": [_span(span, report) for span in report.spans],
         "lines": _lines(report.lines),
         "redacted": [{"what": what, "count": count} for what, count in report.redacted.items()],
+    }
+
+
+def _command(report: Report) -> dict[str, Any] | None:
+    if not report.command:
+        return None
+    correction = report.correction
+    changes = correction.changes if correction else ()
+    return {
+        "was": list(report.command),
+        "now": list(correction.now) if correction else None,
+        "changes": [
+            {"name": change.name, "was": _number(change.was), "now": _number(change.now), "rule": change.rule}
+            for change in changes
+        ],
     }
 
 

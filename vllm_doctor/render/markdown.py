@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 
 from vllm_doctor import times, words
@@ -28,6 +27,7 @@ def render(report: Report) -> str:
     blocks += [] if report.is_postmortem else _vitals(report)
     for group in grouped(main):
         blocks += _finding(group, report)
+    blocks += _correction(report)
     if aside:
         blocks.append("\n".join(_aside(group, report) for group in grouped(aside)))
     blocks += [*_not_seen(report), _counts(report, main or aside)]
@@ -107,7 +107,18 @@ def _patient(report: Report) -> list[str]:
         usable, wanted = words.number(patient.cores_usable), words.number(patient.cores_wanted)
         lines.append(f"cores: {usable} usable, {wanted} wanted ({text(patient.cores_terms or '')})")
     blocks = ["\n".join(f"- {line}" for line in lines)] if lines else []
-    return [*blocks, *_fenced(_folded(report.command), "sh")]
+    return [*blocks, *_fenced(words.folded(report.command, _WIDTH), "sh")]
+
+
+def _correction(report: Report) -> list[str]:
+    """The corrected command, and in what it differs."""
+    if report.correction is None:
+        return []
+    lines = [
+        *report.correction.differences,
+        *words.folded(report.correction.now, _WIDTH),
+    ]
+    return ["### The corrected command, after one restart", *_fenced(lines, "diff")]
 
 
 def _gpus(report: Report) -> str:
@@ -117,17 +128,6 @@ def _gpus(report: Report) -> str:
     if count and name:
         return text(f"{count} × {name}")
     return f"{count} GPU{'s' if count > 1 else ''}" if count else "no GPU"
-
-
-def _folded(command: Sequence[str]) -> list[str]:
-    """A command line, folded between its words so that it can still be pasted."""
-    lines: list[str] = []
-    for word in map(shlex.quote, command):
-        if lines and len(lines[-1]) + len(word) + 3 <= _WIDTH:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(f"    {word}" if lines else word)
-    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
 
 
 def _lives(report: Report) -> list[str]:

@@ -39,6 +39,7 @@ def render(report: Report, colour: bool = False) -> str:
         if place or finding.title != report.headline:
             lines += ["", *_head(finding.severity.upper(), finding.title, finding.severity, colour, finding.rule)]
         lines += ["", *_finding(group, report)]
+    lines += _correction(report)
     if aside:
         lines.append("")
         for group in grouped(aside):
@@ -156,6 +157,18 @@ def _host_lines(report: Report) -> list[str]:
     if report.command:
         lines += _wrapped(f"  {shlex.join(report.command)}", "    ")
     return lines
+
+
+def _correction(report: Report) -> list[str]:
+    """The corrected command, to be pasted, and in what it differs."""
+    if report.correction is None:
+        return []
+    rules = list(dict.fromkeys(change.rule for change in report.correction.changes))
+    lines = ["", *_paragraph("Start", f"it like this, against {', '.join(rules)}:")]
+    # The changes of a single finding stand with its cure.
+    changes = report.correction.differences if len(rules) > 1 else ()
+    pasted = [*changes, *words.folded(report.correction.now, WIDTH - _INDENT)]
+    return [*lines, *(f"{'':<{_INDENT}}{line}" for line in pasted)]
 
 
 def _gpus(count: int, name: str | None) -> str:

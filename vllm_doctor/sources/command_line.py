@@ -9,7 +9,7 @@ import json
 import math
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -188,6 +188,27 @@ def parse(argv: Sequence[str], read_config: ReadConfig) -> Command:
     return Command(clean, name, model, flags, tuple(found.notes + from_file.notes))
 
 
+def changed(argv: Sequence[str], set: Mapping[str, Sequence[str]], unset: Container[str]) -> tuple[str, ...]:
+    """The command line with these flags set, each where it stood or at the end, and those left out.
+
+    `set`: long name -> the words that set it (("--x", "7")). A command that is not vLLM's stays as it is.
+    """
+    program = program_of(argv)
+    if program is None:
+        return tuple(argv)
+    at = program[1]
+    now, still = list(argv[:at]), dict(set)
+    for word, texts in _grouped(_words(argv[at:])):
+        end = at + 1 + len(texts)
+        name = _setting(word.flag, word.text if word.text is not None else " ".join(texts) or None)
+        if name in set:
+            now += still.pop(name, ())  # where it stands twice, the last counts: one is enough
+        elif not word.flag or name not in unset:
+            now += argv[at:end]
+        at = end
+    return (*now, *(text for words in still.values() for text in words))
+
+
 def masked(text: str) -> str:
     """The text without what looks like a secret: credentials in a URL, keys in JSON, KEY=…, well-known tokens."""
     for pattern in _SECRETS:
@@ -287,26 +308,14 @@ class _Settings:
         self.notes: list[str] = []
 
     def take(self, words: Sequence[_Word]) -> None:
-        at = 0
-        while at < len(words):
-            word = words[at]
-            at += 1
+        for word, texts in _grouped(words):
             if not word.flag:
                 self.model = self.model or word.text
-                continue
-            if word.text is not None:
+            elif word.text is not None:
                 self.config_inline |= word.flag == "--config"
                 self._set(word.flag, word.text)
-                continue
-            texts = [_plain(word) for word in _texts(words[at:])]
-            if word.flag.startswith("--no-"):
-                texts = []
-            elif _is_switch(word.flag):
-                texts = texts[:1] if texts and texts[0].lower() in ("true", "false") else []
-            elif word.flag not in _LISTS:
-                texts = texts[:1]
-            at += len(texts)
-            self._set(word.flag, " ".join(texts) if texts else None)
+            else:
+                self._set(word.flag, " ".join(texts) if texts else None)
 
     def take_config(self, path: str, read_config: ReadConfig) -> None:
         """The flags of a --config file; a note where it cannot be read."""
@@ -335,13 +344,32 @@ class _Settings:
         self._set(flag, MASK if is_secret(flag) else masked(text))
 
     def _set(self, flag: str, text: str | None) -> None:
-        if flag == _OPTIMIZE:
-            flag = "--compilation-config" if (text or "").lstrip().startswith("{") else "--optimization-level"
-        if text is None:
-            on = not flag.startswith("--no-")
-            self.flags[flag if on else "--" + flag.removeprefix("--no-")] = on
-        else:
-            self.flags[flag] = _value(flag, text)
+        name = _setting(flag, text)
+        self.flags[name] = name == flag if text is None else _value(name, text)
+
+
+def _setting(flag: str, text: str | None) -> str:
+    """The name of what a flag sets: --x of --no-x."""
+    if flag == _OPTIMIZE:
+        return "--compilation-config" if (text or "").lstrip().startswith("{") else "--optimization-level"
+    return "--" + flag.removeprefix("--no-") if text is None and flag.startswith("--no-") else flag
+
+
+def _grouped(words: Sequence[_Word]) -> Iterator[tuple[_Word, list[str]]]:
+    """Each flag with the texts that are its values; a text that belongs to no flag comes alone."""
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        texts: list[str] = []
+        if word.flag and word.text is None and not word.flag.startswith("--no-"):
+            texts = [_plain(word) for word in _texts(words[at:])]
+            if _is_switch(word.flag):
+                texts = texts[:1] if texts and texts[0].lower() in ("true", "false") else []
+            elif word.flag not in _LISTS:
+                texts = texts[:1]
+        at += len(texts)
+        yield word, texts
 
 
 def _texts(words: Sequence[_Word]) -> Iterator[_Word]:
