@@ -27,7 +27,7 @@ LAYERS = [
     "sources.log.arguments", "sources.log.reader", "sources.log.lives", "sources.log.source",
     "examination", "attach", "progress", "render", "render.text", "render.json_v1", "render.markdown",
     "render.nagios", "render.checkmk", "render.openmetrics", "rulebook", "demo",
-    "vllm_parser", "ask_vllm", "cli", "__main__",
+    "vllm_parser", "ask_vllm", "flag_pages", "cli", "__main__",
 ]  # fmt: skip
 
 
