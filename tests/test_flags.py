@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vllm_doctor import flags
+from vllm_doctor import defaults, flags
 
 DATA = Path(flags.__file__).parent / "data"
 
@@ -167,6 +167,35 @@ def test_the_default_of_a_version(version: str, flag: str, default: str | None) 
     assert found.default == default
 
 
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("0.7.3", None),
+        ("0.8.0", "8192 on an H100"),
+        ("0.9.0", "8192 on a GPU of 70 GiB"),
+        ("0.27.1", "8192 on a GPU of 70 GiB"),
+        ("0.28.0", "16384 on a GPU of 160 GiB"),
+        ("0.33.0", "16384 on a GPU of 160 GiB"),
+        ("0.99.0", "16384 on a GPU of 160 GiB"),  # judged as the newest
+        ("main", None),
+    ],
+)
+def test_the_default_by_device(version: str, expected: str | None) -> None:
+    said = flags.by_device(version, "--max-num-batched-tokens")
+    assert said[0].startswith(expected) if expected else said == ()
+    assert flags.by_device(version, "--port") == ()
+
+
+def test_the_defaults_by_device_agree_with_the_rule() -> None:
+    for version in ("0.28.0", "0.33.0"):
+        large, medium, small, cpu = flags.by_device(version, "--max-num-seqs")
+        gib = 1024.0**3
+        assert large.startswith(f"{defaults.max_num_seqs(version, 160 * gib, '', 1)} on a GPU of 160 GiB")
+        assert medium.startswith(f"{defaults.max_num_seqs(version, 80 * gib, 'NVIDIA H100', 1)} on one of 70 GiB")
+        assert small == f"{defaults.max_num_seqs(version, 80 * gib, 'NVIDIA A100', 1)} on another GPU"
+        assert cpu == f"{defaults.max_num_seqs(version, None, '', 1)} a worker on the CPU"
+
+
 def test_when_a_flag_was() -> None:
     flag = flags.flag("0.17.0", "--swap-space")
     assert flag is not None
@@ -194,6 +223,7 @@ def test_names_are_long_and_whole() -> None:
         ("0.32.0", "--max-nun-seqs", "--max-num-seqs"),
         ("0.32.0", "--gpu_memory_utilisation", "--gpu-memory-utilization"),
         ("0.32.0", "--tensor-paralel-size", "--tensor-parallel-size"),
+        ("0.32.0", "--num-speculative-decoder-samples", "--speculative-config"),
     ],
 )
 def test_the_nearest_flag(version: str, written: str, nearest: str) -> None:
@@ -307,7 +337,7 @@ def test_nothing_is_read_before_the_first_question() -> None:
         "read = pathlib.Path.read_text\n"
         "def refuse(*a, **k): raise SystemExit('read too early')\n"
         "pathlib.Path.read_text = refuse\n"
-        "from vllm_doctor import flags, metric_names\n"
+        "from vllm_doctor import defaults, flags, metric_names\n"
         "pathlib.Path.read_text = read\n"
         "assert flags.has('0.32.0', '--max-num-seqs')\n"
     )

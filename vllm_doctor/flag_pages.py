@@ -6,11 +6,11 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vllm_doctor import defaults, flags, metric_names
+from vllm_doctor import flags, metric_names
 from vllm_doctor.flags import Flag, Parser
 
 _WIDTH = 80
-_GIB = 1024.0**3
+_GONE = "gone: "
 _FULL = 44  # of a default, in the list
 
 
@@ -56,7 +56,7 @@ def _flag(parser: Parser, name: str, remark: str) -> Page:
     if flag.choices:
         rows.append(("choices", " ".join(flag.choices)))
     rows.append(("default", _default(flag.default)))
-    rows += [("", line) for line in _by_device(parser.version, flag.name)]
+    rows += [("", line) for line in flags.by_device(parser.version, flag.name)]
     rows += _life(flag.since, flag.until, flags.samples()[0])
     if flag.is_deprecated:
         rows.append(("deprecated", "yes"))
@@ -116,6 +116,8 @@ def _instead(name: str) -> list[tuple[str, str]]:
     found = flags.replacement(name)
     if found is None:
         return []
+    if found.instead.startswith(_GONE):
+        return [("gone", found.instead.removeprefix(_GONE)), ("source", found.source)]
     return [("now", found.instead), ("source", found.source)]
 
 
@@ -144,15 +146,6 @@ def _default(default: str | None) -> str:
     if default is None:
         return "not known"
     return {"None": "none: vLLM decides", "": '""'}.get(default, default)
-
-
-def _by_device(version: str, name: str) -> list[str]:
-    """What vLLM decides where it is not told, by device: of the flags whose rule is known."""
-    if name != "--max-num-seqs":
-        return []
-    devices = (("a GPU of 24 GiB", 24 * _GIB), ("one of 80 GiB, no A100", 80 * _GIB), ("the CPU, one worker", None))
-    known = [(says, defaults.max_num_seqs(version, memory, "", 1)) for says, memory in devices]
-    return [f"{number} on {says}" for says, number in known if number is not None]
 
 
 def _cut(text: str) -> str:

@@ -11,6 +11,7 @@ where it is the beginning of one flag only, is not taken for the flag here: see 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
@@ -27,6 +28,7 @@ _KIND, _CHOICES, _DEFAULT, _NOTE = range(4)
 _ON_OFF = "on-off"
 _OPTIMIZE = "-O"
 _NEAR = 3
+_LONG_WORD = 6  # letters: shorter ones are in too many names
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,17 @@ def nearest(version: str, name: str) -> list[str]:
     return known.nearest(name) if known else []
 
 
+def by_device(version: str, name: str) -> tuple[str, ...]:
+    """What the version (as `judged_as`) takes by device where the flag is not given: "256 on …"; empty: not known."""
+    place = _FLAGS.judged_at(version)
+    lines = (_DATA / "device_defaults.tsv").read_text("utf-8").splitlines()[1:]
+    for flag, listed, values, _ in (line.split("\t") for line in lines):
+        first, _, last = listed.partition("..")
+        if flag == name and place is not None and _FLAGS.place(first) <= place <= _FLAGS.place(last):
+            return tuple(values.split(", "))
+    return ()
+
+
 def replacement(name: str) -> Replacement | None:
     """What to write instead of a flag, variable or metric that is gone; None where nothing is said of it."""
     found = _replaced().get(name) or _replaced().get(_spelling(name, _FLAGS.names(), _any_syntax))
@@ -218,10 +231,19 @@ def environment_spans(name: str) -> tuple[tuple[str, str], ...]:
 
 
 def near(name: str, names: Iterable[str]) -> list[str]:
-    """At most three of the names that are written much like this one, nearest first."""
-    from difflib import get_close_matches
+    """At most three of the names that are written much like this one, nearest first.
 
-    return get_close_matches(name, sorted(names), _NEAR, 0.7)
+    Where none is: those that share its longest word, as --speculative-config with --num-speculative-samples.
+    """
+    from difflib import SequenceMatcher, get_close_matches
+
+    known = sorted(names)
+    found = get_close_matches(name, known, _NEAR, 0.7)
+    word = max(re.split(r"[^a-zA-Z]+", name), key=len)
+    if found or len(word) < _LONG_WORD:
+        return found
+    sharing = [other for other in known if word in re.split(r"[^a-zA-Z]+", other)]
+    return sorted(sharing, key=lambda other: -SequenceMatcher(None, name, other).ratio())[:_NEAR]
 
 
 @lru_cache(maxsize=4)

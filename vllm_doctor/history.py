@@ -128,6 +128,10 @@ class History:
                 return first, None if last == self.releases[-1] else last
         raise KeyError(name)
 
+    def place(self, name: str) -> int:
+        """Where a release stands in `releases`. Raises KeyError for what is none of them."""
+        return self._places[name]
+
     def is_known(self, version: str) -> bool:
         """Whether the version is one of the releases."""
         return _key(version) in self._keys

@@ -200,7 +200,7 @@ def _choices(action: argparse.Action) -> list[str] | None:
     if action.choices is None:
         return None
     choices = [_text(choice) for choice in action.choices]
-    return None if None in choices else [str(choice) for choice in choices]
+    return None if not choices or None in choices else [str(choice) for choice in choices]
 
 
 def _default(action: argparse.Action) -> str | None:

@@ -179,7 +179,7 @@ def _put(into: Path, name: str, content: bytes) -> None:
 
 def read(folder: Path, releases: Sequence[str]) -> None:
     """FOLDER/RELEASE.json of each unpacked release; what is there stays. Each in a process of its own."""
-    unpacked = [path.name for path in folder.iterdir() if path.is_dir()]
+    unpacked = [path.name for path in folder.iterdir() if (path / "vllm").is_dir()]
     for release in sorted(releases or unpacked, key=_order):
         target = folder / f"{release}.json"
         if target.exists():
