@@ -125,6 +125,10 @@ def test_the_remark_on_the_version_stands_on_every_page(parser: Parser) -> None:
         pytest.param([], 3, id="no version"),
         pytest.param(["main", "--max-num-seqs"], 3, id="no version in the text"),
         pytest.param(["--max-num-seqs"], 3, id="a flag only"),
+        pytest.param(["0.32.0", "--max-num-seqs", "64"], 3, id="a value"),
+        pytest.param(["0.32.0", ""], 3, id="nothing"),
+        pytest.param(["0.32.0", "--x\x1b[31m"], 3, id="an escape sequence"),
+        pytest.param(["0.32.0", "--" + "x" * 10_000], 3, id="very long"),
         pytest.param(["0.2.0", "--max-num-seqs"], 3, id="older than all"),
     ],
 )

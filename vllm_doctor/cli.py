@@ -257,6 +257,9 @@ def _flags(arguments: Sequence[str]) -> int:
         if found is None:
             raise UsageError(remark)
         asked = found
+    for name in names:
+        if not flag_pages.is_name(name):
+            raise UsageError(f"{name!r} is neither a flag nor a VLLM_VARIABLE nor a vllm:metric")
     if not names:
         _say(flag_pages.listing(asked, remark))
         return 0

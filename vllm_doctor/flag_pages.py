@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from vllm_doctor import flags, metric_names
 from vllm_doctor.flags import Flag, Parser
 
 _WIDTH = 80
+_NAME = re.compile(r"--?[A-Za-z][\w.+-]*(=.*)?|[A-Za-z][\w.-]*|vllm:\w+", re.ASCII)
+_LONGEST = 200
 _GONE = "gone: "
 _FULL = 44  # of a default, in the list
 
@@ -31,6 +34,11 @@ def listing(parser: Parser, remark: str) -> str:
         note = " (deprecated)" if flag.is_deprecated else ""
         lines.append(f"{spelled:<42} {flag.kind or ''}{default}{note}".rstrip())
     return "\n".join(lines) + "\n\none flag's page: vllm-doctor flags VERSION FLAG\n"
+
+
+def is_name(text: str) -> bool:
+    """Whether a page can be asked for: of a flag, with or without its dashes, a variable or a metric."""
+    return len(text) <= _LONGEST and _NAME.fullmatch(text) is not None
 
 
 def page(parser: Parser, name: str, remark: str) -> Page:
