@@ -203,6 +203,8 @@ def test_when_a_flag_was() -> None:
     assert flags.spans("--swap-space") == (("0.4.3", "0.17.1"),)
     assert flags.spans("--watermark") == (("0.24.0", flags.newest()),)
     assert flags.spans("--no-such-thing") == ()
+    assert flags.spans("--no-guided-decoding-disable-fallback") == (("0.9.0", "0.10.2"),)
+    assert flags.spans("--disable-log-requests") == (("0.4.3", "0.16.0"), ("0.33.0", "0.33.0"))
 
 
 def test_no_flag_where_nothing_is_known() -> None:
@@ -274,6 +276,9 @@ def test_what_replaces_a_flag() -> None:
     assert swap is not None
     assert swap.instead.startswith("gone: ")
     assert flags.replacement("--max-num-seqs") is None
+    no_form = flags.replacement("--no-disable-mm-preprocessor-cache")
+    assert no_form is not None
+    assert no_form.instead == "--mm-processor-cache-gb 0"
 
 
 def test_every_flag_that_has_ended_is_said_to_be_replaced_or_gone() -> None:

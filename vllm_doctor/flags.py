@@ -178,8 +178,8 @@ def parser(version: str) -> Parser | None:
 
 
 def spans(flag: str) -> tuple[tuple[str, str], ...]:
-    """From which release to which the flag is known, oldest first."""
-    return _FLAGS.spans(_spelling(flag, _FLAGS.names(), _any_syntax))
+    """From which release to which the flag, as it is written, is known, oldest first."""
+    return _FLAGS.spans(_rows(flag, None))
 
 
 def nearest(version: str, name: str) -> list[str]:
@@ -201,8 +201,9 @@ def by_device(version: str, name: str) -> tuple[str, ...]:
 
 def replacement(name: str) -> Replacement | None:
     """What to write instead of a flag, variable or metric that is gone; None where nothing is said of it."""
-    found = _replaced().get(name) or _replaced().get(_spelling(name, _FLAGS.names(), _any_syntax))
-    return found or _replaced().get(name.removesuffix("_total"))
+    spelling = _spelling(name, _FLAGS.names(), _any_syntax)
+    written = (name, spelling, "--" + spelling.removeprefix("--no-"), name.removesuffix("_total"), name + "_total")
+    return next((_replaced()[text] for text in written if text in _replaced()), None)
 
 
 def environment(version: str, name: str) -> Variable | None:
@@ -227,7 +228,7 @@ def nearest_environment(version: str, name: str) -> list[str]:
 
 def environment_spans(name: str) -> tuple[tuple[str, str], ...]:
     """From which release to which the environment variable is known, oldest first."""
-    return _ENVIRONMENT.spans(name)
+    return _ENVIRONMENT.spans(_ENVIRONMENT.rows(name))
 
 
 def near(name: str, names: Iterable[str]) -> list[str]:

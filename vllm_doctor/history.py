@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,11 +17,10 @@ Release = tuple[int, ...]
 Key = tuple[int, ...]
 """Orders versions: four numbers, the post-release, and 0 for what only leads to it (0.11.1rc3, 0.33.0.dev5)."""
 
-_VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:\.(\d+))?([^+]*)")
-
-
 OFF = "!"
 """Before a name that means the opposite of the others in its row."""
+
+_VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:\.(\d+))?([^+]*)")
 
 
 def release(version: str) -> Release | None:
@@ -35,7 +34,7 @@ def _key(version: str) -> Key | None:
     if match is None:
         return None
     post = re.search(r"post(\d+)", match[5])
-    leads_to = re.search(r"(a|b|rc|dev)\d*", match[5])
+    leads_to = re.match(r"[._-]?(a|b|rc)\d", match[5]) or "dev" in match[5]
     return (*(int(part or 0) for part in match.groups()[:4]), int(post[1]) if post else 0, 0 if leads_to else 1)
 
 
@@ -112,10 +111,10 @@ class History:
         off = tuple(name.removeprefix(OFF) for name in names.split(" ") if name.startswith(OFF))
         return Row(on, off, tuple(spans), tuple(cells))
 
-    def spans(self, name: str) -> tuple[tuple[str, str], ...]:
-        """From which release to which the name is known; gaps between the spans are real, but for the samples'."""
+    def spans(self, rows: Iterable[Row]) -> tuple[tuple[str, str], ...]:
+        """From which release to which one of the rows holds, oldest first; a gap is real, but among the samples."""
         merged: list[tuple[int, int]] = []
-        for first, last in sorted(span for row in self.rows(name) for span in row.spans):
+        for first, last in sorted(span for row in rows for span in row.spans):
             if merged and merged[-1][1] >= first - 1:
                 first, last = merged[-1][0], max(last, merged.pop()[1])
             merged.append((first, last))
@@ -123,7 +122,7 @@ class History:
 
     def stretch(self, name: str, place: int) -> tuple[str, str | None]:
         """The first and the last release of the span that a release lies in; None for the last: it goes on."""
-        for first, last in self.spans(name):
+        for first, last in self.spans(self.rows(name)):
             if self._places[first] <= place <= self._places[last]:
                 return first, None if last == self.releases[-1] else last
         raise KeyError(name)

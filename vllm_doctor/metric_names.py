@@ -56,7 +56,7 @@ def metric(version: str, name: str) -> Metric | None:
 def spans(name: str) -> tuple[tuple[str, str], ...]:
     """From which release to which the metric is known, oldest first."""
     known = next(_rows(name), None)
-    return _METRICS.spans(known.names[0]) if known else ()
+    return _METRICS.spans(_METRICS.rows(known.names[0])) if known else ()
 
 
 def nearest(version: str, name: str) -> list[str]:
