@@ -5,8 +5,9 @@ made by tests/lab/flags.py, which says how. Before 0.8.0 only the names in a few
 until the first question.
 
 A flag may be written in each way that this version's parser takes: `--max_num_seqs`, `-tp`, `--no-x` of an on-off
-switch, `--x=7`, `--compilation-config.mode`, `-O3`. A mere beginning (`--max-num-s`), which vLLM's parser takes too
-where it is the beginning of one flag only, is not taken for the flag here: see `Parser.abbreviated`.
+switch, `--x=7`, `--compilation-config.mode` (the key is not checked), `-O3`. A mere beginning (`--max-num-s`), which
+vLLM's parser takes too where it is the beginning of one flag only, is not taken for the flag here: see
+`Parser.abbreviated`. The parser meant is that of `vllm serve`, not of `python -m vllm.entrypoints.openai.api_server`.
 """
 
 from __future__ import annotations
