@@ -15,9 +15,9 @@ PACKAGE = Path(vllm_doctor.__file__).parent
 LAYERS = [
     "__init__",
     # the core: texts and numbers in, a diagnosis out; no network
-    "errors", "signal", "window", "promql", "formula", "condition", "flags", "defaults", "words", "document",
-    "log_lines", "report", "times", "catalogue", "life", "rule", "observation", "redact", "diagnose",
-    "postmortem",
+    "errors", "signal", "window", "promql", "formula", "condition", "history", "flags", "metric_names", "defaults",
+    "words", "document", "log_lines", "report", "times", "catalogue", "life", "rule", "observation", "redact",
+    "diagnose", "postmortem",
     "sources", "sources.access", "sources.exposition", "sources.server", "sources.recording", "sources.kernel",
     "sources.kernel_log", "sources.cgroup", "sources.topology", "sources.command_line", "sources.process_files",
     "sources.sockets", "sources.process", "sources.model_files", "sources.host", "sources.gpu",
@@ -26,7 +26,8 @@ LAYERS = [
     "sources.log.wrapper", "sources.log.record", "sources.log.stream", "sources.log.context",
     "sources.log.arguments", "sources.log.reader", "sources.log.lives", "sources.log.source",
     "correction", "examination", "attach", "progress", "render", "render.text", "render.json_v1", "render.markdown",
-    "render.nagios", "render.checkmk", "render.openmetrics", "rulebook", "demo", "cli", "__main__",
+    "render.nagios", "render.checkmk", "render.openmetrics", "rulebook", "demo",
+    "vllm_parser", "ask_vllm", "flag_pages", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -25,7 +25,8 @@ COULD_NOT_TELL = 3
 _ONE_DAY = 86400.0
 _EPILOG = """\
 exit codes: 0 ok, 1 warning, 2 critical, 3 could not tell.
-other commands: vllm-doctor rules [ID] [--check DIR] [--signals]; vllm-doctor demo [NAME]
+other commands: vllm-doctor rules [ID] [--check DIR] [--signals]; vllm-doctor demo [NAME];
+vllm-doctor flags VERSION [FLAG...]
 """
 
 
@@ -66,6 +67,8 @@ def _dispatched(arguments: Sequence[str]) -> int:
         match arguments[:1]:
             case ["rules"]:
                 return _rules(arguments[1:])
+            case ["flags"]:
+                return _flags(arguments[1:])
             case ["demo"]:
                 return _demo(arguments[1:])
             case _:
@@ -225,6 +228,44 @@ def _rules(arguments: Sequence[str]) -> int:
         )
     _say(rulebook.page(found))
     return 0
+
+
+def _flags(arguments: Sequence[str]) -> int:
+    """0: the version has all that were named; 1: it lacks one."""
+    from vllm_doctor import ask_vllm, flag_pages, flags
+    from vllm_doctor.errors import UsageError
+
+    parser = _parser("vllm-doctor flags")
+    parser.description = "What a vLLM version takes: all its flags, or a page each for those named."
+    parser.usage = "vllm-doctor flags VERSION [FLAG | VLLM_VARIABLE | vllm:metric]... [--ask-vllm [PATH]]"
+    parser.add_argument("words", nargs="*", metavar="VERSION [FLAG...]")
+    asking = "ask the parser of an installed vLLM, not the catalogue: its python, or its vllm script (that on the PATH)"
+    parser.add_argument("--ask-vllm", nargs="?", const="", metavar="PATH", help=asking)
+    options, dashed = parser.parse_known_args(arguments)
+    names = [word for word in arguments if word in (*options.words, *dashed)]  # in their order
+    version = names.pop(0) if names and flags.release(names[0]) else None
+    if options.ask_vllm is not None:
+        asked = ask_vllm.ask(options.ask_vllm or None)
+        is_another = version and flags.release(version) != flags.release(asked.version)
+        remark = f"asked of the installed {asked.version}, not of {version}" if is_another else ""
+    elif version is None:
+        raise UsageError(
+            f"{names[0]!r} is no version" if names else "which version? vllm-doctor flags 0.32.0 [FLAG...]"
+        )
+    else:
+        found, remark = flags.parser(version), flags.judgement(version)
+        if found is None:
+            raise UsageError(remark)
+        asked = found
+    for name in names:
+        if not flag_pages.is_name(name):
+            raise UsageError(f"{name!r} is neither a flag nor a VLLM_VARIABLE nor a vllm:metric")
+    if not names:
+        _say(flag_pages.listing(asked, remark))
+        return 0
+    pages = [flag_pages.page(asked, name, remark) for name in names]
+    _say("\n".join(page.text for page in pages))
+    return 0 if all(page.is_there for page in pages) else 1
 
 
 def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
