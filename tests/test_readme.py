@@ -110,4 +110,5 @@ def test_the_wheel_ships_rules_signals_recordings_and_schema(tmp_path: Path) -> 
         assert f"vllm_doctor/{path.relative_to(ROOT).as_posix()}" in names
     assert "vllm_doctor/recordings/preemption/recording.json" in names
     assert "vllm_doctor/render/report.v1.schema.json" in names
-    assert "vllm_doctor/data/flags.tsv" in names
+    for path in (ROOT / "vllm_doctor/data").iterdir():
+        assert f"vllm_doctor/data/{path.name}" in names
