@@ -292,6 +292,20 @@ def test_a_hostile_argument_does_not_take_long(piece: str) -> None:
     assert time.process_time() - started < 2
 
 
+@pytest.mark.parametrize(
+    ("written", "flag", "value"),
+    [
+        ("--disable-prefix-caching", "--enable-prefix-caching", False),
+        ("--enable-hybrid-kv-cache-manager", "--disable-hybrid-kv-cache-manager", False),
+        ("--disable-log-stats", "--disable-log-stats", True),
+        ("--enable-prefix-caching", "--enable-prefix-caching", True),
+        ("--disable-unheard-of", "--disable-unheard-of", True),
+    ],
+)
+def test_an_opposite_that_a_newer_parser_takes(written: str, flag: str, value: bool) -> None:
+    assert served("m", written).flags == {flag: value}
+
+
 # The command line with other flags
 
 

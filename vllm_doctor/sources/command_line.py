@@ -75,10 +75,11 @@ _SWITCHES = _names("""
     --guided-decoding-disable-additional-properties --guided-decoding-disable-any-whitespace
     --guided-decoding-disable-fallback --headless --interleave-mm-strings --jit-monitor-verbose --kv-cache-metrics
     --kv-sharing-fast-prefill --language-model-only --log-error-stack --long-prefill-token-threshold-adaptive
-    --sleep-mode-offload-cudagraph
+    --monokernel --sleep-mode-offload-cudagraph
     --mm-device-do-normalize --mm-encoder-only --multi-step-stream-outputs --numa-bind --ray-workers-use-nsight
     --scheduler-reserve-full-isl --skip-mm-profiling --skip-tokenizer-init --specialize-active-lora
-    --swa-bounded-replay --tokens-only --use-fp64-gumbel --use-replayssm --use-tqdm-on-load --use-v2-block-manager
+    --swa-bounded-replay --tokens-only --use-fp64-gumbel
+    --use-gpu-for-pooling-score --use-replayssm --use-tqdm-on-load --use-v2-block-manager
     --worker-use-ray --omni
 """)  # what takes no value: the shipped list of flags knows names only, and a model may come after one
 _LISTS = _names("""
@@ -349,10 +350,15 @@ class _Settings:
 
 
 def _setting(flag: str, text: str | None) -> str:
-    """The name of what a flag sets: --x of --no-x."""
+    """The name of what a flag sets: --x of --no-x, and of --disable-y, where that only turns --enable-y off."""
     if flag == _OPTIMIZE:
         return "--compilation-config" if (text or "").lstrip().startswith("{") else "--optimization-level"
-    return "--" + flag.removeprefix("--no-") if text is None and flag.startswith("--no-") else flag
+    if text is None and flag.startswith("--no-"):
+        return "--" + flag.removeprefix("--no-")
+    if text is None and flag.startswith(("--disable-", "--enable-")):
+        turned = catalogue.flag(catalogue.newest(), flag)
+        return turned.name if turned and flag in turned.off else flag
+    return flag
 
 
 def _grouped(words: Sequence[_Word]) -> Iterator[tuple[_Word, list[str]]]:
