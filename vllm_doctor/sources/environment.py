@@ -24,7 +24,12 @@ _MAX_TEXT = 1000
 
 def is_shown(name: str) -> bool:
     """Whether the variable's value may be told; it is masked all the same."""
-    return name in _NAMES or (name.startswith(_PREFIXES) and not _SECRET.search(name))
+    return name in _NAMES or (name.startswith(_PREFIXES) and not is_secret(name))
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable of this name may hold a secret."""
+    return _SECRET.search(name) is not None
 
 
 def number_or_text(text: str) -> Value:

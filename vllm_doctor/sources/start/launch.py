@@ -26,6 +26,7 @@ _WRAPPERS = frozenset(
     }
 )  # fmt: skip
 """Programs that run another one, which stands among their arguments."""
+_TAKES_A_SCRIPT = frozenset({"ssh", "tmux", "screen", "su", "runuser", "script", "eval", "kubectl"})
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _CPU_LIST = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
 
@@ -133,14 +134,12 @@ def _of_wrapped(
     name = posixpath.basename(words[0].text)
     for place in range(1, len(words)):
         text = words[place].text
-        inner = list(_of_words(words[place:], form, found, depth)) if _may_start(words, place) else []
-        if (
-            not inner
-            and name in ("ssh", "tmux", "screen", "su", "runuser", "script", "eval", "kubectl")
-            and " " in text
-        ):
-            inner = list(_of_script(text, form, words[place].line, found, depth))
-        if inner:
+        inner: Iterator[Launch] | None = None
+        if _may_start(words, place):
+            inner = _of_words(words[place:], form, found, depth)
+        elif name in _TAKES_A_SCRIPT and re.search(r"\svllm\s|^vllm\s", text):
+            inner = _of_script(text, form, words[place].line, found, depth)
+        if inner is not None:
             for launch in inner:
                 yield launch if cores is None else replace(launch, resources=replace(launch.resources, cpu_limit=cores))
             return

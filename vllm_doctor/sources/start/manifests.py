@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from vllm_doctor import flags as catalogue
+from vllm_doctor.sources.environment import is_secret
 from vllm_doctor.sources.start import docker, shell
 from vllm_doctor.sources.start.launch import SAYS, Launch, of_words
 from vllm_doctor.sources.start.start import Fault, Flaw, Form, Resources, Word, Written
@@ -250,7 +251,7 @@ def _referenced(words: Iterable[Word], environment: Mapping[str, str | None]) ->
         if match[1] is None:
             return "$"
         found = environment.get(match[1], match[0])
-        return mark(match[0]) if found is None else found
+        return mark(match[0]) if found is None or is_secret(match[1]) else found
 
     for word in words:
         yield Word(_REFERENCE.sub(value, word.text), word.line)

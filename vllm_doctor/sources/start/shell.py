@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from vllm_doctor.sources.environment import is_secret
 from vllm_doctor.sources.start.start import Flaw, Word
 from vllm_doctor.sources.start.unexpanded import is_marked, mark
 
@@ -79,7 +80,7 @@ def commands(text: str, line: int = 1, variables: Mapping[str, str | None] | Non
                     exported[name] = None
         elif not simple.words:
             given |= {name: None if depth > 0 else value for name, value in assigned.items()}
-        if simple.words:
+        if simple.words or simple.broken is not None:
             here = {name: _text(given.get(name)) for name in exported}
             simple.environment = here | {name: _text(value) for name, value in assigned.items()}
             yield simple
@@ -129,10 +130,10 @@ class _Reader:
                 self._comment()
             elif char == "(" and self._array():
                 pass
-            elif not self._plain and char in _ENDS:
-                if self._operator(char):
+            elif not self._plain and char in _ENDS and not self._all.startswith("&>", self._at):
+                if self._operator(char) or (self._is_array and char == ")"):
                     return self._done(char)
-            elif char in "<>" and not self._plain:
+            elif char in "<>&" and not self._plain:
                 self._redirection(char)
             else:
                 self._piece(char)
@@ -388,7 +389,7 @@ class _Reader:
             self._unknown(f"${{{name[0]}}}", is_quoted)
 
     def _value(self, name: str, written: str, is_quoted: bool) -> None:
-        value = self._variables.get(name)
+        value = None if is_secret(name) else self._variables.get(name)
         if value is None:
             self._unknown(written, is_quoted)
             return
@@ -428,7 +429,7 @@ def lost_after(following: Sequence[Simple], ended: Simple) -> tuple[Broken | Non
         if last.ended != "\n":
             break
         is_joined = last.broken is not None and last.broken.kind in _BACKSLASH and simple.line <= last.last_line + 1
-        if not (is_joined or simple.words[0].text.startswith("-")):
+        if not (is_joined or (simple.words and simple.words[0].text.startswith("-"))):
             break
         lost += simple.words
         why = why or Broken(Flaw.MISSING_BACKSLASH, ended.last_line)

@@ -16,7 +16,7 @@ from vllm_doctor.observation import Observation
 from vllm_doctor.signal import Known, Reading, Reason, Unknown
 from vllm_doctor.sources.environment import number_or_text
 from vllm_doctor.sources.start import launch, manifests, systemd, tree
-from vllm_doctor.sources.start.start import Flaw, Form, Start, Written, judged
+from vllm_doctor.sources.start.start import Flaw, Form, Start, Written, judged, printed
 from vllm_doctor.sources.start.unexpanded import without_marks
 
 STDIN = "-"
@@ -68,8 +68,7 @@ def open_command(given: str) -> StartSource:
     if os.path.exists(given):
         return StartSource(given, read(_file(given), given))
     if not re.search(r"\s", given) and not os.path.basename(given).startswith(_PROGRAMS):
-        shown = given if len(given) <= 200 else given[:199] + "…"
-        raise SourceError("not-found", f"--command {shown}: there is no such file, and it is no command line")
+        raise SourceError("not-found", f"--command {printed(given)}: there is no such file, and it is no command line")
     text = given.encode("utf-8", "surrogateescape")
     return StartSource("--command", read(_decoded(text, "--command")))
 

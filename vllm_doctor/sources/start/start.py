@@ -156,8 +156,9 @@ def judged(written: Written) -> Start:
         for flag, value in flags.items()
         if not is_marked(flag) and isinstance(value, str) and is_marked(value)
     )
-    faults += _unexpanded(written, flags, command.model)
+    faults += _unexpanded(written, flags, None if "--model" in flags else command.model)
     open_flags = any(is_marked(flag) for flag in flags)
+    is_cut = any(fault.kind is Flaw.UNBALANCED_QUOTE for fault in faults)  # what would run is not known
     config_unread = written.config is None and "--config" in flags
     named = (command.model, flags.get("--model"))
     model = next((name for name in named if isinstance(name, str) and _is_model(name)), None)
@@ -174,7 +175,7 @@ def judged(written: Written) -> Start:
         as_written(written.place),
         shown,
         unknown,
-        written.is_open or open_flags or config_unread or _has_open_word(words),
+        written.is_open or open_flags or config_unread or is_cut or _has_open_word(words),
         _told(written.environment),
         written.is_environment_whole,
         image,
@@ -187,7 +188,7 @@ def judged(written: Written) -> Start:
 
 def _is_model(name: str) -> bool:
     """Whether this can be a model's name: not what a broken line left there, nor a piece that is not expanded."""
-    return re.match(r"[\w./~]", name) is not None and not is_marked(name)
+    return re.match(r"[\w./~]", name) is not None and not is_marked(name) and not _NO_BREAK.search(name)
 
 
 def flags_in(texts: Iterable[str]) -> tuple[str, ...]:
@@ -270,7 +271,7 @@ def _has_open_word(words: Sequence[Word]) -> bool:
         if not is_marked(word.text) or as_written(word.text) != "".join(pieces(word.text)):
             continue
         command = command_line.parse([*texts[:place], probe, *texts[place + 1 :]], lambda path: Reason.NOT_IN_COMMAND)
-        taken = [command.model, *command.flags.values()]
+        taken = [None if "--model" in command.flags else command.model, *command.flags.values()]
         if not any(isinstance(value, str) and is_marked(value) and "probe" in pieces(value) for value in taken):
             hidden = place and (flag := _flag_of(texts[place - 1])) is not None and is_secret(flag)
             if not hidden:

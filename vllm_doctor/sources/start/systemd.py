@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from vllm_doctor.sources.environment import is_secret
 from vllm_doctor.sources.start import docker, shell
 from vllm_doctor.sources.start.launch import SAYS, of_words
 from vllm_doctor.sources.start.start import Fault, Flaw, Form, Resources, Word, Written, flags_in
@@ -86,7 +87,8 @@ def _settings(text: str) -> Iterator[_Setting]:
             parts.append(lines[at - 1])
         name, equals, value = " ".join(parts).partition("=")
         if equals:
-            yield _Setting(name.strip(), value.strip(), number, _broken(parts[-1], lines, at))
+            fault = _broken(parts[-1], lines, at) if name.strip() == "ExecStart" else None
+            yield _Setting(name.strip(), value.strip(), number, fault)
 
 
 def _broken(last: str, lines: Sequence[str], at: int) -> Fault | None:
@@ -112,8 +114,9 @@ def _expanded(words: Sequence[Word], environment: Mapping[str, str | None]) -> I
     def value(match: re.Match[str]) -> str:
         if match[0] == "$$":
             return "$"
-        found = environment.get(match[1] or match[2])
-        return mark(match[0]) if found is None else found
+        name = match[1] or match[2]
+        found = environment.get(name)
+        return mark(match[0]) if found is None or is_secret(name) else found
 
     for word in words:
         text = _specified(word.text)
