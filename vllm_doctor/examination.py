@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from vllm_doctor.catalogue import COMMAND, ENVIRONMENT, Catalogue
 from vllm_doctor.diagnose import diagnose
+from vllm_doctor.life import Life
 from vllm_doctor.observation import Observation
 from vllm_doctor.report import LifeSeen, Patient, Problem, Report, SourceSeen, Verdict, worst
 from vllm_doctor.rule import Rule
@@ -105,7 +106,7 @@ def judge(
 
         lives = postmortem.seen(told.lives)
         if not any(o.window.times for o in observations):
-            past = postmortem.examine(told.lives, rules, catalogue, wished)
+            past = postmortem.examine(_with_command(told.lives, observations), rules, catalogue, wished)
     snapshots = [
         catalogue.snapshot(
             next((o.window for o in seen if o.window.times), Window()),
@@ -166,6 +167,12 @@ def _facts(seen: Sequence[Observation]) -> dict[str, Reading]:
     for observation in written:
         facts = _completed(facts, observation.facts)
     return facts
+
+
+def _with_command(lives: Sequence[Life], observations: Sequence[Observation]) -> list[Life]:
+    """The lives of a log, with what a written command tells of their flags where the log does not."""
+    written = [o.facts for o in observations if o.kind == _WRITTEN]
+    return [replace(life, facts=_completed(life.facts, facts)) for life in lives for facts in written] or list(lives)
 
 
 def _completed(facts: Mapping[str, Reading], written: Mapping[str, Reading]) -> dict[str, Reading]:
