@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from tests.making import shipped_catalogue, shipped_rules, window
+from vllm_doctor import examination
+from vllm_doctor.catalogue import COMMAND, ENVIRONMENT
 from vllm_doctor.examination import Watcher, judge, observe
 from vllm_doctor.observation import Observation
 from vllm_doctor.report import Problem, Report, Verdict
@@ -225,3 +227,48 @@ def test_nothing_at_all(error: Problem | None) -> None:
 def test_strict() -> None:
     server = seen("server", A, scraped(), stats_published=True)
     assert judged(server, rules=("preemption", "gpu-shared"), strict=True).verdict is Verdict.UNKNOWN
+
+
+# A command that was given as a text
+
+
+def written(facts: dict[str, Reading]) -> Observation:
+    return Observation("command", "--command", facts=facts, patient="s", command=("vllm", "serve", "other"))
+
+
+GIVEN: dict[str, Reading] = {
+    COMMAND: Known(True),
+    ENVIRONMENT: Known(True),
+    "--enforce-eager": Known(True),
+    "$NCCL_P2P_DISABLE": Known(1.0),
+    "vllm_version": Known("0.11.0"),
+}
+
+
+def flags_of(*others: Observation) -> dict[str, object]:
+    facts = examination._facts([*others, written(GIVEN)])
+    return {name: fact.value for name, fact in facts.items() if isinstance(fact, Known)}
+
+
+def test_a_written_command_says_nothing_where_the_own_one_was_read() -> None:
+    own = Observation("host", "pid 1", facts={COMMAND: Known(True), "--max-num-seqs": Known(8.0)}, patient="s")
+    assert flags_of(own) == {
+        COMMAND: True,
+        "--max-num-seqs": 8.0,
+        ENVIRONMENT: True,
+        "$NCCL_P2P_DISABLE": 1.0,
+        "vllm_version": "0.11.0",
+    }
+
+
+@pytest.mark.parametrize("kind", ["host", "log", "server"])
+def test_a_written_command_completes_what_could_not_be_read(kind: str) -> None:
+    facts: dict[str, Reading] = {
+        "vllm_version": Known("0.32.0"), ENVIRONMENT: Unknown(Reason.DENIED), "--max-num-seqs": Known(8.0),
+    }  # fmt: skip
+    own = Observation(kind, "s", facts=facts, patient="s")
+    assert flags_of(own) == {
+        **{name: fact.value for name, fact in GIVEN.items() if isinstance(fact, Known)},
+        "vllm_version": "0.32.0",
+        "--max-num-seqs": 8.0,
+    }

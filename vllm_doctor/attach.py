@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     # Imported late below: a log needs no client, a server on another machine no processes, and all start sooner.
     from vllm_doctor.sources.process import ServerProcess
     from vllm_doctor.sources.server import Server
+    from vllm_doctor.sources.start.source import StartSource
+    from vllm_doctor.sources.start.start import Start
 
 NOBODY = (
     "no vLLM server was found on this host; point me at one: vllm-doctor http://host:8000, or vllm-doctor PID"
@@ -47,6 +49,8 @@ class Attachment:
     since: str | None = None
     until: str | None = None
     """Of logs: what to judge."""
+    command: str | None = None
+    """A command line as a text, or the file that holds one."""
 
     def watchers(self, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
         """The watchers of these sources; connections are closed with `opened`.
@@ -57,6 +61,11 @@ class Attachment:
             from vllm_doctor.sources import nvidia_smi
 
             nvidia_smi.read(self.smi)  # says now what is wrong with the file
+        if self.command is not None:
+            return self._with_command(self.command, sources, opened)
+        return self._of_sources(sources, opened)
+
+    def _of_sources(self, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
         logs = [source for source in sources if _is_file(source)]
         servers = [source for source in sources if source not in logs]
         if not sources:
@@ -76,6 +85,31 @@ class Attachment:
             log = self._of_logs(logs, patients.pop() if len(patients) == 1 else "")
             watchers = {key: w for key, w in watchers.items() if w.kind != "log"} | {("log", "", ""): log}
         return list(watchers.values())
+
+    def _with_command(self, given: str, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
+        """The sources with the command of their server; without any, each command in the text is a patient."""
+        from vllm_doctor.sources.start import source as start_source
+
+        if given == start_source.STDIN and start_source.STDIN in sources:
+            raise UsageError("--command - and a log of - both read standard input: give one of them as a file")
+        found = start_source.open_command(given)
+        if not sources:
+            return [
+                watcher
+                for start in found.starts
+                for watcher in (self._of_start(found, start, found.target(start)), *self._of_file(found.target(start)))
+            ]
+        watchers = self._of_sources(sources, opened)
+        patients = {watcher.patient for watcher in watchers}
+        if len(patients) != 1:
+            raise UsageError(f"--command is of one server, and {len(patients)} are examined: give one of them")
+        if len(found.starts) != 1:
+            places = ", ".join(start.place for start in found.starts[:4])
+            raise UsageError(f"--command holds {len(found.starts)} commands of vLLM ({places}): give the server's own")
+        return [*watchers, self._of_start(found, found.starts[0], patients.pop())]
+
+    def _of_start(self, found: StartSource, start: Start, patient: str) -> Watcher:
+        return Watcher("command", found.target(start), patient, lambda: found.examine(start, patient))
 
     def _of_logs(self, names: Sequence[str], patient: str) -> Watcher:
         from vllm_doctor import log_lines, rule

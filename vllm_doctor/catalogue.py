@@ -36,6 +36,9 @@ ENGINE_METRIC = "vllm:num_requests_running"
 COMMAND, ENVIRONMENT = "command", "environment"
 """Facts that say whether a server's command line and environment were read; a variable X is the fact "$X"."""
 
+FORM = "command_form"
+"""The fact that a command was given as a text, and how it was written."""
+
 LOG = "log"
 """The fact that says whether a log was read; how often line x stands in it is "log:x", and its value y "log:x.y"."""
 
@@ -149,7 +152,7 @@ class Catalogue:
             case "log":
                 return _fact(_logged(signal.definition, facts))
             case _ if not window.times:
-                return {}, Reason.NOT_IN_LOG if LOG in facts else Reason.UNREACHABLE
+                return {}, _unmeasured(facts)
             case "present" if window.origin == LOG:
                 return {}, Reason.NOT_IN_LOG
             case "present":
@@ -172,6 +175,13 @@ class Catalogue:
                     _named(labels, identity): _reading(value, window.origin) for labels, value in vector.items()
                 }
                 return readings, reason
+
+
+def _unmeasured(facts: Mapping[str, Reading]) -> Reason:
+    """Why there are no measurements of a server."""
+    if LOG in facts:
+        return Reason.NOT_IN_LOG
+    return Reason.NOT_IN_COMMAND if FORM in facts else Reason.UNREACHABLE
 
 
 def _metrics(signal: Signal) -> Iterable[str]:

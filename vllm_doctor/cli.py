@@ -134,6 +134,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all")
     add("--window", type=_seconds, default=3.0, metavar="SECONDS", help="time between first and last scrape (3)")
     add("--timeout", type=_seconds, metavar="SECONDS", help="for the whole run (8 + window)")
+    add("--command", metavar="TEXT|FILE", help="how the server was, or will be, started: a command line or YAML")
     add("--since", metavar="TIME", help="of a log: from here on (13:30, 2025-11-20T13:30, or 2h before its end)")
     add("--until", metavar="TIME", help="of a log: up to here")
     add("--last", metavar="TIME", help="of a log: only its end (2h)")
@@ -294,6 +295,7 @@ def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
         Path(options.nvidia_smi) if options.nvidia_smi else None,
         since=since,
         until=options.until,
+        command=options.command,
     )
     with contextlib.ExitStack() as opened:
         watchers = look.watchers(sources, opened)

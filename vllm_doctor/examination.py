@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from vllm_doctor.catalogue import Catalogue
+from vllm_doctor.catalogue import COMMAND, ENVIRONMENT, Catalogue
 from vllm_doctor.correction import corrected
 from vllm_doctor.diagnose import diagnose
+from vllm_doctor.life import Life
 from vllm_doctor.observation import Observation
 from vllm_doctor.report import LifeSeen, Patient, Problem, Report, SourceSeen, Verdict, worst
 from vllm_doctor.rule import Rule
@@ -17,6 +18,8 @@ from vllm_doctor.signal import Known, Reading, Snapshot, Value
 from vllm_doctor.window import Window
 
 _HANDOVER_SECONDS = 0.5
+_WRITTEN = "command"
+UNMEASURED = "Nothing was measured: judged by its command alone"
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ def judge(
 
         lives = postmortem.seen(told.lives)
         if not any(o.window.times for o in observations):
-            past = postmortem.examine(told.lives, rules, catalogue, wished)
+            past = postmortem.examine(_with_command(told.lives, observations), rules, catalogue, wished)
     snapshots = [
         catalogue.snapshot(
             next((o.window for o in seen if o.window.times), Window()),
@@ -119,6 +122,9 @@ def judge(
         # What could not be read is not ok, and a server that stopped answering is what to say first.
         headline = headline if verdict in (Verdict.CRITICAL, Verdict.WARNING) else error.message
         verdict = worst(verdict, Verdict.UNKNOWN)
+    kinds = {o.kind for o in observations}
+    if verdict is Verdict.UNKNOWN and error is None and _WRITTEN in kinds and kinds <= {_WRITTEN, "gpu"}:
+        headline = UNMEASURED
     if strict and diagnosis.unknown:
         verdict = worst(verdict, Verdict.UNKNOWN)
     command = next((o.command for o in observations if o.command), ()) if len(patients) == 1 else ()
@@ -153,9 +159,34 @@ def _patients(observations: Sequence[Observation]) -> list[list[Observation]]:
 
 
 def _facts(seen: Sequence[Observation]) -> dict[str, Reading]:
-    """What is known of one patient. The first source wins; what was looked up goes before what a log once told."""
-    in_order = [o for o in seen if o.kind != "log"] + [o for o in seen if o.kind == "log"]
-    return {name: fact for o in reversed(in_order) for name, fact in o.facts.items()}
+    """What is known of one patient. The first source wins; what was looked up goes before what a log once told.
+
+    A command that was given as a text comes last: where the server's own was read, it says nothing of its flags.
+    """
+    written = [o for o in seen if o.kind == _WRITTEN]
+    looked_up = [o for o in seen if o.kind not in ("log", _WRITTEN)]
+    in_order = [*looked_up, *(o for o in seen if o.kind == "log")]
+    facts = {name: fact for o in reversed(in_order) for name, fact in o.facts.items()}
+    for observation in written:
+        facts = _completed(facts, observation.facts)
+    return facts
+
+
+def _with_command(lives: Sequence[Life], observations: Sequence[Observation]) -> list[Life]:
+    """The lives of a log, with what a written command tells of their flags where the log does not."""
+    written = [o.facts for o in observations if o.kind == _WRITTEN]
+    return [replace(life, facts=_completed(life.facts, facts)) for life in lives for facts in written] or list(lives)
+
+
+def _completed(facts: Mapping[str, Reading], written: Mapping[str, Reading]) -> dict[str, Reading]:
+    """The facts with those of a written command, its flags and its environment each as a whole or not at all."""
+    known = {prefix for prefix, whole in (("--", COMMAND), ("$", ENVIRONMENT)) if isinstance(facts.get(whole), Known)}
+    added = {
+        name: fact
+        for name, fact in written.items()
+        if not name.startswith(tuple(known)) and not isinstance(facts.get(name), Known)
+    }
+    return {**facts, **added}
 
 
 def _name(seen: Sequence[Observation]) -> str:

@@ -286,6 +286,12 @@ class Report:
         return self.lines is not None and not any(s.kind == "server" and s.scrapes for s in self.sources)
 
     @property
+    def is_unmeasured(self) -> bool:
+        """Of a command alone: no server, no process and no log was seen."""
+        kinds = {source.kind for source in self.sources}
+        return "command" in kinds and not kinds & {"server", "host", "log"}
+
+    @property
     def main(self) -> list[Finding]:
         """What must be told first: causes that do harm."""
         return [f for f in self.findings if f.severity in ("critical", "warning") and f.role != "symptom"]

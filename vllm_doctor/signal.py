@@ -23,6 +23,7 @@ class Reason(StrEnum):
     STALE = "stale"  # was there, is gone
     NOT_IN_LOG = "not-in-log"
     NO_LOG = "no-log"  # the server's log was not given
+    NOT_IN_COMMAND = "not-in-command"  # a command alone does not hold it, or not its value
     NOT_LOCAL = "not-local"  # only visible on the server's host
     NOT_GIVEN = "not-given"  # the user has not said (--slo)
     BETWEEN = "between-buckets"  # the histogram's bucket straddles the threshold
@@ -41,6 +42,7 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
     Reason.STALE: "it vanished while watched",
     Reason.NOT_IN_LOG: "a log does not carry it: ask /metrics",
     Reason.NO_LOG: "only the server's log tells it: add the log as another argument",
+    Reason.NOT_IN_COMMAND: "the command alone does not tell it: examine the server once it runs (its URL, or its pid)",
     Reason.NOT_LOCAL: "/metrics does not carry it: run me on the server's own host",
     Reason.NOT_GIVEN: "no target was given: --slo ttft=2s --slo itl=50ms",
     Reason.BETWEEN: "the histogram's buckets are too coarse to tell",
@@ -54,7 +56,8 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
 class Known:
     """A value. `low` and `high` bound it where a histogram knows no better than its buckets.
 
-    `origin` says who told it: metrics, server, user, proc, cgroup, cmdline, environ, nvml, nvidia-smi, log, computed.
+    `origin` says who told it: metrics, server, user, proc, cgroup, cmdline, environ, image,
+    manifest, nvml, nvidia-smi, log, computed.
     """
 
     value: Value

@@ -94,6 +94,8 @@ def _patient(report: Report) -> list[str]:
         thinned = f", 1 of {seen.one_in} statistics lines read" if seen.one_in > 1 else ""
         counted = f"{times.span(report)}, {seen.read:,} lines, {seen.recognised:,} recognised{thinned}"
         lines.append(": ".join([*([", ".join(logs)] if logs else []), counted]))
+    if report.is_unmeasured:
+        lines += [f"{code(s.target)}: nothing was measured" for s in report.sources if s.kind == "command"]
     known = [
         code(patient.model or ""),
         text(f"vLLM {patient.vllm}") if patient.vllm else "vLLM (version not known)",

@@ -29,7 +29,7 @@ def render(report: Report, colour: bool = False) -> str:
         return "\n".join([*lines, *_paragraph("Why", report.error.message)]) + "\n"
     main, aside = report.main, report.aside
     lines = _head(report.verdict.value.upper(), report.headline, report.verdict.value, colour, _rule_of(report, main))
-    servers = [*_servers(report), *_log_lines(report)]
+    servers = [*_servers(report), *_log_lines(report), *_commands(report)]
     lines += ["", *(line for server in servers for line in _wrapped(f"  {server}", "  "))]
     lines += [*_wrapped(f"  {_patient(report)}", "  "), *_host_lines(report)]
     lines += [] if report.is_postmortem else _vital_lines(report)
@@ -86,6 +86,11 @@ def _log_lines(report: Report) -> list[str]:
         *([", ".join(targets)] if targets else []),
         *([joined] if len(joined) + 2 <= WIDTH else joined.split(" · ")),
     ]
+
+
+def _commands(report: Report) -> list[str]:
+    """Where the command lines stand that were given as texts, where there is nothing else."""
+    return [source.target for source in report.sources if source.kind == "command" and report.is_unmeasured]
 
 
 def _course(report: Report) -> list[str]:
@@ -194,7 +199,8 @@ def _patient(report: Report) -> str:
     scrapes = max((s.scrapes for s in seen), default=0)
     window = max((s.window_s for s in seen), default=0.0)
     watched = f"seen for {words.number(round(window, 1), 's')}, {scrapes} scrapes" if scrapes > 1 else "one scrape"
-    watched = watched if scrapes else "no answer from /metrics"
+    if not scrapes:
+        watched = "nothing was measured" if report.is_unmeasured else "no answer from /metrics"
     parts = [patient.model, f"vLLM {patient.vllm}" if patient.vllm else "vLLM (version not told)", engines, watched]
     return " · ".join(part for part in parts if part)
 
@@ -365,7 +371,7 @@ def _not_seen(report: Report) -> list[str]:
         if source.error is not None:
             add(source.error.message)
         for note in source.notes:
-            add(f"{source.target}: {note}" if source.kind != "gpu" else note)
+            add(note if source.kind == "gpu" or report.is_unmeasured else f"{source.target}: {note}")
     blind = any(finding.role == "blind" for finding in report.findings)
     if report.is_postmortem:
         for text in _not_told_by_log([] if blind else report.unknown, report):
@@ -384,7 +390,8 @@ def _not_seen(report: Report) -> list[str]:
         needed = f"{len(need_log)} rule{'s need' if len(need_log) > 1 else ' needs'} " if need_log else ""
         add(f"{needed}the log: add its file as another argument.")
     if "host" not in kinds:
-        add("CPU and GPUs: run me on its host." if "log" in kinds else "CPU, GPUs and flags: run me on its host.")
+        seen = "CPU and GPUs" if kinds & {"log", "command"} else "CPU, GPUs and flags"
+        add(f"{seen}: run me on its host.")
     return lines
 
 

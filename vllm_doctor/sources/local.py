@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,8 +10,9 @@ from pathlib import Path
 from vllm_doctor import defaults
 from vllm_doctor.catalogue import COMMAND, ENVIRONMENT
 from vllm_doctor.observation import Observation
-from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
+from vllm_doctor.signal import Known, Reading, Reason, Unknown
 from vllm_doctor.sources import gpu, host, kernel_log, model_files, nvidia_smi, topology
+from vllm_doctor.sources.environment import number_or_text
 from vllm_doctor.sources.gpu import GpuUse, GpuView
 from vllm_doctor.sources.host import Host
 from vllm_doctor.sources.kernel import Kernel
@@ -122,12 +122,4 @@ def _command(server: ServerProcess) -> dict[str, Reading]:
     if isinstance(server.environ, Reason):
         return facts | {ENVIRONMENT: Unknown(server.environ)}
     facts[ENVIRONMENT] = Known(True, origin="environ")
-    return facts | {f"${name}": Known(_number_or_text(text), origin="environ") for name, text in server.environ.items()}
-
-
-def _number_or_text(text: str) -> Value:
-    try:
-        number = float(text)
-    except ValueError:
-        return text[:1000]
-    return number if math.isfinite(number) else text
+    return facts | {f"${name}": Known(number_or_text(text), origin="environ") for name, text in server.environ.items()}

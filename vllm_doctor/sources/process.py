@@ -17,6 +17,7 @@ from vllm_doctor.errors import SourceError
 from vllm_doctor.signal import Reason
 from vllm_doctor.sources import sockets
 from vllm_doctor.sources.command_line import MAX_CONFIG, Command, is_python, masked, parse, program_of
+from vllm_doctor.sources.environment import is_shown
 from vllm_doctor.sources.kernel import Kernel, table
 from vllm_doctor.sources.process_files import ProcessFiles
 from vllm_doctor.sources.sockets import Listening
@@ -32,17 +33,6 @@ _ROLES = {"EngineCore": ENGINE_CORE, "Worker": WORKER, "APIServer": API_SERVER}
 _RAY = re.compile(r"ray::\w")
 _NAMESPACES = ("net", "mnt", "pid")
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::", ""})
-
-_SHOWN_NAMES = frozenset(
-    {
-        "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS",
-        "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
-        "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "TOKENIZERS_PARALLELISM", "LD_PRELOAD",
-        "HF_HOME", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME", "HOME",
-    }
-)  # fmt: skip
-_SHOWN_PREFIXES = ("VLLM_", "NCCL_", "OMP_", "MKL_", "TORCH_", "NUMEXPR_", "RAY_")
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
 _RAY_FLAGS = {
     "--distributed-executor-backend": "ray",
@@ -401,15 +391,11 @@ def _environ(kernel: Kernel, pid: int) -> Mapping[str, str] | Reason:
     pairs = [pair.partition("=") for pair in text.split("\0") if "=" in pair]
     if not pairs and text:
         return Reason.NOT_SUPPORTED  # a process that gave itself a title wrote over its environment
-    shown = {name: value for name, _, value in pairs if _is_shown(name)}
+    shown = {name: value for name, _, value in pairs if is_shown(name)}
     if "LD_PRELOAD" in shown:
         libraries = re.split(r"[:\s]+", shown["LD_PRELOAD"].strip())
         shown["LD_PRELOAD"] = ":".join(posixpath.basename(library) for library in libraries)
     return {name: masked(value) for name, value in shown.items()}
-
-
-def _is_shown(name: str) -> bool:
-    return name in _SHOWN_NAMES or (name.startswith(_SHOWN_PREFIXES) and not _SECRET_NAME.search(name))
 
 
 def _user(kernel: Kernel, pid: int) -> str:

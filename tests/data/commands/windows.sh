@@ -1,0 +1,2 @@
+vllm serve m \
+  --max-num-seqs 8

@@ -1,0 +1,293 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.sources.start.test_manifests import DATA, of_file
+from vllm_doctor import flags
+from vllm_doctor.catalogue import COMMAND, ENVIRONMENT, FORM
+from vllm_doctor.errors import SourceError
+from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
+from vllm_doctor.sources.start.source import facts, notes, open_command, read
+from vllm_doctor.sources.start.start import Flaw, Form
+
+UNTOLD = Unknown(Reason.NOT_IN_COMMAND)
+
+
+def values(found: dict[str, Reading]) -> dict[str, Value]:
+    return {name: reading.value for name, reading in found.items() if isinstance(reading, Known)}
+
+
+# ---- text or file
+
+
+def test_a_script() -> None:
+    [start] = of_file("start.sh")
+    assert (start.form, start.place) == (Form.SHELL, "line 19")
+    assert start.command.flags == {"--max-num-seqs": 64.0, "--enforce-eager": True, "--trust-remote-code": True}
+    assert start.unknown_flags == {"--port", "--uvicorn-log-level"}
+    assert not start.is_open
+    assert start.environment == {
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+        "HF_TOKEN": None,
+        "NCCL_DEBUG": "INFO",
+        "OMP_NUM_THREADS": "4",
+    }
+    assert start.resources.cpu_limit == 16.0
+
+
+def test_a_page_with_several_commands() -> None:
+    shell, compose = of_file("guide.md")
+    assert (shell.form, shell.place) == (Form.SHELL, "line 17")
+    assert [(fault.kind, fault.line, fault.lost) for fault in shell.faults] == [
+        (Flaw.COMMENT_AFTER_BACKSLASH, 18, ("--max-num-batched-tokens", "--enforce-eager"))
+    ]
+    assert (compose.form, compose.command.flags["--dtype"]) == (Form.COMPOSE, "half")
+
+
+def test_lines_that_end_as_on_windows() -> None:
+    [start] = of_file("windows.sh")
+    assert start.command.flags == {"--max-num-seqs": 8.0}
+    assert "as on Windows" in start.notes[0]
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"vllm serve m")))
+    found = open_command("-")
+    assert found.target(found.starts[0]) == "standard input: line 1"
+
+
+def test_a_file_goes_before_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "vllm serve x").write_text("vllm serve m")
+    assert open_command("vllm serve x").starts[0].command.model == "m"
+    assert open_command("vllm serve y").starts[0].command.model == "y"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_program(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    path.write_bytes(b"\xef\xbb\xbfvllm serve m")
+    assert open_command(str(path)).starts[0].command.model == "m"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "message"),
+    [
+        (b"", "empty", "is empty"),
+        (b" \n", "empty", "is empty"),
+        (b"\x7fELF\x00\x00", "unreadable", "NUL bytes"),
+        (b"\xff\xfev\x00l\x00", "unreadable", "UTF-16"),
+        (b"vllm serve \xe9\xff", "unreadable", "no text"),
+        (b"vllm serve m " + b"x" * 10_000_000, "too-large", "larger than 1 MB"),
+        (b"vllm serve m" + b" --x" * 100_000, "too-large", "arguments"),
+        (b"vllm serve m\n" * 65, "too-large", "65 vLLM commands"),
+        (b"ls -l", "not-vllm", "no vLLM server is started here: give a line with"),
+        (b"vllm bench serve --model m", "not-vllm", "starts no server"),
+        (b"'vllm serve m", "not-vllm", "line 1: nothing closes this quote"),
+        (b"docker run --gpus all \\ # all\n  vllm/vllm-openai --model m", "not-vllm", "line 1: a comment after"),
+    ],
+    ids=str,
+)
+def test_a_file_that_is_no_command(content: bytes, kind: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "command"
+    path.write_bytes(content)
+    with pytest.raises(SourceError) as caught:
+        open_command(str(path))
+    assert caught.value.kind == kind
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", ["no-such-file.yaml", "x" * 5000, "./deploy", "a\0b"])
+def test_what_is_neither(given: str) -> None:
+    with pytest.raises(SourceError) as caught:
+        open_command(given)
+    assert caught.value.kind == "not-found"
+    assert len(str(caught.value)) < 400
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="is a folder"):
+        open_command(str(tmp_path))
+
+
+def test_our_own_environment_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MODEL", "mine")
+    marker = tmp_path / "run"
+    [start] = read(f"X=$(touch {marker}) vllm serve $MODEL `touch {marker}`")
+    assert start.command.model is None
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vllm serve m " + "$X " * 1900,
+        "vllm serve m " + "a=" * 400_000,
+        "vllm serve m '" + "--x " * 200_000,
+        "vllm serve m\n" + "--x \\ #'\n" * 90_000,
+        "sudo " * 150_000 + "vllm serve m",
+        "```\n" * 200_000,
+        "[Service]\nExecStart=vllm serve m \\\n" + "# x\n" * 200_000,
+        "bash -c '" * 50_000 + "vllm serve m",
+        "a: {{ x }}\n" * 30_000,
+        "{{" * 400_000,
+    ],
+    ids=lambda text: text[:20],
+)
+def test_a_hostile_text_does_not_take_long(text: str) -> None:
+    started = time.process_time()
+    with contextlib.suppress(SourceError):
+        read(text)
+    assert time.process_time() - started < 10
+
+
+# ---- facts
+
+
+def test_facts() -> None:
+    [start] = read(
+        "docker run --gpus 2 --cpus 4 --shm-size 64m -e VLLM_X=1 -e HF_HOME=/h -e HF_TOKEN=s vllm/vllm-openai:v0.11.0"
+        " --model m --max-num-seqs 8 --enforce-eager --port $PORT"
+    )
+    found = facts(start)
+    assert values(found) == {
+        FORM: "docker-run",
+        COMMAND: True,
+        ENVIRONMENT: True,
+        "--model": "m",
+        "--max-num-seqs": 8.0,
+        "--enforce-eager": True,
+        "$VLLM_X": 1.0,
+        "$HF_HOME": "/h",
+        "vllm_version": "0.11.0",
+        "gpus_requested": 2.0,
+        "cpu_quota": 4.0,
+        "shm_size": 64.0 * 2**20,
+        "command_faults": 0.0,
+        "command_unexpanded": 1.0,
+    }
+    assert found["--port"] == found["$HF_TOKEN"] == UNTOLD
+    origins = {name: reading.origin for name, reading in found.items() if isinstance(reading, Known)}
+    assert (origins["--model"], origins["vllm_version"], origins["cpu_quota"]) == ("cmdline", "image", "manifest")
+
+
+def test_facts_of_what_is_not_whole() -> None:
+    [start] = read("vllm serve m --enforce-eager $MORE")
+    found = facts(start)
+    assert found[COMMAND] == found[ENVIRONMENT] == UNTOLD
+    assert values(found)["--enforce-eager"] is True
+
+
+def test_facts_of_a_broken_command() -> None:
+    [start] = read("vllm serve m \\ # x\n --dtype half --port 1")
+    found = values(facts(start))
+    assert (found["command_faults"], found["command_fault"], found["command_fault_line"]) == (
+        1.0,
+        "comment-after-backslash",
+        1.0,
+    )
+    assert found["command_flags_lost"] == "--dtype, --port"
+    assert notes(start) == [
+        "line 1: a comment after the backslash: the line is not continued, so the command ends there;"
+        " never reaches vLLM: --dtype, --port"
+    ]
+
+
+# ---- the commands of the public guides that this project began from
+
+
+def test_the_first_guide() -> None:
+    [batch, chunked, speculative, block] = read(
+        """
+        vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-batched-tokens 8192 --gpu-memory-utilization 0.85
+        vllm serve meta-llama/Llama-3.1-8B-Instruct --enable-chunked-prefill --max-num-batched-tokens 4096
+        vllm serve meta-llama/Llama-3.1-8B-Instruct --tensor-parallel-size 2 --num-speculative-decoder-samples 4
+        vllm serve meta-llama/Llama-3.1-8B-Instruct --block-size 32 --gpu-memory-utilization 0.88
+        """
+    )
+    assert batch.command.flags == {"--max-num-batched-tokens": 8192.0, "--gpu-memory-utilization": 0.85}
+    assert chunked.command.flags == {"--enable-chunked-prefill": True, "--max-num-batched-tokens": 4096.0}
+    assert speculative.command.flags["--num-speculative-decoder-samples"] == 4.0
+    assert not flags.is_flag("--num-speculative-decoder-samples")
+    assert block.command.flags == {"--block-size": 32.0, "--gpu-memory-utilization": 0.88}
+    assert [start.faults for start in (batch, chunked, speculative, block)] == [()] * 4
+
+
+def test_the_second_guide() -> None:
+    [start] = read(
+        """
+        python -m vllm.benchmarks.benchmark_serving --backend openai --num-prompts 100 --request-rate 10
+        python -m vllm.entrypoints.openai.api_server \\
+          --model TheBloke/Meta-Llama-3.1-8B-Instruct-AWQ --quantization awq --dtype half \\
+          --gpu-memory-utilization 0.95 --max-num-seqs 256 --max-num-batched-tokens 32768 --enable-prefix-caching
+        """
+    )
+    assert start.command.program == "python -m vllm.entrypoints.openai.api_server"
+    assert start.command.model == "TheBloke/Meta-Llama-3.1-8B-Instruct-AWQ"
+    assert start.command.flags == {
+        "--model": "TheBloke/Meta-Llama-3.1-8B-Instruct-AWQ",
+        "--quantization": "awq",
+        "--dtype": "half",
+        "--gpu-memory-utilization": 0.95,
+        "--max-num-seqs": 256.0,
+        "--max-num-batched-tokens": 32768.0,
+        "--enable-prefix-caching": True,
+    }
+    assert start.faults == ()
+
+
+def test_the_third_guide() -> None:
+    broken, speculative = read(
+        """
+        vllm serve mistralai/Mistral-7B-Instruct-v0.2 \\
+          --dtype float16 \\                  # half precision
+          --gpu-memory-utilization 0.90 \\    # default: 0.90
+          --max-num-batched-tokens 16384 \\
+          --uvicorn-log-level warning
+
+        vllm serve meta-llama/Meta-Llama-3-8B \\
+          --speculative-model meta-llama/Meta-Llama-3-1B \\
+          --num-speculative-tokens 5
+        """
+    )
+    assert broken.command.flags == {"--dtype": "float16"}
+    assert broken.lost == ("--gpu-memory-utilization", "--max-num-batched-tokens", "--uvicorn-log-level")
+    assert [(fault.kind, fault.line) for fault in broken.faults] == [(Flaw.COMMENT_AFTER_BACKSLASH, 3)]
+    assert speculative.command.flags == {
+        "--speculative-model": "meta-llama/Meta-Llama-3-1B",
+        "--num-speculative-tokens": 5.0,
+    }
+    assert flags.has("0.7.3", "--speculative-model") is True
+    assert flags.has("0.32.0", "--speculative-model") is False
+
+
+def test_the_fourth_guide() -> None:
+    [start] = read('{"enable-chunked-prefill": False, "max-num-batched-tokens": 0, "pipeline-parallel-size": 1}')
+    assert start.form == Form.CONFIG
+    assert {flag: value for flag, value in start.command.flags.items() if flag != "--config"} == {
+        "--enable-chunked-prefill": False,
+        "--max-num-batched-tokens": 0.0,
+        "--pipeline-parallel-size": 1.0,
+    }
+
+
+def test_the_fifth_guide() -> None:
+    [start] = read("vllm serve m -dp 4 --enable-expert-parallel --swap-space 4")
+    assert start.command.flags == {
+        "--data-parallel-size": 4.0,
+        "--enable-expert-parallel": True,
+        "--swap-space": 4.0,
+    }
+
+
+def test_no_data_file_is_forgotten() -> None:
+    names = {path.name for path in DATA.iterdir()}
+    tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    assert {name for name in names if name not in tests} == set()
