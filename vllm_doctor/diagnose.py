@@ -176,6 +176,7 @@ def _remedy(written: RemedyRule, reader: Reader) -> Remedy | None:
         return None
     settings = {flag: _value(value, reader, needs) for flag, value in written.set.items()}
     env = {name: _value(value, reader, needs) for name, value in written.env.items()}
+    unset = tuple(flag for text in written.unset for flag in str(_value(text, reader, needs)).split())
     run = tuple(_command(command, reader, needs) for command in written.run)
     gain: Gain | None = None
     if written.gain is not None:
@@ -185,14 +186,14 @@ def _remedy(written: RemedyRule, reader: Reader) -> Remedy | None:
     return Remedy(
         do=written.do,
         set={} if needs else settings,
-        was={flag: reader.flags[flag] for flag in (*written.set, *written.unset) if flag in reader.flags},
-        unset=() if needs else written.unset,
+        was={flag: reader.flags[flag] for flag in (*written.set, *unset) if flag in reader.flags},
+        unset=() if needs else unset,
         env={} if needs else env,
         run=() if needs else run,
         by=written.by,
         computed=words.fill(written.computed, reader.worded) if written.computed else None,
         needs=needs,
-        validated_for=vllm if all((*has, *(flags.has(vllm, flag) for flag in written.unset))) else None,
+        validated_for=vllm if all((*has, *(flags.has(vllm, flag) for flag in unset))) else None,
         cost=written.cost,
         risk=written.risk,
         expect=written.expect,

@@ -180,12 +180,15 @@ def _remedy(table: Table, catalogue: Catalogue) -> RemedyRule:
             table.fail(f"the value of {flag} must be a text, a number or a placeholder", "set")
         _check_places(table, "set", str(value), catalogue)
     unset = table.texts("unset")
-    for flag in [*settings, *unset]:
+    for text in unset:
+        _check_places(table, "unset", text, catalogue)
+    named = [*settings, *(flag for flag in unset if not words.names(flag))]
+    for flag in named:
         if not flag.startswith("--"):
             table.fail(
                 f"{flag!r} is not a flag: write it as vLLM takes it, with --", "set" if flag in settings else "unset"
             )
-    for flag in [*settings, *unset]:
+    for flag in named:
         if not flags.is_flag(flag):
             table.fail(f"{flag} is a flag of no vLLM", "set" if flag in settings else "unset")
     gain: tuple[str, str] | None = None

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from vllm_doctor import flags
 from vllm_doctor.catalogue import COMMAND, ENVIRONMENT, FORM
 from vllm_doctor.errors import SourceError
 from vllm_doctor.observation import Observation
@@ -24,6 +25,10 @@ KIND = "command"
 MAX_BYTES = 1_000_000
 MAX_STARTS = 64
 MAX_FENCES = 200
+
+_NAMED = 3
+_NO_FLAGS = frozenset({"--omni"})
+"""What vLLM's main looks for before its parser does."""
 
 _PROGRAMS = ("vllm", "python", "docker", "podman", "nerdctl", "sudo", "env", "uv", "uvx", "nohup", "bash", "sh")
 _FENCE = re.compile(r"^[ \t]{0,3}(?:>[ \t]?)?(`{3,}|~{3,})[ \t]*([\w+.-]*)[^\n]*$", re.MULTILINE)
@@ -187,7 +192,32 @@ def facts(start: Start) -> dict[str, Reading]:
         "fd_limit": start.resources.open_files,
     }
     found |= {name: Known(value, origin="manifest") for name, value in asked.items() if value is not None}
-    return found | _faults(start)
+    return found | _faults(start) | _strangers(start)
+
+
+def _strangers(start: Start) -> dict[str, Reading]:
+    """The flags that its vLLM does not have; where no version is told, by the newest that is known."""
+    version = start.version or flags.newest()
+    strange = [name for name in start.command.flags if name not in _NO_FLAGS and flags.has(version, name) is False]
+    return {
+        "flags_unknown": Known(float(len(strange)), origin="cmdline"),
+        "flags_in_no_version": Known(float(sum(not flags.is_flag(name) for name in strange)), origin="cmdline"),
+        "flags_judged_as": Known(flags.judged_as(version) or version, origin="cmdline"),
+        "flags_version_told": Known(start.version is not None, origin="cmdline"),
+        **({"flags_unknown_names": Known(" ".join(strange), origin="cmdline")} if strange else {}),
+        **({"flags_unknown_says": Known("; ".join(_instead(version, name) for name in strange[:_NAMED]), origin="cmdline")}
+           if strange else {}),
+    }  # fmt: skip
+
+
+def _instead(version: str, name: str) -> str:
+    """ "--swap-space (in 0.4.3 to 0.17.1; gone: …)"."""
+    spans = flags.spans(name)
+    replacement, near = flags.replacement(name), flags.nearest(version, name)
+    was = f"in {spans[0][0]} to {spans[-1][1]}" if spans else "in no version"
+    if replacement is not None:
+        return f"{name} ({was}; {replacement.instead if ':' in replacement.instead else f'now {replacement.instead}'})"
+    return f"{name} ({was}{f'; nearest: {near[0]}' if near else ''})"
 
 
 def _faults(start: Start) -> dict[str, Reading]:
