@@ -48,6 +48,11 @@ def test_a_command_with_nothing_to_find_is_not_ok(doctor: Doctor) -> None:
     assert ran.report["findings"] == []
 
 
+def test_a_command_that_will_blind_the_doctor(doctor: Doctor) -> None:
+    ran = doctor("--command", "vllm serve m --disable-log-stats", "--json")
+    assert (ran.code, ran.report["headline"]) == (3, "Statistics are switched off, so nothing can be said")
+
+
 @pytest.mark.parametrize("form", ["text", "markdown"])
 def test_no_server_is_claimed_to_be_seen(form: str, doctor: Doctor) -> None:
     for flags, code in (("", 3), (" --enforce-eager", 1)):

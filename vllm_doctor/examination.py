@@ -123,7 +123,8 @@ def judge(
         headline = headline if verdict in (Verdict.CRITICAL, Verdict.WARNING) else error.message
         verdict = worst(verdict, Verdict.UNKNOWN)
     kinds = {o.kind for o in observations}
-    if verdict is Verdict.UNKNOWN and error is None and _WRITTEN in kinds and kinds <= {_WRITTEN, "gpu"}:
+    is_blind = any(finding.role == "blind" for finding in diagnosis.findings)
+    if verdict is Verdict.UNKNOWN and not is_blind and error is None and {_WRITTEN} <= kinds <= {_WRITTEN, "gpu"}:
         headline = UNMEASURED
     if strict and diagnosis.unknown:
         verdict = worst(verdict, Verdict.UNKNOWN)
