@@ -71,6 +71,8 @@ def test_its_commands_run(
     (tmp_path / "smi.xml").write_bytes((ROOT / "tests/sources/nvidia_smi/h100-driver-550.xml").read_bytes())
     log = gzip.decompress((ROOT / "fixtures/logs/max-num-seqs-cap.log.gz").read_bytes())
     (tmp_path / "vllm.log").write_bytes(log)
+    manifest = (ROOT / "tests/data/commands/deployment.yaml").read_text()
+    (tmp_path / "deployment.yaml").write_text(manifest.replace("--enable-prefix-caching", "--enforce-eager"))
     (tmp_path / "vllm.log.1").write_bytes(log)
     (tmp_path / "vllm.log.2.gz").write_bytes(gzip.compress(log))
     arguments = shlex.split(command)[1:]

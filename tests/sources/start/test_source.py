@@ -172,6 +172,10 @@ def test_facts() -> None:
         "shm_size": 64.0 * 2**20,
         "command_faults": 0.0,
         "command_unexpanded": 1.0,
+        "flags_unknown": 0.0,
+        "flags_in_no_version": 0.0,
+        "flags_judged_as": "0.11.0",
+        "flags_version_told": 1.0,
     }
     assert found["--port"] == found["$HF_TOKEN"] == UNTOLD
     origins = {name: reading.origin for name, reading in found.items() if isinstance(reading, Known)}
@@ -291,3 +295,53 @@ def test_no_data_file_is_forgotten() -> None:
     names = {path.name for path in DATA.iterdir()}
     tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py"))
     assert {name for name in names if name not in tests} == set()
+
+
+# Flags that the vLLM does not have
+
+
+IMAGE = "docker run vllm/vllm-openai:v0.32.0"
+
+
+def told(text: str) -> dict[str, Value]:
+    [start] = read(text)
+    return {name: value for name, value in values(facts(start)).items() if name.startswith("flags_")}
+
+
+def test_a_flag_that_is_gone_and_one_that_never_was() -> None:
+    found = told(f"{IMAGE} --model m --swap-space 16 --num-speculative-decoder-samples 4 --seed 1")
+    assert found["flags_unknown"] == 2.0
+    assert found["flags_in_no_version"] == 1.0
+    assert found["flags_unknown_names"] == "--swap-space --num-speculative-decoder-samples"
+    says = str(found["flags_unknown_says"])
+    assert says.startswith("--swap-space (in 0.4.3 to 0.17.1; gone: ")
+    assert says.endswith("--num-speculative-decoder-samples (in no version; nearest: --speculative-config)")
+    assert (found["flags_judged_as"], found["flags_version_told"]) == ("0.32.0", 1.0)
+
+
+def test_a_flag_that_was_renamed() -> None:
+    found = told("docker run vllm/vllm-openai:v0.11.0 --model m --speculative-model draft")
+    assert found["flags_unknown_says"] == "--speculative-model (in 0.4.3 to 0.8.2; now --speculative-config, key model)"
+
+
+def test_without_a_version_the_newest_judges() -> None:
+    found = told("vllm serve m --max-num-seqs 4")
+    assert found == {
+        "flags_unknown": 0.0, "flags_in_no_version": 0.0, "flags_judged_as": flags.newest(), "flags_version_told": 0.0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "-tp 2",
+        "--max_num_seqs 4",
+        "--no-enable-prefix-caching",
+        "--compilation-config.mode 3",
+        "-O3",
+        "--omni",
+        "--max-num-se 4",
+    ],
+)
+def test_other_ways_of_writing_are_no_strangers(written: str) -> None:
+    assert told(f"{IMAGE} --model m {written}")["flags_unknown"] == 0.0

@@ -14,7 +14,7 @@ from vllm_doctor import flags
 from vllm_doctor.catalogue import COMMAND, ENVIRONMENT, FORM
 from vllm_doctor.errors import SourceError
 from vllm_doctor.observation import Observation
-from vllm_doctor.signal import Known, Reading, Reason, Unknown
+from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
 from vllm_doctor.sources.environment import number_or_text
 from vllm_doctor.sources.start import launch, manifests, systemd, tree
 from vllm_doctor.sources.start.start import Flaw, Form, Start, Written, judged, printed
@@ -199,15 +199,16 @@ def _strangers(start: Start) -> dict[str, Reading]:
     """The flags that its vLLM does not have; where no version is told, by the newest that is known."""
     version = start.version or flags.newest()
     strange = [name for name in start.command.flags if name not in _NO_FLAGS and flags.has(version, name) is False]
-    return {
-        "flags_unknown": Known(float(len(strange)), origin="cmdline"),
-        "flags_in_no_version": Known(float(sum(not flags.is_flag(name) for name in strange)), origin="cmdline"),
-        "flags_judged_as": Known(flags.judged_as(version) or version, origin="cmdline"),
-        "flags_version_told": Known(start.version is not None, origin="cmdline"),
-        **({"flags_unknown_names": Known(" ".join(strange), origin="cmdline")} if strange else {}),
-        **({"flags_unknown_says": Known("; ".join(_instead(version, name) for name in strange[:_NAMED]), origin="cmdline")}
-           if strange else {}),
-    }  # fmt: skip
+    told: dict[str, Value] = {
+        "flags_unknown": float(len(strange)),
+        "flags_in_no_version": float(sum(not flags.is_flag(name) for name in strange)),
+        "flags_judged_as": flags.judged_as(version) or version,
+        "flags_version_told": float(start.version is not None),
+    }
+    if strange:
+        told["flags_unknown_names"] = " ".join(strange)
+        told["flags_unknown_says"] = "; ".join(_instead(version, name) for name in strange[:_NAMED])
+    return {name: Known(value, origin="cmdline") for name, value in told.items()}
 
 
 def _instead(version: str, name: str) -> str:
