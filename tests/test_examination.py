@@ -272,3 +272,11 @@ def test_a_written_command_completes_what_could_not_be_read(kind: str) -> None:
         "vllm_version": "0.32.0",
         "--max-num-seqs": 8.0,
     }
+
+
+def test_the_processes_own_command_goes_before_what_its_log_and_a_text_say() -> None:
+    text = Observation("command", "--command", patient=A, command=("vllm", "serve", "text"))
+    log = Observation("log", "vllm.log", patient=A, command=("vllm", "serve", "log"))
+    host = seen("host", A, command=("/opt/vllm", "serve", "m"), cores_usable=2.0)
+    assert judged(text, log, host).command == ("/opt/vllm", "serve", "m")
+    assert judged(text, log, seen("host", A, cores_usable=2.0)).command == ("vllm", "serve", "log")

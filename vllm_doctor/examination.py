@@ -128,7 +128,7 @@ def judge(
         headline = UNMEASURED
     if strict and diagnosis.unknown:
         verdict = worst(verdict, Verdict.UNKNOWN)
-    command = next((o.command for o in observations if o.command), ()) if len(patients) == 1 else ()
+    command = next((o.command for o in _believed(observations) if o.command), ()) if len(patients) == 1 else ()
     return Report(
         at=at,
         verdict=verdict,
@@ -160,17 +160,18 @@ def _patients(observations: Sequence[Observation]) -> list[list[Observation]]:
 
 
 def _facts(seen: Sequence[Observation]) -> dict[str, Reading]:
-    """What is known of one patient. The first source wins; what was looked up goes before what a log once told.
-
-    A command that was given as a text comes last: where the server's own was read, it says nothing of its flags.
-    """
-    written = [o for o in seen if o.kind == _WRITTEN]
-    looked_up = [o for o in seen if o.kind not in ("log", _WRITTEN)]
-    in_order = [*looked_up, *(o for o in seen if o.kind == "log")]
-    facts = {name: fact for o in reversed(in_order) for name, fact in o.facts.items()}
-    for observation in written:
-        facts = _completed(facts, observation.facts)
+    """What is known of one patient. The first source wins; where the server's own command was read, a written one
+    says nothing of its flags."""
+    facts: dict[str, Reading] = {}
+    for observation in _believed(seen):
+        told = observation.facts
+        facts = _completed(facts, told) if observation.kind == _WRITTEN else {**told, **facts}
     return facts
+
+
+def _believed(seen: Sequence[Observation]) -> list[Observation]:
+    """What was looked up goes before what a log once told, and that before a command that was given as a text."""
+    return sorted(seen, key=lambda o: {"log": 1, _WRITTEN: 2}.get(o.kind, 0))
 
 
 def _with_command(lives: Sequence[Life], observations: Sequence[Observation]) -> list[Life]:
