@@ -251,6 +251,13 @@ def test_what_stands_beside_one_that_is_common_is_no_more_looked_for(common: byt
     assert tally.one_in.keys() == {0}
 
 
+def test_where_the_leader_is_broken_its_stand_in_is_sampled_to_the_end(common: bytes) -> None:
+    lines, _ = seen([b"Avg prompt throughput: ", b"Running: "], [common], {0: 0, 1: 0})
+    numbers = [number for *_, number, _ in lines]
+    assert 500 < len(numbers) < 2500
+    assert max(numbers) > 0.95 * EVERY
+
+
 @pytest.mark.parametrize("uncounted", [None, {1: 1}])
 def test_a_line_given_for_one_literal_names_the_common_ones_in_it(
     common: bytes, uncounted: Mapping[int, int] | None

@@ -161,8 +161,9 @@ class _Hits:
         found |= dict.fromkeys(self._sampled(window, start, stop, share), 1)
         for literal, leader in self._scanner.uncounted.items():
             if hits[literal] > FULL and literal not in self.common:
-                self._is_common(literal, offset + stop)
-                self._thin(found, literal, self._whole(share) if literal == leader else 0)
+                self.common[literal] = hits[literal] / (offset + stop)
+                due[literal] = math.inf
+                self._thin(found, literal, self._whole(share) if literal == leader or hits[leader] <= FULL else 0)
         self._without_passed()
         return dict(sorted(found.items()))
 
@@ -176,10 +177,6 @@ class _Hits:
         self._due[literal] = seen + 1 + int(self._chance.random() * 2 * seen / _GROWTH_COUNTED)
         return seen - before
 
-    def _is_common(self, literal: int, read: int) -> None:
-        self.common[literal] = self._hits[literal] / read
-        self._due[literal] = math.inf
-
     def _thin(self, found: dict[int, int], literal: int, kept: int) -> None:
         """Of what is beyond FULL of this literal only so many."""
         places = sorted(place for place in found if place % len(self._hits) == literal)
@@ -188,9 +185,13 @@ class _Hits:
             del found[place]
 
     def _sampled(self, window: bytearray, start: int, stop: int, share: float) -> Iterator[int]:
-        """Of each common literal that is not counted the next hit after some places, chosen by chance."""
+        """Of each common literal that is not counted the next hit after some places, chosen by chance.
+
+        Of one kind only the leader, if that is common: where it is not, its lines are broken, and the other finds them.
+        """
         for literal, density in self.common.items():
-            if self._scanner.uncounted.get(literal) == literal and share:
+            leader = self._scanner.uncounted.get(literal)
+            if leader is not None and (leader == literal or leader not in self.common) and share:
                 text = self._scanner.literals[literal]
                 low = max(0, start - len(text) + 1)
                 for _ in range(self._whole(share)):
