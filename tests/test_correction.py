@@ -74,6 +74,7 @@ def test_the_first_root_wins_and_another_takes_its_second_remedy() -> None:
         found("not-computed", remedy(needs={"kv_room": Reason.ABSENT})),
         found("in-force", remedy(set={"--max-num-seqs": 64.0}, was={"--max-num-seqs": 64.0})),
         found("not-given", remedy(unset=("--cpu-offload-gb",))),
+        found("not-checked", replace(MORE_SEQS, validated_for=None)),
         found("no-flags", remedy(run=("ulimit -n 65536",))),
     ],
     ids=lambda other: other.rule,

@@ -39,8 +39,12 @@ def corrected(findings: Sequence[Finding], command: Sequence[str]) -> Correction
 
 
 def _changes(finding: Finding, remedy: Remedy) -> Iterator[Change]:
-    """What the remedy changes; nothing where its values are not known, or another has to do it."""
-    if remedy.needs or remedy.by != "you" or remedy.cost == "capacity":
+    """What the remedy changes; nothing where its values are not known, or another has to do it.
+
+    Nor where it is not known whether this vLLM has the flags that it sets: such a command might not start.
+    """
+    unchecked = remedy.set and remedy.validated_for is None
+    if remedy.needs or unchecked or remedy.by != "you" or remedy.cost == "capacity":
         return
     for name in remedy.unset:
         if name not in remedy.set and name in remedy.was:

@@ -345,3 +345,7 @@ def test_without_a_version_the_newest_judges() -> None:
 )
 def test_other_ways_of_writing_are_no_strangers(written: str) -> None:
     assert told(f"{IMAGE} --model m {written}")["flags_unknown"] == 0.0
+
+
+def test_a_stranger_with_a_value_that_is_not_told() -> None:
+    assert told(f"{IMAGE} --model m --swap-space $SWAP")["flags_unknown_names"] == "--swap-space"

@@ -198,7 +198,11 @@ def facts(start: Start) -> dict[str, Reading]:
 def _strangers(start: Start) -> dict[str, Reading]:
     """The flags that its vLLM does not have; where no version is told, by the newest that is known."""
     version = start.version or flags.newest()
-    strange = [name for name in start.command.flags if name not in _NO_FLAGS and flags.has(version, name) is False]
+    strange = [
+        name
+        for name in (*start.command.flags, *start.unknown_flags)
+        if name not in _NO_FLAGS and flags.has(version, name) is False
+    ]
     told: dict[str, Value] = {
         "flags_unknown": float(len(strange)),
         "flags_in_no_version": float(sum(not flags.is_flag(name) for name in strange)),
