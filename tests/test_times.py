@@ -273,3 +273,8 @@ def test_the_drawing_of_one_moment() -> None:
     drawn = times.drawing(postmortem([finding("cap")], spans=[span("cap", BEGAN, BEGAN)], timeline=line))
     assert drawn[1].endswith("max 0")
     assert drawn[2].strip() == "╵  cap"
+
+
+@pytest.mark.parametrize("value", [1.5e308, 1e300])
+def test_a_bar_of_a_number_beyond_all_measure(value: float) -> None:
+    assert times.bars([value, 0.5], 1.0) == times.bars([1.0, 0.5], 1.0)

@@ -88,7 +88,7 @@ def bars(values: Sequence[float | None], top: float) -> str:
         if value is None:
             signs.append(" ")
         else:
-            signs.append(_BARS[max(1, min(7, round(7 * value / top)))] if top > 0 and value > 0 else _BARS[0])
+            signs.append(_BARS[max(1, round(7 * min(1.0, value / top)))] if top > 0 and value > 0 else _BARS[0])
     return "".join(signs)
 
 
