@@ -16,7 +16,7 @@ LAYERS = [
     "__init__",
     # the core: texts and numbers in, a diagnosis out; no network
     "errors", "signal", "window", "promql", "formula", "condition", "flags", "defaults", "model_config",
-    "kv_cache", "words", "document", "log_lines", "report", "times", "catalogue", "life", "rule",
+    "kv_cache", "roofline", "words", "document", "log_lines", "report", "times", "catalogue", "life", "rule",
     "observation", "redact", "diagnose",
     "postmortem",
     "sources", "sources.access", "sources.exposition", "sources.server", "sources.recording", "sources.kernel",
