@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vllm_doctor.signal import Known, Reading, Reason, Unknown
+from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
 
 MAX_SIZE = 1_000_000  # bytes of a config.json
 ORIGIN = "model-files"
@@ -51,6 +51,16 @@ def parse(text: str) -> dict[str, Any] | Reason:
     except (ValueError, RecursionError):
         return Reason.INVALID
     return found if isinstance(found, dict) else Reason.INVALID
+
+
+def overridden(config: Config, overrides: Value | None) -> dict[str, Any]:
+    """The config with --hf-overrides, JSON, laid over it as vLLM does: a part (text_config) key by key."""
+    changes = parse(overrides) if isinstance(overrides, str) else {}
+    changed = dict(config)
+    for key, value in ({} if isinstance(changes, Reason) else changes).items():
+        old = changed.get(key)
+        changed[key] = old | value if isinstance(old, dict) and isinstance(value, dict) else value
+    return changed
 
 
 def facts(config: Config, modelopt: Config | None = None) -> dict[str, Reading]:

@@ -115,6 +115,28 @@ def test_the_flags_count(host: FakeProc) -> None:
     assert found["kv_bytes_per_token"] == Known(65536.0)
 
 
+@pytest.mark.parametrize(
+    ("overrides", "layers"),
+    [
+        ('{"num_hidden_layers": 4}', 4.0),
+        ('{"text_config": {"num_hidden_layers": 4}}', 4.0),
+        ('{"rope_scaling": null}', 32.0),
+        ("{", 32.0),
+        ("[]", 32.0),
+    ],
+)
+def test_a_config_that_the_command_line_changes(overrides: str, layers: float, host: FakeProc) -> None:
+    found = of_config(host, LLAMA, "--hf-overrides", overrides)
+    assert found["hidden_layers"] == Known(layers)
+    assert found["kv_bytes_per_token"] == Known(layers * 4096)
+
+
+def test_overrides_of_a_part(host: FakeProc) -> None:
+    config = {"text_config": LLAMA, "vision_config": {}}
+    found = of_config(host, config, "--hf-overrides", '{"text_config": {"num_key_value_heads": 4}}')
+    assert (found["kv_heads"], found["hidden_layers"]) == (Known(4.0), Known(32.0))
+
+
 def test_older_names(host: FakeProc) -> None:
     found = of_config(host, {"n_head": 12, "n_layer": 6, "n_embd": 768, "n_positions": 1024})
     names = ("attention_heads", "kv_heads", "hidden_layers", "hidden_size", "model_context")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vllm_doctor import kv_cache, model_config
+from vllm_doctor import kv_cache, model_config, parameters
 from vllm_doctor.model_config import ORIGIN
 from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
 from vllm_doctor.sources.kernel import Kernel, table
@@ -21,11 +21,11 @@ _WEIGHTS = (".safetensors", ".bin", ".gguf")  # the first kind that is there, as
 _NO_WEIGHTS = frozenset({"training_args.bin", "optimizer.bin", "scheduler.bin"})
 _COPY = "consolidated"  # Mistral's second copy of the same weights
 
-_FACTS = (*model_config.FACTS, *kv_cache.FACTS)
+_FACTS = (*model_config.FACTS, *kv_cache.FACTS, *parameters.FACTS)
 
 
 def facts(kernel: Kernel, server: ServerProcess) -> dict[str, Reading]:
-    """What the model's files say: model_weights (bytes), and the facts of model_config and kv_cache."""
+    """What the model's files say: model_weights (bytes), and the facts of model_config, kv_cache and parameters."""
     if not server.root:
         return dict.fromkeys(("model_weights", *_FACTS), Unknown(Reason.NOT_LOCAL))
     files = ProcessFiles(kernel, server.root)
@@ -143,8 +143,9 @@ def _described(files: ProcessFiles, folder: str, flags: Mapping[str, Value]) -> 
     if isinstance(config, Reason):
         return dict.fromkeys(_FACTS, Unknown(config))
     modelopt = _json(files, f"{folder}/hf_quant_config.json")
+    config = model_config.overridden(config, flags.get("--hf-overrides"))
     told = model_config.facts(config, None if isinstance(modelopt, Reason) else modelopt)
-    return told | kv_cache.facts(config, flags)
+    return told | kv_cache.facts(config, flags) | parameters.facts(config)
 
 
 def _json(files: ProcessFiles, path: str) -> dict[str, Any] | Reason:
