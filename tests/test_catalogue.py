@@ -439,6 +439,8 @@ LLAMA_8B: dict[str, Value] = {
     "kv_window_bytes_per_token": 0.0,
     "kv_window": 0.0,
     "kv_state_bytes": 0.0,
+    "kv_state_page_bytes": 0.0,
+    "kv_state_copies": 2.0,
     "kv_cache_heads": 8.0,
     "kv_draft_bytes_per_token": 0.0,
     "command": True,
@@ -455,6 +457,7 @@ QWEN35_27B = LLAMA_8B | {
     "hidden_layers": 64.0,
     "kv_bytes_per_token": 65_536.0,
     "kv_state_bytes": 48 * 3_207_168.0,
+    "kv_state_page_bytes": 48 * 4096.0,
     "kv_cache_heads": 4.0,
 }
 
@@ -512,7 +515,7 @@ def test_what_vllm_says_of_its_cache_is_not_computed_again() -> None:
         # v0.23 on an MI300X; three more windowed layers fill up its groups
         (GEMMA3_4B, kv_page(148.63, 8192), 8192, 162.84, 512 * 20_480 + 500 * 118_784),
         # v0.27 on an H100; the state, twice, is most of a short request
-        (QWEN35_27B, kv_page(71.42, 4096, block_size=784), 4096, 41.03, 784 * 65_536 + 2 * 48 * 3_207_168),
+        (QWEN35_27B, kv_page(71.42, 4096, block_size=784), 4096, 41.03, 784 * 65_536 + 2 * 48 * 784 * 4096),
     ],
     ids=["windows", "states"],
 )
@@ -527,6 +530,25 @@ def test_short_requests_of_a_model_that_keeps_windows_or_states(
     assert isinstance(fitting, Known)
     assert memory.value == pytest.approx(pool * GIB, rel=0.04)
     assert fitting.value == pytest.approx(pool * GIB / per_request, rel=0.04)
+
+
+@pytest.mark.parametrize(
+    ("caching", "copies", "block", "tensor_parallel", "expected"),
+    [
+        (False, 2, 16, 1, 48 * 3_207_168),  # a block that is smaller than a state: another version, or not told
+        (True, 2, 16, 1, 2 * 48 * 3_207_168),
+        (True, 3, 16, 1, 3 * 48 * 3_207_168),
+        (True, 2, 784, 1, 2 * 48 * 784 * 4096),
+        (False, 2, 784, 2, 48 * 784 * 2048),
+        (False, 2, 16, 8, 48 * 3_207_168 / 8),  # states are split on, where 4 KV heads are not
+    ],
+)
+def test_the_state_of_a_sequence(
+    caching: bool, copies: float, block: int, tensor_parallel: float, expected: float
+) -> None:
+    page = kv_page(10.0, 4096, block_size=block, enable_prefix_caching=caching)
+    facts = QWEN35_27B | {"kv_state_copies": copies, "--tensor-parallel-size": tensor_parallel}
+    assert read("kv_state_bytes_per_gpu", page, **facts) == Known(expected)
 
 
 def test_windows_that_the_hybrid_manager_would_keep() -> None:

@@ -230,13 +230,22 @@ MODELS: dict[str, tuple[Config, KvCache]] = {
         KvCache(46 * 2 * 8 * 128 * 2, 0, 0, 0.0, 8, 2 * 8 * 128 * 2),  # 188,416
     ),
     # 12 of 48 layers × 2 × 2 × 256 × 2; the others: conv (2 × 16 × 128 + 32 × 128) × 3 × 2, state 32 × 128 × 128 × 2
-    "Qwen3-Next 80B-A3B": (QWEN3_NEXT_80B, KvCache(12 * 2048, 0, 0, 36 * (8192 * 3 * 2 + 32 * 128 * 128 * 2), 2, 0)),
+    "Qwen3-Next 80B-A3B": (
+        QWEN3_NEXT_80B,
+        KvCache(12 * 2048, 0, 0, 36 * (8192 * 3 * 2 + 32 * 128 * 128 * 2), 2, 0, 36 * 2048),
+    ),
     # 4 of 32 layers × 2 × 8 × 128 × 2; the others: 8,192 wide × (3 of conv and 16 of state) × 2
-    "Jamba v0.1": (JAMBA, KvCache(4 * 4096, 0, 0, 28 * 8192 * (3 + 16) * 2, 8, 0)),
+    "Jamba v0.1": (JAMBA, KvCache(4 * 4096, 0, 0, 28 * 8192 * (3 + 16) * 2, 8, 0, 28 * 4096)),
     # 4 attention, 24 Mamba, 24 MLP; conv (8,192 + 2 × 8 × 128) × 3 × 2, state 128 × 64 × 128 in float32
-    "Nemotron-H 8B": (NEMOTRON_H_8B, KvCache(4 * 4096, 0, 0, 24 * (10240 * 3 * 2 + 128 * 64 * 128 * 4), 8, 0)),
+    "Nemotron-H 8B": (
+        NEMOTRON_H_8B,
+        KvCache(4 * 4096, 0, 0, 24 * (10240 * 3 * 2 + 128 * 64 * 128 * 4), 8, 0, 24 * 4096, 3),
+    ),
     # 4 of 40 layers × 2 × 4 × 128 × 2; the others: conv (3,072 + 2 × 128) × 3 × 2, state 48 × 64 × 128 × 2
-    "Granite 4.0 H Tiny": (GRANITE_4_H_TINY, KvCache(4 * 2048, 0, 0, 36 * (3328 * 3 * 2 + 48 * 64 * 128 * 2), 4, 0)),
+    "Granite 4.0 H Tiny": (
+        GRANITE_4_H_TINY,
+        KvCache(4 * 2048, 0, 0, 36 * (3328 * 3 * 2 + 48 * 64 * 128 * 2), 4, 0, 36 * 2048, 3),
+    ),
 }
 
 
@@ -356,7 +365,9 @@ def test_layers_of_different_sizes() -> None:
 
 def test_attention_and_mamba_in_one_layer() -> None:
     falcon_h1 = GRANITE_4_H_TINY | {"model_type": "falcon_h1", "layer_types": None, "num_hidden_layers": 2}
-    assert kv_cache.of_model(falcon_h1, {}) == KvCache(2 * 2048, 0, 0, 2 * (3328 * 3 * 2 + 48 * 64 * 128 * 2), 4, 0)
+    assert kv_cache.of_model(falcon_h1, {}) == KvCache(
+        2 * 2048, 0, 0, 2 * (3328 * 3 * 2 + 48 * 64 * 128 * 2), 4, 0, 2 * 2048, 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -479,6 +490,8 @@ def test_facts() -> None:
         "kv_window_bytes_per_token": Known(24_576.0),
         "kv_window": Known(128.0),
         "kv_state_bytes": Known(0.0),
+        "kv_state_page_bytes": Known(0.0),
+        "kv_state_copies": Known(2.0),
         "kv_cache_heads": Known(8.0),
         "kv_draft_bytes_per_token": Known(0.0),
     }

@@ -2,7 +2,7 @@
 
 The whole model, before it is divided over GPUs. Read off vLLM 0.32: AttentionSpec, MLAAttentionSpec and MambaSpec in
 v1/kv_cache_interface.py, heads and head sizes in transformers_utils/model_arch_config_convertor.py, the state's shape
-in model_executor/layers/mamba/mamba_utils.py. Padding to whole blocks is left out.
+in model_executor/layers/mamba/mamba_utils.py. A sequence's last block is counted only as far as it is filled.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ class KvCache:
     window: int
     """Tokens of that window, the largest where layers differ; 0 where there is none."""
     state: float | None
-    """Bytes of one copy of what a sequence keeps in Mamba, linear attention and convolution layers.
-
-    vLLM keeps two where it caches prefixes (MambaSpec.max_memory_usage_bytes, "align"). None: not known.
-    """
+    """Bytes of one copy of what a sequence keeps in Mamba, linear attention and convolution layers; None: not known."""
     heads: int
     """KV heads of a layer, the fewest where layers differ; 1 with MLA. More GPUs than this hold copies."""
     drafts_token: float
     """Bytes of a token in the model's own layers for multi-token prediction, which count where they draft."""
+    state_page_token: float = 0.0
+    """A copy takes at least this times the tokens of a block: states are padded to an attention layer's block."""
+    state_copies: int = 2
+    """Copies of the state where vLLM caches prefixes ("align"); one where it does not."""
 
 
 FACTS = (
@@ -50,6 +51,8 @@ FACTS = (
     "kv_window_bytes_per_token",
     "kv_window",
     "kv_state_bytes",
+    "kv_state_page_bytes",
+    "kv_state_copies",
     "kv_cache_heads",
     "kv_draft_bytes_per_token",
 )
@@ -67,6 +70,8 @@ def facts(config: Config, flags: Mapping[str, Value]) -> dict[str, Reading]:
         "kv_window_bytes_per_token": Known(found.window_token, origin=ORIGIN),
         "kv_window": Known(float(found.window), origin=ORIGIN),
         "kv_state_bytes": state,
+        "kv_state_page_bytes": Known(found.state_page_token, origin=ORIGIN),
+        "kv_state_copies": Known(float(found.state_copies), origin=ORIGIN),
         "kv_cache_heads": Known(float(found.heads), origin=ORIGIN),
         "kv_draft_bytes_per_token": _drafted(found.drafts_token, flags),
     }
@@ -101,6 +106,8 @@ def of_model(config: Config, flags: Mapping[str, Value]) -> KvCache:
         heads=min(heads, default=1),
         drafts_token=typical.bytes
         * whole(text, "num_nextn_predict_layers", "mtp_num_hidden_layers", least=0, default=0),
+        state_page_token=typical.bytes * states,
+        state_copies=3 if states and _is_mamba2(text) else 2,
     )
 
 
@@ -459,9 +466,14 @@ def _state(text: Config, model_type: str, flags: Mapping[str, Value], element: i
         return _gated_delta_net(text, conv, ssm)
     if model_type in ("lfm2", "lfm2_moe"):
         return whole(text, "conv_dim", "hidden_size") * (whole(text, "conv_L_cache", least=2) - 1) * conv
-    if text.get("mamba_n_heads") is not None or text.get("mamba_num_heads") is not None:
+    if _is_mamba2(text):
         return _mamba2(text, conv, ssm)
     return _mamba1(text, conv, ssm) if text.get("mamba_expand") is not None else None
+
+
+def _is_mamba2(text: Config) -> bool:
+    """MambaMixer2 keeps one block more, for a checkpoint of the prompt (get_kv_cache_spec in mamba_mixer2.py)."""
+    return text.get("mamba_n_heads") is not None or text.get("mamba_num_heads") is not None
 
 
 def _state_bytes(dtype: str, auto: int) -> int:

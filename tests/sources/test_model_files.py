@@ -39,6 +39,8 @@ LLAMA_KV: dict[str, Value] = {
     "kv_window_bytes_per_token": 0.0,
     "kv_window": 0.0,
     "kv_state_bytes": 0.0,
+    "kv_state_page_bytes": 0.0,
+    "kv_state_copies": 2.0,
     "kv_cache_heads": 8.0,
     "kv_draft_bytes_per_token": 0.0,
 }
