@@ -428,3 +428,208 @@ def test_the_cores_that_vllm_wants(counts: tuple[int, ...], wanted: float) -> No
     names = ("api_servers", "engine_cores", "workers", "coordinators")
     facts = {name: float(count) for name, count in zip(names, counts, strict=True)}
     assert snapshot(**facts).read("cores_wanted", ())[1] == Known(wanted)
+
+
+# ---- what the KV cache holds
+
+GIB = 2.0**30
+LLAMA_8B: dict[str, Value] = {
+    "hidden_layers": 32.0,
+    "kv_bytes_per_token": 131_072.0,
+    "kv_window_bytes_per_token": 0.0,
+    "kv_window": 0.0,
+    "kv_state_bytes": 0.0,
+    "kv_state_page_bytes": 0.0,
+    "kv_state_copies": 2.0,
+    "kv_cache_heads": 8.0,
+    "kv_draft_bytes_per_token": 0.0,
+    "command": True,
+}
+DEEPSEEK_V3 = LLAMA_8B | {"hidden_layers": 61.0, "kv_bytes_per_token": 70_272.0, "kv_cache_heads": 1.0}
+GEMMA3_4B = LLAMA_8B | {
+    "hidden_layers": 34.0,
+    "kv_bytes_per_token": 20_480.0,
+    "kv_window_bytes_per_token": 118_784.0,
+    "kv_window": 1024.0,
+    "kv_cache_heads": 4.0,
+}
+QWEN35_27B = LLAMA_8B | {
+    "hidden_layers": 64.0,
+    "kv_bytes_per_token": 65_536.0,
+    "kv_state_bytes": 48 * 3_207_168.0,
+    "kv_state_page_bytes": 48 * 4096.0,
+    "kv_cache_heads": 4.0,
+}
+
+
+def kv_page(concurrency: float, max_model_len: int, **labels: object) -> str:
+    """What vLLM 0.32 says of its KV cache, on a page where ten requests of 300 tokens and 200 more have finished."""
+    told = {
+        "block_size": 16,
+        "kv_cache_max_concurrency": concurrency,
+        "kv_cache_size_tokens": int(concurrency * max_model_len),
+        "kv_cache_memory_bytes": None,
+        "num_gpu_blocks_override": None,
+        "enable_prefix_caching": True,
+    } | labels
+    text = ",".join(f'{name}="{value}"' for name, value in told.items())
+    return (
+        f'vllm:cache_config_info{{engine="0",{text}}} 1\n'
+        f"vllm:request_prompt_tokens_sum{{{ON_0}}} 3000\nvllm:request_prompt_tokens_count{{{ON_0}}} 10\n"
+        f"vllm:request_generation_tokens_sum{{{ON_0}}} 2000\nvllm:request_generation_tokens_count{{{ON_0}}} 10\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "flags", "expected"),
+    [
+        (LLAMA_8B, {}, 131_072),
+        (LLAMA_8B, {"--tensor-parallel-size": 4.0}, 32_768),
+        (LLAMA_8B, {"--tensor-parallel-size": 16.0}, 16_384),  # 8 heads on 16 GPUs: each stands twice
+        (LLAMA_8B, {"--tensor-parallel-size": 16.0, "--decode-context-parallel-size": 2.0}, 8_192),
+        (LLAMA_8B, {"--pipeline-parallel-size": 2.0}, 65_536),
+        (LLAMA_8B, {"--pipeline-parallel-size": 3.0}, 131_072 * 11 / 32),  # 11, 11 and 10 layers
+        (DEEPSEEK_V3, {"--tensor-parallel-size": 8.0}, 70_272),  # one latent vector for all heads
+        (DEEPSEEK_V3, {"--tensor-parallel-size": 8.0, "--decode-context-parallel-size": 8.0}, 8_784),
+        (DEEPSEEK_V3 | {"kv_draft_bytes_per_token": 1152.0}, {}, 71_424),
+    ],
+)
+def test_kv_bytes_of_a_token_on_a_gpu(model: dict[str, Value], flags: dict[str, Value], expected: float) -> None:
+    found = read("kv_bytes_per_token_per_gpu", "", **model, **flags)
+    assert isinstance(found, Known)
+    assert found.value == pytest.approx(expected)
+
+
+def test_what_vllm_says_of_its_cache_is_not_computed_again() -> None:
+    page = kv_page(10.0, 1000)
+    for facts in (LLAMA_8B, {}):
+        assert read("kv_tokens", page, **facts) == Known(10_000.0)
+        assert read("requests_that_fit", page, **facts) == Known(20.0)  # of 500 tokens
+        assert read("max_num_seqs_for_latency", page, **facts) == Known(20.0)
+        assert read("max_num_seqs_for_throughput", page, **facts) == Known(25.0)  # of 300 + 200 / 2
+
+
+@pytest.mark.parametrize(
+    ("model", "page", "max_model_len", "pool", "per_request"),
+    [
+        # v0.23 on an MI300X; three more windowed layers fill up its groups
+        (GEMMA3_4B, kv_page(148.63, 8192), 8192, 162.84, 512 * 20_480 + 500 * 118_784),
+        # v0.27 on an H100; the state, twice, is most of a short request
+        (QWEN35_27B, kv_page(71.42, 4096, block_size=784), 4096, 41.03, 784 * 65_536 + 2 * 48 * 784 * 4096),
+    ],
+    ids=["windows", "states"],
+)
+def test_short_requests_of_a_model_that_keeps_windows_or_states(
+    model: dict[str, Value], page: str, max_model_len: int, pool: float, per_request: float
+) -> None:
+    """The pool (GiB) and the requests of full length are what real servers logged; these have 500 tokens."""
+    facts = model | {"max_model_len": float(max_model_len), "--max-num-batched-tokens": 8192.0}
+    assert read("kv_memory_per_request", page, **facts) == Known(per_request)
+    memory, fitting = read("kv_memory", page, **facts), read("requests_that_fit", page, **facts)
+    assert isinstance(memory, Known)
+    assert isinstance(fitting, Known)
+    assert memory.value == pytest.approx(pool * GIB, rel=0.04)
+    assert fitting.value == pytest.approx(pool * GIB / per_request, rel=0.04)
+
+
+@pytest.mark.parametrize(
+    ("caching", "copies", "block", "tensor_parallel", "expected"),
+    [
+        (False, 2, 16, 1, 48 * 3_207_168),  # a block that is smaller than a state: another version, or not told
+        (True, 2, 16, 1, 2 * 48 * 3_207_168),
+        (True, 3, 16, 1, 3 * 48 * 3_207_168),
+        (True, 2, 784, 1, 2 * 48 * 784 * 4096),
+        (False, 2, 784, 2, 48 * 784 * 2048),
+        (False, 2, 16, 8, 48 * 3_207_168 / 8),  # states are split on, where 4 KV heads are not
+    ],
+)
+def test_the_state_of_a_sequence(
+    caching: bool, copies: float, block: int, tensor_parallel: float, expected: float
+) -> None:
+    page = kv_page(10.0, 4096, block_size=block, enable_prefix_caching=caching)
+    facts = QWEN35_27B | {"kv_state_copies": copies, "--tensor-parallel-size": tensor_parallel}
+    assert read("kv_state_bytes_per_gpu", page, **facts) == Known(expected)
+
+
+def test_windows_that_the_hybrid_manager_would_keep() -> None:
+    page = kv_page(10.0, 8192)
+    facts = GEMMA3_4B | {"max_model_len": 8192.0}
+    assert read("kv_memory_needed", page, **facts) == Known(8192 * 20_480.0 + 1024 * 118_784)
+    off = facts | {"--disable-hybrid-kv-cache-manager": True}
+    assert read("kv_memory_needed", page, **off) == Known(8192 * 139_264.0)
+    assert read("kv_tokens", page, **off) == Known(81_920.0)  # as vLLM says: each token costs the same
+    windows_only = off | {"kv_bytes_per_token": 0.0}
+    assert read("kv_memory_needed", page, **windows_only) == Known(1024 * 118_784.0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "facts", "expected"),
+    [
+        ({"kv_cache_memory_bytes": 5e9}, {}, 5e9),
+        ({}, {"log": True, "log:kv-memory.gib": 4.0}, 4 * GIB),
+        ({"num_gpu_blocks_override": 7}, {"log": True, "log:kv-memory.gib": 4.0}, 10 * 1008 * 131_072.0),
+        ({}, {}, 10 * 1008 * 131_072.0),  # 1,000 tokens in blocks of 16
+    ],
+    ids=["given", "logged", "blocks by hand", "by its concurrency"],
+)
+def test_the_caches_memory(labels: dict[str, object], facts: dict[str, Value], expected: float) -> None:
+    page = kv_page(10.0, 1000, **labels)
+    assert read("kv_memory", page, **LLAMA_8B, **facts, max_model_len=1000.0) == Known(expected)
+
+
+def test_long_requests() -> None:
+    def page(count: int) -> str:
+        def histogram(name: str, bounds: tuple[int, int]) -> str:
+            metric = f"vllm:request_{name}_tokens_bucket"
+            return "".join(
+                f'{metric}{{le="{le}",{ON_0}}} {number}\n'
+                for le, number in ((bounds[0], 0), (bounds[1], count), ("+Inf", count))
+            )
+
+        return histogram("prompt", (500, 1000)) + histogram("generation", (200, 500)) + kv_page(10.0, 4000)
+
+    found = read("requests_that_fit_p90", page(0), page(10), **LLAMA_8B)
+    assert isinstance(found, Known)
+    assert found.bounds == (26.0, 57.0)  # 40,000 tokens in requests of 700 to 1,500
+
+
+def test_what_the_gpus_memory_holds() -> None:
+    # 80 GiB x 0.9 - 16 GiB of weights - 3 % of 80 GiB
+    facts = LLAMA_8B | {"gpu_memory_total": 80 * GIB, "gpu_memory_free": 10 * GIB, "model_weights": 16 * GIB}
+    facts |= {"--gpu-memory-utilization": 0.8}
+    left = 80 * GIB * 0.8 - 16 * GIB - 2.4 * GIB
+    memory, tokens = read("kv_memory_computed", "", **facts), read("tokens_that_fit", "", **facts)
+    assert isinstance(memory, Known)
+    assert memory.value == pytest.approx(left)
+    assert tokens == Known(float(left // 131_072))
+    assert read("tokens_that_fit", kv_page(10.0, 1000), **facts) == Known(10_000.0)  # what vLLM says
+    assert read("gpu_memory_utilization_wanted", "", **facts) == Known(0.9)  # 0.8 + 10/80 - 0.02, rounded down
+    gained = read("kv_tokens_gained", "", **facts)
+    assert isinstance(gained, Known)
+    assert gained.value == pytest.approx(0.1 * 80 * GIB / 131_072, abs=1)
+    two = facts | {"--tensor-parallel-size": 2.0}
+    memory = read("kv_memory_computed", "", **two)
+    assert isinstance(memory, Known)
+    assert memory.value == pytest.approx(left + 8 * GIB)
+    given = facts | {"--kv-cache-memory-bytes": 5e9}
+    assert read("kv_memory_computed", "", **given) == Known(5e9)
+    assert read("tokens_that_fit", "", **given) == Known(float(5e9 // 131_072))
+
+
+def test_a_model_too_large_for_its_gpu_leaves_nothing() -> None:
+    facts = LLAMA_8B | {"gpu_memory_total": 10 * GIB, "model_weights": 16 * GIB}
+    assert read("tokens_that_fit", "", **facts) == Known(0.0)
+
+
+def test_the_memory_to_ask_for() -> None:
+    facts = LLAMA_8B | {
+        "gpu_memory_total": 80 * GIB,
+        "gpu_memory_free": 10 * GIB,
+        "log": True,
+        "log:kv-memory.gib": 40.0,
+    }
+    found = read("kv_memory_wanted", "", **facts)
+    assert isinstance(found, Known)
+    assert found.value == pytest.approx(48.4 * GIB, abs=1)
+    told = facts | {"log:memory-summary.kv_bytes_whole_gpu": 65_498_251_264.0}
+    assert read("kv_memory_wanted", "", **told) == Known(65_498_251_264.0)

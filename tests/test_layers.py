@@ -16,8 +16,8 @@ LAYERS = [
     "__init__",
     # the core: texts and numbers in, a diagnosis out; no network
     "errors", "signal", "window", "promql", "formula", "condition", "history", "flags", "metric_names", "defaults",
-    "words", "document", "log_lines", "report", "times", "catalogue", "life", "rule", "observation", "redact",
-    "diagnose", "postmortem",
+    "model_config", "kv_cache", "parameters", "roofline", "words", "document", "log_lines", "report", "times",
+    "catalogue", "life", "rule", "observation", "redact", "diagnose", "postmortem",
     "sources", "sources.access", "sources.exposition", "sources.server", "sources.recording", "sources.kernel",
     "sources.kernel_log", "sources.cgroup", "sources.environment", "sources.topology", "sources.command_line",
     "sources.process_files", "sources.sockets", "sources.process", "sources.model_files", "sources.host", "sources.gpu",

@@ -31,7 +31,18 @@ LLAMA_FACTS: dict[str, Value] = {
     "model_dtype": "bfloat16",
     "model_quantization": "none",
     "model_experts": 0.0,
+    "experts_per_token": 0.0,
     "multimodal": False,
+}
+LLAMA_KV: dict[str, Value] = {
+    "kv_bytes_per_token": 131072.0,
+    "kv_window_bytes_per_token": 0.0,
+    "kv_window": 0.0,
+    "kv_state_bytes": 0.0,
+    "kv_state_page_bytes": 0.0,
+    "kv_state_copies": 2.0,
+    "kv_cache_heads": 8.0,
+    "kv_draft_bytes_per_token": 0.0,
 }
 HUB = "root/.cache/huggingface/hub"
 REPO = "models--org--m"
@@ -66,6 +77,7 @@ def test_a_model_in_a_folder(host: FakeProc) -> None:
     assert {name: reading.value for name, reading in found.items() if isinstance(reading, Known)} == {
         "model_weights": 5000.0,
         **LLAMA_FACTS,
+        **LLAMA_KV,
     }
     assert {reading.origin for reading in found.values() if isinstance(reading, Known)} == {"model-files"}
 
@@ -79,8 +91,14 @@ def test_a_model_beside_the_server(host: FakeProc) -> None:
     [
         ({"num_key_value_heads": None}, {"kv_heads": 32.0}),
         ({"num_key_value_heads": None, "multi_query": True}, {"kv_heads": 1.0}),
-        ({"num_local_experts": 8}, {"model_experts": 8.0}),
-        ({"n_routed_experts": 256}, {"model_experts": 256.0}),
+        (
+            {"num_local_experts": 8, "num_experts_per_tok": 2},
+            {"model_experts": 8.0, "experts_per_token": 2.0},
+        ),
+        (
+            {"n_routed_experts": 256, "num_experts_per_tok": 8},
+            {"model_experts": 256.0, "experts_per_token": 8.0},
+        ),
         ({"torch_dtype": None, "dtype": "torch.float16"}, {"model_dtype": "float16"}),
         ({"quantization_config": {"quant_method": "awq", "bits": 4}}, {"model_quantization": "awq"}),
         ({"vision_config": {"hidden_size": 1}}, {"multimodal": True, "hidden_size": 4096.0}),
@@ -92,6 +110,33 @@ def test_what_a_config_says(change: dict[str, Any], expected: dict[str, Value], 
     found = of_config(host, LLAMA | change)
     for name, value in (LLAMA_FACTS | expected).items():
         assert found[name] == Known(value), name
+
+
+def test_the_flags_count(host: FakeProc) -> None:
+    found = of_config(host, LLAMA, "--kv-cache-dtype", "fp8")
+    assert found["kv_bytes_per_token"] == Known(65536.0)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "layers"),
+    [
+        ('{"num_hidden_layers": 4}', 4.0),
+        ('{"text_config": {"num_hidden_layers": 4}}', 4.0),
+        ('{"rope_scaling": null}', 32.0),
+        ("{", 32.0),
+        ("[]", 32.0),
+    ],
+)
+def test_a_config_that_the_command_line_changes(overrides: str, layers: float, host: FakeProc) -> None:
+    found = of_config(host, LLAMA, "--hf-overrides", overrides)
+    assert found["hidden_layers"] == Known(layers)
+    assert found["kv_bytes_per_token"] == Known(layers * 4096)
+
+
+def test_overrides_of_a_part(host: FakeProc) -> None:
+    config = {"text_config": LLAMA, "vision_config": {}}
+    found = of_config(host, config, "--hf-overrides", '{"text_config": {"num_key_value_heads": 4}}')
+    assert (found["kv_heads"], found["hidden_layers"]) == (Known(4.0), Known(32.0))
 
 
 def test_older_names(host: FakeProc) -> None:

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from vllm_doctor import roofline
+from vllm_doctor.roofline import gpu, gpus
+
+GIB = 1024.0**3
+
+
+@pytest.mark.parametrize(
+    ("name", "memory", "bandwidth", "bf16"),
+    [
+        ("NVIDIA H100 80GB HBM3", 79.65 * GIB, 3350e9, 989e12),
+        ("NVIDIA H100 PCIe", 79.65 * GIB, 2000e9, 756e12),
+        ("NVIDIA H100 NVL", 93.6 * GIB, 3900e9, 835e12),
+        ("NVIDIA H200", 139.8 * GIB, 4800e9, 989e12),
+        ("NVIDIA B200", 178.4 * GIB, 8000e9, 2250e12),
+        ("NVIDIA GB200", 184.0 * GIB, 8000e9, 2500e12),
+        ("NVIDIA A100-SXM4-80GB", 80 * GIB, 2039e9, 312e12),
+        ("NVIDIA A100 80GB PCIe", 80 * GIB, 1935e9, 312e12),
+        ("NVIDIA A100-SXM4-40GB", 40 * GIB, 1555e9, 312e12),
+        ("NVIDIA A100-PCIE-40GB", 40 * GIB, 1555e9, 312e12),
+        ("NVIDIA A10G", 22.5 * GIB, 600e9, 70e12),
+        ("NVIDIA A10", 22.5 * GIB, 600e9, 125e12),
+        ("NVIDIA L4", 22.5 * GIB, 300e9, 121e12),
+        ("NVIDIA L40", 45 * GIB, 864e9, 181e12),
+        ("NVIDIA L40S", 45 * GIB, 864e9, 362e12),
+        ("NVIDIA GeForce RTX 4090", 24 * GIB, 1008e9, 165.2e12),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 94.97 * GIB, 1597e9, None),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 95.6 * GIB, 1792e9, None),
+        ("NVIDIA RTX 6000 Ada Generation", 48 * GIB, 960e9, 364e12),
+        ("Tesla T4", 14.7 * GIB, 320e9, 65e12),
+        ("Tesla V100-SXM2-16GB", 16 * GIB, 900e9, 125e12),
+        ("Tesla V100-SXM2-32GB", 32 * GIB, 900e9, 125e12),
+        ("AMD Instinct MI300X", 192 * GIB, 5300e9, 1307.4e12),
+        ("AMD Instinct MI250X", 64 * GIB, 1638e9, 191.5e12),
+        ("nvidia h200", None, 4800e9, 989e12),
+    ],
+)
+def test_a_gpu_by_its_name_and_memory(name: str, memory: float | None, bandwidth: float, bf16: float | None) -> None:
+    found = gpu(name, memory)
+    assert found is not None
+    assert (found.bandwidth, found.bf16) == (bandwidth, bf16)
+
+
+@pytest.mark.parametrize(
+    ("name", "memory"),
+    [
+        ("NVIDIA A100-SXM-64GB", 64 * GIB),  # a build of one customer
+        ("NVIDIA H100", 64 * GIB),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", 9.75 * GIB),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", 16 * GIB),
+        ("NVIDIA GeForce RTX 4090 D", 24 * GIB),
+        ("NVIDIA GeForce RTX 3090 Ti", 24 * GIB),
+        ("NVIDIA GH200 480GB", 96 * GIB),
+        ("NVIDIA L400", None),
+        ("Tesla V100-SXM3-32GB", 32 * GIB),
+        ("", None),
+    ],
+)
+def test_a_gpu_that_we_do_not_know(name: str, memory: float | None) -> None:
+    assert gpu(name, memory) is None
+
+
+def test_the_table_is_sound() -> None:
+    assert len(gpus()) > 25
+    for known in gpus():
+        re.compile(known.pattern)
+        assert 100e9 < known.bandwidth < 10_000e9, known
+        if known.bf16 is not None:
+            assert 50e12 < known.bf16 < 3000e12, known
+        if known.fp8 is not None:
+            assert known.bf16 is not None
+            assert known.fp8 / known.bf16 == pytest.approx(2, rel=0.02), known
+        if known.capability is not None:
+            assert (known.fp8 is not None) == (float(known.capability) >= 8.9) or known.bf16 is None, known
+        assert known.source
+
+
+def test_the_experts_that_a_step_reads() -> None:
+    assert roofline.experts_read(128, 8, 1) == pytest.approx(8)
+    assert roofline.experts_read(128, 8, 2) == pytest.approx(15.5)  # 128 - 128 x (120/128)^2
+    assert roofline.experts_read(128, 8, 1000) == pytest.approx(128)
+    assert roofline.experts_read(8, 8, 3) == 8
+    for experts, per_token in ((0, 0), (8, 9), (8, -1)):
+        with pytest.raises(ValueError, match="experts"):
+            roofline.experts_read(experts, per_token, 1)
+
+
+def test_the_weights_that_a_step_reads() -> None:
+    assert roofline.weights_read(16e9) == 16e9
+    # Qwen3 30B-A3B: 61 GB, of which 95 % are experts; one token reads a sixteenth of them
+    assert roofline.weights_read(61e9, 0.95, 1 / 16) == pytest.approx(61e9 * (0.05 + 0.95 / 16))
+
+
+def test_a_decode_step() -> None:
+    # Llama 3.1 8B in BF16 on an H100: 16.06 GB at 3,350 GB/s; 64 requests of 1,000 tokens hold 8.4 GB more
+    h100 = 3350e9
+    assert roofline.decode_seconds(16.06e9, 0, h100) == pytest.approx(4.79e-3, rel=1e-3)
+    assert roofline.decode_seconds(16.06e9, 64 * 1000 * 131_072, h100) == pytest.approx(7.30e-3, rel=1e-3)
+    assert roofline.decode_seconds(16.06e9, 64 * 1000 * 32_768, h100, 4) == pytest.approx(1.82e-3, rel=3e-3)
+
+
+def test_prefill() -> None:
+    # 8,192 tokens through 8.03 billion parameters: 1.32e14 operations at 989 TFLOPS
+    assert roofline.prefill_seconds(8.03e9, 8192, 989e12) == pytest.approx(0.133, rel=1e-3)
+    assert roofline.prefill_seconds(8.03e9, 8192, 989e12, 2) == pytest.approx(0.0665, rel=1e-3)
