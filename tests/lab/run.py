@@ -43,6 +43,7 @@ RECORDED_SCRAPES = 11
 RAMP_SECONDS = 10
 MEASURE_SECONDS = 20
 LOOKS = 4
+ROBBED = 0.1
 PAUSE_SECONDS = 5
 NO_ANSWER = """{"verdict": "unknown", "headline": "no answer", "findings": [], "vitals": {}, "command": null,
                 "patient": {"processes": [], "cores": null}}"""
@@ -205,6 +206,17 @@ def machine() -> str:
     return f"load {os.getloadavg()}, pressure {pressures}, {times}"
 
 
+def cpu_times() -> list[int]:
+    """Jiffies of all CPUs: user, nice, system, idle, iowait, irq, softirq, steal."""
+    return [int(value) for value in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+
+
+def share_stolen(before: list[int], after: list[int]) -> float:
+    """The share of the CPU time wanted meanwhile that went to other virtual machines."""
+    user, nice, system, _, _, irq, softirq, steal = (b - a for a, b in zip(before, after, strict=True))
+    return steal / max(1, user + nice + system + irq + softirq + steal)
+
+
 def run(scenario: dict[str, Any], url: str) -> bool:
     """Whether the diagnosis is the expected one; the outputs are kept in .lab/out.
 
@@ -215,10 +227,12 @@ def run(scenario: dict[str, Any], url: str) -> bool:
     source = pointed_at(url, scenario.get("point_at", "url"))
     with loaded(url, scenario["load"]), hogged(scenario.get("hogs", 0)), limited(scenario.get("quota"), url):
         for look in range(1, LOOKS + 1):
+            before = cpu_times()
             answer = doctor(*source, "--json")
+            stolen = share_stolen(before, cpu_times())
             (OUT / f"{name}.json").write_text(answer.stdout)
             report = json.loads(answer.stdout or NO_ANSWER)
-            wrong = differences(report, answer.returncode, scenario["expect"])
+            wrong = differences(report, answer.returncode, scenario["expect"], robbed=stolen > ROBBED)
             shown = {vital: report["vitals"].get(vital) for vital in SHOWN}
             first = report["findings"][0]["rule"] if report["findings"] else "-"
             mark = "ok  " if not wrong else "FAIL" if look == LOOKS else "look"
@@ -227,16 +241,24 @@ def run(scenario: dict[str, Any], url: str) -> bool:
                 print(f"       {line}")
             if not wrong:
                 break
-            print(f"       {machine()}", flush=True)
+            print(f"       stolen {stolen:.0%}; {machine()}")
+            print(f"       {report['findings'][0]['here'] if report['findings'] else ''}", flush=True)
             time.sleep(PAUSE_SECONDS)
     return not wrong
 
 
-def differences(report: dict[str, Any], exit_code: int, expect: dict[str, Any]) -> list[str]:
-    """What differs from what is expected."""
+def differences(report: dict[str, Any], exit_code: int, expect: dict[str, Any], robbed: bool = False) -> list[str]:
+    """What differs from what is expected.
+
+    Where this machine's own CPUs are `robbed` by other machines, cpu-contention is true, whatever else is.
+    """
     wrong = []
     findings = report["findings"]
-    if report["verdict"] not in (expect["verdict"], expect.get("or_verdict")):
+    others = [finding for finding in findings if finding["rule"] != "cpu-contention"]
+    excused = robbed and others != findings and expect.get("root") != "cpu-contention"
+    if excused:
+        findings = others
+    if not excused and report["verdict"] not in (expect["verdict"], expect.get("or_verdict")):
         wrong.append(f"verdict {report['verdict']}, not {expect['verdict']}: {report['headline']}")
     if exit_code != {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}[report["verdict"]]:
         wrong.append(f"exit code {exit_code} for {report['verdict']}")
