@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from vllm_doctor import catalogue, rule
+from vllm_doctor import catalogue, rule, words
 from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.rule import Rule
 from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
@@ -46,3 +46,20 @@ def shipped_catalogue() -> Catalogue:
 @cache
 def shipped_rules() -> tuple[Rule, ...]:
     return rule.load([rule.shipped()], shipped_catalogue())
+
+
+SAMPLES = {"share": "0.93"}
+"""A value of a signal of this unit; of all others 2."""
+
+
+def settings_of_rules() -> list[list[str]]:
+    """The words that set each flag of each shipped rule, with a sample where the value is computed."""
+    signals = shipped_catalogue().signals
+    found = []
+    for shipped in shipped_rules():
+        for remedy in shipped.remedies:
+            for name, value in remedy.set.items():
+                for signal in words.names(str(value)):
+                    value = str(value).replace(f"{{{signal}}}", SAMPLES.get(signals[signal].unit, "2"))
+                found.append(words.flag(name, value).split(" "))
+    return found

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.making import settings_of_rules
 from vllm_doctor import defaults, flags
 
 DATA = Path(flags.__file__).parent / "data"
@@ -347,3 +348,24 @@ def test_nothing_is_read_before_the_first_question() -> None:
         "assert flags.has('0.32.0', '--max-num-seqs')\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+RELEASES = {end for spans in map(flags.spans, flags.names()) for span in spans for end in span}
+"""Each release in which a flag came or went: between two of these the flags are the same."""
+_READ_AS = {"int": int, "float": float, "size": int}
+
+
+@pytest.mark.parametrize("words", settings_of_rules(), ids=" ".join)
+def test_every_release_that_has_a_rules_flag_takes_its_value(words: list[str]) -> None:
+    """The real parser of one release is asked by tests/lab/flags.py --check."""
+    name, *values = words
+    taken = [found for release in sorted(RELEASES) if (found := flags.flag(release, name)) and found.kind]
+    assert taken, f"no release has {name}"
+    for flag in taken:
+        if flag.kind in ("on-off", "switch", "optional bool"):
+            assert not values
+            assert name in (*flag.spellings, *flag.off)
+        else:
+            assert len(values) == 1
+            assert not flag.choices or values[0] in flag.choices
+            assert _READ_AS.get(flag.kind or "", str)(values[0]) is not None

@@ -5,7 +5,8 @@ usage: flags.py --fetch FOLDER [RELEASE...]   unpack the sources of these releas
        flags.py --read FOLDER [RELEASE...]    FOLDER/RELEASE.json: its parser, environment variables, metrics
        flags.py --write FOLDER                these into vllm_doctor/data/{flags,environment,metrics}.tsv; what is there
                                               of releases that are not in FOLDER stays
-       flags.py --check                       the catalogue against the real vLLM of the lab; 1 where they differ
+       flags.py --check                       the catalogue, and each flag that a rule can print, against the real vLLM
+                                              of the lab; 1 where they differ
 
 A new release: `flags.py --fetch DIR 0.34.0 && flags.py --read DIR 0.34.0 && flags.py --write DIR`, then look at the
 diff, and say in data/replaced.tsv what becomes of each flag that has ended (tests/test_flags.py asks for it).
@@ -47,6 +48,18 @@ FIRST = (0, 8, 0)
 DEVICE = "cuda"
 """What the sources are read for: vllm_parser.py names it where vLLM finds no device."""
 READ_SECONDS = 300
+TRY = """
+import contextlib, io, json, runpy, sys
+parser, refused = runpy.run_path(sys.argv[1])["serve_parser"](), []
+for words in json.load(sys.stdin):
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors):
+            parser.parse_args(["model", *words])
+    except SystemExit:
+        refused.append(f"{' '.join(words)}: {errors.getvalue().strip().splitlines()[-1]}")
+print(json.dumps(refused))
+"""
 GAP = 300_000
 """Bytes between two files of a wheel, up to which both are fetched at once."""
 
@@ -562,6 +575,7 @@ def _order(release: str) -> tuple[list[int], int]:
 
 def check() -> int:
     """Print where the catalogue and the lab's real vLLM differ; 1 if they do."""
+    from tests.making import settings_of_rules
     from vllm_doctor import ask_vllm, flags
 
     real = ask_vllm.ask(LAB_PYTHON)
@@ -582,9 +596,21 @@ def check() -> int:
                 said = tuple(choice for choice in said if choice != DEVICE)  # the lab's vLLM is a CPU build
             if said != meant:
                 differences.append(f"{flag.name}: {aspect}: the catalogue has {said!r}, vLLM {meant!r}")
-    print("\n".join(sorted(differences)))
-    print(f"vLLM {real.version}: {len(real.flags)} flags, {len(differences)} differences")
-    return 1 if differences else 0
+    printed = [words for words in settings_of_rules() if flags.has(release, words[0])]
+    refused = _refused(printed)
+    print("\n".join(sorted([*differences, *refused])))
+    print(f"vLLM {real.version}: {len(real.flags)} flags, {len(differences)} differences;", end=" ")
+    print(f"{len(printed)} settings of rules, {len(refused)} refused")
+    return 1 if differences or refused else 0
+
+
+def _refused(printed: Sequence[Sequence[str]]) -> list[str]:
+    """What the lab's vLLM refuses of these, and why."""
+    asked = subprocess.run(
+        [LAB_PYTHON, "-c", TRY, PARSER], input=json.dumps(printed), stdout=subprocess.PIPE, text=True, check=True
+    )
+    answers: list[str] = json.loads(asked.stdout.splitlines()[-1])
+    return answers
 
 
 if __name__ == "__main__":

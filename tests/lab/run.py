@@ -1,9 +1,7 @@
 """The lab: a real vLLM, real load, and the diagnosis it must get.
 
-usage: run.py --record NAME        keep a scenario's scrapes and its host's facts in fixtures/NAME
-       run.py [NAME...]            run the scenarios (all), compare with what is expected; 1 if one differs
-       run.py --cure NAME [ROUNDS] start the command that the doctor prints, and measure tokens/s, before and after in
-                                   turns (2); 1 if it is not faster
+usage: python -m tests.lab.run --record NAME   keep a scenario's scrapes and its host's facts in fixtures/NAME
+       python -m tests.lab.run [NAME...]       run the scenarios (all), compare with what is expected; 1 if one differs
 
 Install first: tests/lab/install.sh. Where vLLM is missing this fails, it does not skip.
 """
@@ -14,13 +12,9 @@ import contextlib
 import gzip
 import json
 import math
-import os
-import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +22,8 @@ from typing import Any
 
 import yaml
 
+from tests.lab.doctor import NO_ANSWER, doctor, machine
+from tests.lab.server import OUT, PAUSE_SECONDS, loaded, must_be_installed, vllm
 from vllm_doctor.catalogue import COMMAND
 from vllm_doctor.signal import Known, Unknown
 from vllm_doctor.sources import process, recording
@@ -35,85 +31,11 @@ from vllm_doctor.sources.host import Host
 from vllm_doctor.sources.kernel import Kernel
 
 HERE = Path(__file__).resolve().parent
-LAB = HERE.parent.parent / ".lab"
-VLLM = LAB / "vllm" / "bin"
-OUT = LAB / "out"
 FIXTURES = HERE.parent.parent / "fixtures"
 RECORDED_SCRAPES = 11
-RAMP_SECONDS = 10
-MEASURE_SECONDS = 20
 LOOKS = 4
 ROBBED = 0.1
-PAUSE_SECONDS = 5
-NO_ANSWER = """{"verdict": "unknown", "headline": "no answer", "findings": [], "vitals": {}, "command": null,
-                "patient": {"processes": [], "cores": null}}"""
-DOCTOR_SECONDS = 90
-THREAD_FILES = ("stat", "schedstat", "wchan")
 SHOWN = ("requests_running", "requests_waiting", "kv_cache_usage", "generation_tokens_per_second")
-
-
-@contextlib.contextmanager
-def vllm(args: list[str], name: str, more_env: dict[str, str] | None = None) -> Iterator[str]:
-    """A vLLM server on a free loopback port; gives its URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [str(VLLM / "vllm"), "serve", str(LAB / "tiny"), "--served-model-name", "tiny"]
-    command += ["--host", "127.0.0.1", "--port", str(port), *args]
-    with started(command, port, name, more_env) as url:
-        yield url
-
-
-@contextlib.contextmanager
-def started(command: list[str], port: int, name: str, more_env: dict[str, str] | None = None) -> Iterator[str]:
-    """The server that this command starts; gives its URL."""
-    OUT.mkdir(parents=True, exist_ok=True)
-    env = os.environ | {
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        **(more_env or {}),
-    }
-    url = f"http://127.0.0.1:{port}"
-    with (OUT / f"{name}.log").open("wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=env, start_new_session=True)
-        try:
-            _wait_until_up(server, url, OUT / f"{name}.log")
-            yield url
-        finally:
-            server.send_signal(signal.SIGINT)
-            try:
-                server.wait(30)
-            except subprocess.TimeoutExpired:
-                os.killpg(server.pid, signal.SIGKILL)
-                server.wait()
-
-
-def _wait_until_up(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    until = time.monotonic() + 300
-    while time.monotonic() < until:
-        if server.poll() is not None:
-            sys.exit(f"vllm ended with {server.returncode}:\n{log.read_text(errors='replace')[-3000:]}")
-        try:
-            with urllib.request.urlopen(f"{url}/health", timeout=5):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.5)
-    sys.exit(f"vllm did not come up; see {log}")
-
-
-@contextlib.contextmanager
-def loaded(url: str, load: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
-    """Clients at work, past their ramp."""
-    command = [str(VLLM / "python"), str(HERE / "load.py"), url, json.dumps({"seconds": 600, **load})]
-    clients = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        time.sleep(RAMP_SECONDS)
-        yield clients
-    finally:
-        clients.terminate()
-        clients.communicate(timeout=60)
 
 
 @contextlib.contextmanager
@@ -175,35 +97,6 @@ def processes(url: str) -> list[dict[str, Any]]:
             return found
         time.sleep(PAUSE_SECONDS)
     raise RuntimeError(f"no processes of {url} were found: {answer.stdout[:2000]} {answer.stderr}")
-
-
-def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The doctor's answer. One that hangs is asked where (SIGABRT, faulthandler), and looked for once more.
-
-    The wait is counted in seconds waited, not by the clock: a virtual machine that is paused for minutes finds all
-    deadlines passed when it wakes, and nobody has hung.
-    """
-    command = [sys.executable, "-X", "faulthandler", "-m", "vllm_doctor", "--timeout", "40", *arguments]
-    for _ in range(2):
-        started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(DOCTOR_SECONDS):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                stdout, stderr = started.communicate(timeout=1)
-                return subprocess.CompletedProcess(command, started.returncode, stdout, stderr)
-        threads = [
-            path.read_text() for path in Path(f"/proc/{started.pid}/task").glob("*/*") if path.name in THREAD_FILES
-        ]
-        started.send_signal(signal.SIGABRT)
-        stdout, stderr = started.communicate()
-        print(f"the doctor hung for {DOCTOR_SECONDS} s; {machine()}\n{''.join(threads)}{stderr}", flush=True)
-    return subprocess.CompletedProcess(command, started.returncode, stdout, stderr)
-
-
-def machine() -> str:
-    """How busy this machine is: a look that differed may be the machine's."""
-    pressures = {path.name: path.read_text().split("\n")[0] for path in Path("/proc/pressure").glob("*")}
-    times = [line for line in Path("/proc/stat").read_text().split("\n") if line.startswith("cpu")]
-    return f"load {os.getloadavg()}, pressure {pressures}, {times}"
 
 
 def cpu_times() -> list[int]:
@@ -310,40 +203,6 @@ def read_log(name: str, expect: dict[str, Any]) -> bool:
     return not wrong
 
 
-def cure(scenario: dict[str, Any], args: list[str], rounds: int) -> float:
-    """Measure tokens/s with the command that was given and with the one that the doctor printed, in turns.
-
-    After over before.
-    """
-    results: dict[str, list[float]] = {"before": [], "after": []}
-    for turn in range(rounds):
-        with vllm(args, f"{scenario['name']}-before") as url, loaded(url, scenario["load"]):
-            command = _corrected(url)
-            results["before"].append(_tokens_per_second(url))
-        if not turn:
-            print(f"before: {' '.join(command['was'])}\nafter:  {' '.join(command['now'])}", flush=True)
-        port = int(url.rsplit(":", 1)[1])
-        with started(command["now"], port, f"{scenario['name']}-after") as url, loaded(url, scenario["load"]):
-            results["after"].append(_tokens_per_second(url))
-        print(
-            f"round {turn + 1}: before {results['before'][-1]:,.0f} tok/s, after {results['after'][-1]:,.0f} tok/s",
-            flush=True,
-        )
-    before, after = (sum(values) / rounds for values in results.values())
-    print(f"{scenario['name']}: {before:,.0f} -> {after:,.0f} tok/s, x {after / before:.2f}")
-    return after / before
-
-
-def _corrected(url: str) -> dict[str, Any]:
-    """What the doctor says of the server's command."""
-    for _ in range(LOOKS):
-        command: dict[str, Any] | None = json.loads(doctor(url, "--json").stdout or NO_ANSWER)["command"]
-        if command and command["now"]:
-            return command
-        time.sleep(PAUSE_SECONDS)
-    sys.exit(f"nothing to cure was found on {url}")
-
-
 def record(scenario: dict[str, Any], url: str) -> None:
     """Keep what the doctor sees of a scenario, as a fixture."""
     kernel = Kernel()
@@ -387,25 +246,9 @@ def record(scenario: dict[str, Any], url: str) -> None:
     print(f"recorded {folder}: write its expected.yaml")
 
 
-def _tokens_per_second(url: str) -> float:
-    def tokens() -> float:
-        with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
-            lines = answer.read().decode().splitlines()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("vllm:generation_tokens_total"))
-
-    start, before = time.monotonic(), tokens()
-    time.sleep(MEASURE_SECONDS)
-    after = tokens()
-    return (after - before) / (time.monotonic() - start)
-
-
 def main() -> int:
-    if not (VLLM / "vllm").exists():
-        sys.exit("no vLLM in .lab: run tests/lab/install.sh first")
+    must_be_installed()
     servers = yaml.safe_load((HERE / "scenarios.yaml").read_text())["servers"]
-    if sys.argv[1:2] == ["--cure"]:
-        [(scenario, args)] = [(c, s["args"]) for s in servers for c in s["scenarios"] if c["name"] == sys.argv[2]]
-        return 0 if cure(scenario, args, int(sys.argv[3]) if sys.argv[3:] else 2) > 1 else 1
     if sys.argv[1:2] == ["--record"]:
         [(scenario, server)] = [(c, s) for s in servers for c in s["scenarios"] if c["name"] == sys.argv[2]]
         with vllm(server["args"], scenario["name"], server.get("env")) as url:

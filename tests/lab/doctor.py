@@ -1,0 +1,44 @@
+"""The doctor, started as its users start it, and what this machine did meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+NO_ANSWER = """{"verdict": "unknown", "headline": "no answer", "findings": [], "vitals": {}, "command": null,
+                "patient": {"processes": [], "cores": null}}"""
+DOCTOR_SECONDS = 90
+THREAD_FILES = ("stat", "schedstat", "wchan")
+
+
+def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The doctor's answer. One that hangs is asked where (SIGABRT, faulthandler), and looked for once more.
+
+    The wait is counted in seconds waited, not by the clock: a virtual machine that is paused for minutes finds all
+    deadlines passed when it wakes, and nobody has hung.
+    """
+    command = [sys.executable, "-X", "faulthandler", "-m", "vllm_doctor", "--timeout", "40", *arguments]
+    for _ in range(2):
+        started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(DOCTOR_SECONDS):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                stdout, stderr = started.communicate(timeout=1)
+                return subprocess.CompletedProcess(command, started.returncode, stdout, stderr)
+        threads = [
+            path.read_text() for path in Path(f"/proc/{started.pid}/task").glob("*/*") if path.name in THREAD_FILES
+        ]
+        started.send_signal(signal.SIGABRT)
+        stdout, stderr = started.communicate()
+        print(f"the doctor hung for {DOCTOR_SECONDS} s; {machine()}\n{''.join(threads)}{stderr}", flush=True)
+    return subprocess.CompletedProcess(command, started.returncode, stdout, stderr)
+
+
+def machine() -> str:
+    """How busy this machine is: a look that differed may be the machine's."""
+    pressures = {path.name: path.read_text().split("\n")[0] for path in Path("/proc/pressure").glob("*")}
+    times = [line for line in Path("/proc/stat").read_text().split("\n") if line.startswith("cpu")]
+    return f"load {os.getloadavg()}, pressure {pressures}, {times}"

@@ -1,0 +1,108 @@
+"""A real vLLM server, clients at work, and the tokens that it makes for them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+LAB = HERE.parent.parent / ".lab"
+VLLM = LAB / "vllm" / "bin"
+OUT = LAB / "out"
+RAMP_SECONDS = 10
+PAUSE_SECONDS = 5
+
+
+def must_be_installed() -> None:
+    """Ends the program where there is no vLLM."""
+    if not (VLLM / "vllm").exists():
+        sys.exit("no vLLM in .lab: run tests/lab/install.sh first")
+
+
+@contextlib.contextmanager
+def vllm(args: Sequence[str], name: str, more_env: Mapping[str, str] | None = None) -> Iterator[str]:
+    """A vLLM server on a free loopback port; gives its URL."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [str(VLLM / "vllm"), "serve", str(LAB / "tiny"), "--served-model-name", "tiny"]
+    command += ["--host", "127.0.0.1", "--port", str(port), *args]
+    with started(command, port, name, more_env) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str], port: int, name: str, more_env: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The server that this command starts; gives its URL."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    env = os.environ | {
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        **(more_env or {}),
+    }
+    url = f"http://127.0.0.1:{port}"
+    with (OUT / f"{name}.log").open("wb") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=env, start_new_session=True)
+        try:
+            _wait_until_up(server, url, OUT / f"{name}.log")
+            yield url
+        finally:
+            server.send_signal(signal.SIGINT)
+            try:
+                server.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(server.pid, signal.SIGKILL)
+                server.wait()
+
+
+def _wait_until_up(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    until = time.monotonic() + 300
+    while time.monotonic() < until:
+        if server.poll() is not None:
+            sys.exit(f"vllm ended with {server.returncode}:\n{log.read_text(errors='replace')[-3000:]}")
+        try:
+            with urllib.request.urlopen(f"{url}/health", timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.5)
+    sys.exit(f"vllm did not come up; see {log}")
+
+
+@contextlib.contextmanager
+def loaded(url: str, load: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
+    """Clients at work, past their ramp."""
+    command = [str(VLLM / "python"), str(HERE / "load.py"), url, json.dumps({"seconds": 600, **load})]
+    clients = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        time.sleep(RAMP_SECONDS)
+        yield clients
+    finally:
+        clients.terminate()
+        clients.communicate(timeout=60)
+
+
+def tokens_per_second(url: str, seconds: float) -> float:
+    """Tokens generated, over so many seconds from now."""
+
+    def tokens() -> float:
+        with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("vllm:generation_tokens_total"))
+
+    start, before = time.monotonic(), tokens()
+    time.sleep(seconds)
+    after = tokens()
+    return (after - before) / (time.monotonic() - start)
