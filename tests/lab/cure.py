@@ -74,7 +74,7 @@ def measured(fault: Mapping[str, Any], least_rounds: int, most_rounds: int) -> R
     name, env, load = fault["name"], fault.get("env", {}), fault["load"]
     rates: dict[str, list[float]] = {"sick": [], "cured": [], "healthy": []}
     with vllm(fault["sick"], f"{name}-sick", env) as url, loaded(url, load):
-        found, lacking, command = _examined(url, fault["finds"])
+        found, lacking, command = _examined(url, fault["finds"], fault.get("changes", {}))
         rates["sick"].append(tokens_per_second(url, MEASURE_SECONDS))
     with contextlib.ExitStack() as stack:
         urls = {}
@@ -99,8 +99,10 @@ def measured(fault: Mapping[str, Any], least_rounds: int, most_rounds: int) -> R
     return Result(name, found, lacking, _differences(command), **rates)
 
 
-def _examined(url: str, finds: Sequence[str]) -> tuple[list[str], list[str], dict[str, Any] | None]:
-    """The findings, which of the expected ones are lacking, and the command with its correction."""
+def _examined(
+    url: str, finds: Sequence[str], changes: Mapping[str, Any]
+) -> tuple[list[str], list[str], dict[str, Any] | None]:
+    """The findings, what is lacking of what was expected, and the command with its correction."""
     found: list[str] = []
     lacking: list[str] = []
     command: dict[str, Any] | None = None
@@ -109,6 +111,8 @@ def _examined(url: str, finds: Sequence[str]) -> tuple[list[str], list[str], dic
         found = [finding["rule"] for finding in report["findings"] if finding["role"] in ("root", "blind")]
         lacking = [rules for rules in finds if not set(rules.split("|")) & set(found)]
         command = report["command"] if report["command"] and report["command"]["now"] else None
+        changed = {change["name"]: change["now"] for change in command["changes"]} if command else {}
+        lacking += [name for name, value in changes.items() if name not in changed or changed[name] != value]
         if not lacking and command:
             break
         time.sleep(PAUSE_SECONDS)
