@@ -122,8 +122,9 @@ class Attachment:
             source.period(self.until) if self.until else None,
             self.seconds if patient else None,
         )
-        patient = patient or log.target
-        return Watcher("log", log.target, patient, lambda: log.examine(patient), lambda: log.bytes_read)
+        of_server, patient = bool(patient), patient or log.target
+        follow = (lambda: source.Followed(log.paths, log.table, patient)) if of_server else None
+        return Watcher("log", log.target, patient, lambda: log.examine(patient), lambda: log.bytes_read, follow)
 
     def _of_source(self, source: str, opened: ExitStack) -> list[Watcher]:
         if source.isascii() and source.isdigit() and len(source) < 20:
@@ -141,7 +142,15 @@ class Attachment:
         return opened.enter_context(closing(Server(url, self.wanted, self.access)))
 
     def _of_url(self, server: Server) -> Watcher:
-        return Watcher("server", server.target, server.target, lambda: server.examine(self.seconds, self.deadline))
+        from vllm_doctor.sources.server import Followed
+
+        return Watcher(
+            "server",
+            server.target,
+            server.target,
+            lambda: server.examine(self.seconds, self.deadline),
+            follow=lambda: Followed(server),
+        )
 
     def _of_its_host(self, server: Server, source: str) -> list[Watcher]:
         """The host of a server that was named by its URL: this one, if its port is a vLLM's here."""
@@ -187,18 +196,25 @@ class Attachment:
         return [self._of_url(server), *self._of_processes(found, server.target)]
 
     def _of_processes(self, found: ServerProcess, patient: str) -> list[Watcher]:
-        from vllm_doctor.sources.local import Local
+        from vllm_doctor.sources.local import FollowedGpus, FollowedHost, Local
 
         local = Local(found, patient, self.kernel, self.smi)
         log = [self._of_logs([str(found.log)], patient)] if found.log else []
         return [
             *log,
-            Watcher("host", local.target, patient, lambda: local.examine_host(self.seconds, self.deadline)),
+            Watcher(
+                "host",
+                local.target,
+                patient,
+                lambda: local.examine_host(self.seconds, self.deadline),
+                follow=lambda: FollowedHost(local),
+            ),
             Watcher(
                 "gpu",
                 str(self.smi or "NVIDIA driver"),
                 patient,
                 lambda: local.examine_gpus(self.seconds, self.deadline),
+                follow=lambda: FollowedGpus(local),
             ),
         ]
 

@@ -11,7 +11,7 @@ from vllm_doctor.catalogue import COMMAND, ENVIRONMENT, Catalogue
 from vllm_doctor.correction import corrected
 from vllm_doctor.diagnose import diagnose
 from vllm_doctor.life import Life
-from vllm_doctor.observation import Observation
+from vllm_doctor.observation import Feed, Observation
 from vllm_doctor.report import LifeSeen, Patient, Problem, Report, SourceSeen, Verdict, worst
 from vllm_doctor.rule import Rule
 from vllm_doctor.signal import Known, Reading, Snapshot, Value
@@ -32,6 +32,8 @@ class Watcher:
     look: Callable[[], Observation]
     bytes_read: Callable[[], int] | None = None
     """How far it has come, where that may take long."""
+    follow: Callable[[], Feed] | None = None
+    """To look again and again; None: what it saw once holds."""
 
 
 def observe(watchers: Sequence[Watcher], seconds: float) -> list[Observation]:

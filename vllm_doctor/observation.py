@@ -4,11 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from vllm_doctor.life import Life
 from vllm_doctor.report import LinesSeen, Problem
 from vllm_doctor.signal import Reading
 from vllm_doctor.window import Window
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSeen:
+    """A process of the server, over the time watched."""
+
+    role: str
+    pid: int
+    cores: Reading
+    """How many it used."""
+    waited: Reading
+    """The share of the time in which its busiest thread was ready to run and had no core."""
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSeen:
+    """A GPU that the server uses, now. Shares from 0 to 1; bytes, MHz, W, °C."""
+
+    index: int
+    name: str
+    readings: Mapping[str, Reading]
+    """utilization, memory_used, memory_total, clock, clock_max, power, power_limit, temperature"""
 
 
 @dataclass(frozen=True)
@@ -32,3 +56,18 @@ class Observation:
     lives: tuple[Life, ...] = ()
     """What a log tells, life by life; `lines` of it were read."""
     lines: LinesSeen | None = None
+    recent: Window = field(default_factory=Window)
+    """Of a source that is followed: its last few scrapes."""
+    process_rows: tuple[ProcessSeen, ...] = ()
+    """The server's processes one by one, and the GPUs that it uses."""
+    gpu_rows: tuple[GpuSeen, ...] = ()
+
+
+class Feed(Protocol):
+    """A source that is watched on and on."""
+
+    every: float
+    """Seconds from one look to the next."""
+
+    def look(self, seconds: float) -> Observation:
+        """Once more; what was seen in the last `seconds`. What the source does wrong is the observation's error."""

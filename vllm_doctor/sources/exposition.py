@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from prometheus_client.parser import text_string_to_metric_families
 
 from vllm_doctor.errors import SourceError
-from vllm_doctor.window import Sample
+from vllm_doctor.window import Labels, Sample
 
 MAX_SERIES = 200_000
 
@@ -33,12 +33,19 @@ class Page:
     refused_lines: int
 
 
-def parse(text: str, wanted: frozenset[str]) -> Page:
+Heads = dict[str, tuple[str, Labels]]
+"""What stands before a value, as text -> metric and labels. From scrape to scrape only the values change."""
+
+
+def parse(text: str, wanted: frozenset[str], heads: Heads | None = None) -> Page:
     """The samples of the wanted metrics. NaN, and infinite values, are left out: they are not known.
 
     Ray's names (ray_vllm_x, as Ray replaces the colon) count as vllm:x. Raises SourceError if there are too many.
+    `heads` is kept by the caller from page to page: a line that begins as one before is not parsed again.
     """
     lines: list[str] = []
+    samples: list[Sample] = []
+    known = heads if heads is not None else {}
     has_vllm = is_metrics = False
     whole, _, torn = text.rpartition("\n")  # a page without a last newline was cut: its last value may be half a number
     refused = 1 if torn.strip() else 0
@@ -57,15 +64,45 @@ def parse(text: str, wanted: frozenset[str]) -> Page:
         if name.startswith("vllm:"):
             has_vllm = True
         if name in wanted:
-            lines.append(line)
-    if len(lines) > MAX_SERIES:
-        raise SourceError("too-large", f"{len(lines):,} series of vLLM on one page, more than {MAX_SERIES:,}")
-    samples: list[Sample] = []
+            head, _, value = line.rpartition(" ")
+            if head not in known:
+                lines.append(line)
+            elif (sample := _again(known[head], value)) is not None:
+                samples.append(sample)
+    count = len(lines) + len(samples)
+    if count > MAX_SERIES:
+        raise SourceError("too-large", f"{count:,} series of vLLM on one page, more than {MAX_SERIES:,}")
     for start in range(0, len(lines), _CHUNK):
-        good, bad = _parsed(lines[start : start + _CHUNK])
+        chunk = lines[start : start + _CHUNK]
+        good, bad = _parsed(chunk)
         samples += good
         refused += bad
+        if heads is not None:
+            _learn(chunk, good, heads)
     return Page(tuple(samples), is_metrics or bool(samples), has_vllm, refused)
+
+
+def _again(head: tuple[str, Labels], text: str) -> Sample | None:
+    """A line whose head is known; None where its value is no number."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return Sample(*head, value) if math.isfinite(value) else None
+
+
+def _learn(lines: list[str], samples: list[Sample], heads: Heads) -> None:
+    """Keep the heads of these lines. With a time behind the value, or where a line gave nothing, none is kept."""
+    if len(lines) != len(samples):
+        for line in lines if len(lines) > 1 else ():
+            _learn([line], _parsed([line])[0], heads)
+        return
+    if len(heads) > MAX_SERIES:  # series that come and go: begin anew
+        heads.clear()
+    for line, sample in zip(lines, samples, strict=True):
+        head = line.rpartition(" ")[0]
+        if head.endswith("}") or " " not in head:
+            heads[head] = sample.name, sample.labels
 
 
 def _parsed(lines: list[str]) -> tuple[list[Sample], int]:

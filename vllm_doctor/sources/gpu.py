@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import fmean
 
+from vllm_doctor.observation import GpuSeen
 from vllm_doctor.signal import Known, Reading, Reason, Unknown
 
 # Clock event reasons, https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
@@ -187,6 +188,23 @@ def facts(view: GpuView, use: GpuUse) -> dict[str, Reading]:
         name: replace(reading, origin=view.origin) if isinstance(reading, Known) else reading
         for name, reading in readings.items()
     }
+
+
+def rows(view: GpuView, use: GpuUse) -> tuple[GpuSeen, ...]:
+    """The server's GPUs one by one, as they were last seen."""
+    seen = []
+    for gpu in chosen(view, use) if view.missing is None else ():
+        watched = _Watched(gpu, tuple(_of(view.samples, gpu.uuid)))
+        now = {
+            "utilization": watched.last(lambda sample: sample.utilization),
+            "memory_used": watched.last(lambda sample: sample.memory_used),
+            "clock": watched.last(lambda sample: sample.sm_clock),
+            "power": watched.last(lambda sample: sample.power),
+            "temperature": watched.last(lambda sample: sample.temperature),
+        }
+        fixed = {"memory_total": gpu.memory_total, "clock_max": gpu.sm_clock_max, "power_limit": gpu.power_limit}
+        seen.append(GpuSeen(gpu.index, gpu.mig_profile or gpu.name, {**now, **fixed}))
+    return tuple(seen)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
+from vllm_doctor.observation import ProcessSeen
 from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
 from vllm_doctor.sources import cgroup, topology
 from vllm_doctor.sources.cgroup import CgroupSample
 from vllm_doctor.sources.kernel import Kernel, cpu_list, table
-from vllm_doctor.sources.process import API_SERVER, ENGINE_CORE, WORKER, Member, ServerProcess
+from vllm_doctor.sources.process import API_SERVER, ENGINE_CORE, OTHER, WORKER, Member, ServerProcess
 from vllm_doctor.sources.topology import CpuTimes, Topology
 
 _TICK = 100.0  # USER_HZ, the same on every Linux
@@ -84,6 +85,23 @@ class Host:
             cgroup=cgroup.sample(self.kernel, self._closest()),
             swapped_in=topology.memory(self.kernel).swapped_in,
         )
+
+    def rows(self, first: HostSample, last: HostSample) -> tuple[ProcessSeen, ...]:
+        """The server's processes, one by one."""
+        seconds = last.at - first.at
+        return tuple(self._row(first, last, member, seconds) for member in self.server.members if member.role != OTHER)
+
+    def _row(self, first: HostSample, last: HostSample, member: Member, seconds: float) -> ProcessSeen:
+        threads = len(last.threads.get(member.pid, {}))
+        if not _same(first, last, member):
+            gone = Unknown(Reason.STALE)
+            return ProcessSeen(member.role, member.pid, gone, gone, threads)
+        if seconds < _LEAST_SECONDS:
+            not_yet = Unknown(Reason.FIRST_SCRAPE)
+            return ProcessSeen(member.role, member.pid, not_yet, not_yet, threads)
+        used = (last.processes[member.pid].cpu - first.processes[member.pid].cpu) / seconds
+        waited, _ = _thread_shares(first, last, member.pid, seconds)
+        return ProcessSeen(member.role, member.pid, _told(max(0.0, used)), _share(waited), threads)
 
     def _closest(self) -> int:
         """The process whose control group matters most: the engine core's."""

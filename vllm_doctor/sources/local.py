@@ -10,15 +10,19 @@ from pathlib import Path
 from vllm_doctor import defaults
 from vllm_doctor.catalogue import COMMAND, ENVIRONMENT
 from vllm_doctor.observation import Observation
+from vllm_doctor.report import Problem
 from vllm_doctor.signal import Known, Reading, Reason, Unknown
 from vllm_doctor.sources import gpu, host, kernel_log, model_files, nvidia_smi, topology
 from vllm_doctor.sources.environment import number_or_text
 from vllm_doctor.sources.gpu import GpuUse, GpuView
-from vllm_doctor.sources.host import Host
+from vllm_doctor.sources.host import Host, HostSample
 from vllm_doctor.sources.kernel import Kernel
 from vllm_doctor.sources.nvml import Nvml
 from vllm_doctor.sources.process import OTHER, ServerProcess
 
+_SAMPLES = 12
+"""So many of a host are kept: each holds all its processes."""
+_RARELY = 60.0
 _PARALLEL = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size")
 
 
@@ -45,17 +49,24 @@ class Local:
         patient = Host(self.server, self.kernel, self.clock)
         first = patient.sample()
         self.sleep(max(0.0, min(seconds, deadline - self.clock())))
-        last = patient.sample() if seconds else first
-        facts = _command(self.server) | model_files.facts(self.kernel, self.server) | patient.facts(first, last)
+        return self.seen(patient, first, patient.sample() if seconds else first, self.fixed())
+
+    def fixed(self) -> dict[str, Reading]:
+        """What does not change while the server lives: its command, its environment, its model."""
+        return _command(self.server) | model_files.facts(self.kernel, self.server)
+
+    def seen(self, patient: Host, first: HostSample, last: HostSample, fixed: dict[str, Reading]) -> Observation:
+        """The host between two samples."""
         return Observation(
             "host",
             self.target,
-            facts=facts,
+            facts=fixed | patient.facts(first, last),
             models=(self.server.command.model,) if self.server.command.model else (),
             notes=self.server.notes,
             patient=self.patient,
             command=self.server.command.argv,
             processes=tuple((member.role, member.pid) for member in self.server.members if member.role != OTHER),
+            process_rows=patient.rows(first, last),
         )
 
     def examine_gpus(self, seconds: float, deadline: float) -> Observation:
@@ -64,6 +75,10 @@ class Local:
             view = nvidia_smi.read(self.smi)
         else:
             view = Nvml(self.kernel, self.clock, self.sleep).watch(seconds, deadline)
+        return self.seen_gpus(view)
+
+    def seen_gpus(self, view: GpuView) -> Observation:
+        """What the driver told, as an observation."""
         use = self._use()
         facts = gpu.facts(view, use)
         if view.gpus and self.smi is None:
@@ -72,7 +87,8 @@ class Local:
         facts["max_num_seqs_default"] = self._max_num_seqs(view, use)
         detail = (view.detail,) if view.detail and view.missing is not Reason.ABSENT else ()
         target = str(self.smi) if self.smi is not None else "NVIDIA driver"
-        return Observation("gpu", target, facts=facts, notes=(*detail, *view.notes), patient=self.patient)
+        notes, rows = (*detail, *view.notes), gpu.rows(view, use)
+        return Observation("gpu", target, facts=facts, notes=notes, patient=self.patient, gpu_rows=rows)
 
     def _use(self) -> GpuUse:
         environ = self.server.environ
@@ -111,6 +127,56 @@ class Local:
         smallest = None if no_gpu else min(float(size) for size in memory)
         found = defaults.max_num_seqs(self.server.version, smallest, used[0].name if used else "", max(1, ranks))
         return Unknown(Reason.NOT_SET) if found is None else Known(float(found), origin="cmdline")
+
+
+class FollowedHost:
+    """The host of a server that is watched on and on: two samples of it, one from before the window and the last."""
+
+    every = 5.0
+
+    def __init__(self, local: Local) -> None:
+        self._local = local
+        self._host = Host(local.server, local.kernel, local.clock)
+        self._fixed: dict[str, Reading] | None = None
+        self._samples: list[HostSample] = []
+
+    def look(self, seconds: float) -> Observation:
+        """Once more. A server whose processes have all ended is the error."""
+        sample = self._host.sample()
+        server = self._local.server
+        if not any(member.pid in sample.processes for member in server.members):
+            gone = Problem("gone", f"pid {server.root} has ended")
+            return Observation("host", self._local.target, patient=self._local.patient, error=gone)
+        if self._fixed is None:
+            self._fixed = self._local.fixed()
+        kept = self._samples
+        if len(kept) > 2 and kept[-1].at - kept[-2].at < seconds / _SAMPLES:
+            del kept[-1]
+        kept.append(sample)
+        while len(kept) > 2 and kept[1].at <= sample.at - seconds:
+            del kept[0]
+        return self._local.seen(self._host, kept[0], sample, self._fixed)
+
+
+class FollowedGpus:
+    """The GPUs of a server that is watched on and on."""
+
+    def __init__(self, local: Local) -> None:
+        self._local = local
+        self._nvml = Nvml(local.kernel, local.clock, local.sleep)
+        self.every = 2.0
+
+    def look(self, seconds: float) -> Observation:
+        """One more sample of each GPU."""
+        if self._local.smi is not None:
+            self.every = _RARELY
+            return self._local.examine_gpus(0.0, 0.0)
+        self._nvml.sample()
+        self._nvml.forget(self._local.clock() - max(seconds, 2 * self.every))
+        view = self._nvml.view()
+        if view.missing is not None:
+            self.every = _RARELY
+        return self._local.seen_gpus(view)
 
 
 def _command(server: ServerProcess) -> dict[str, Reading]:

@@ -98,6 +98,10 @@ class Nvml:
         for board in self._boards:
             self._samples.extend(self._look(board, at))
 
+    def forget(self, before: float) -> None:
+        """Let go of the samples that are older than this, by the clock."""
+        self._samples = [sample for sample in self._samples if sample.at >= before]
+
     def view(self) -> GpuView:
         """Everything seen up to now."""
         return replace(self._view, samples=tuple(self._samples), notes=tuple(self._notes), lost=frozenset(self._lost))

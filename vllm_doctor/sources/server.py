@@ -10,7 +10,9 @@ import json
 import re
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 from urllib.parse import SplitResult, urlsplit, urlunsplit
@@ -24,7 +26,7 @@ from vllm_doctor.observation import Observation
 from vllm_doctor.report import Problem
 from vllm_doctor.signal import Known, Reading, Value
 from vllm_doctor.sources.access import Access
-from vllm_doctor.sources.exposition import Page, parse
+from vllm_doctor.sources.exposition import Heads, Page, parse
 from vllm_doctor.window import Window
 
 MAX_BODY = 64 * 1024 * 1024
@@ -32,6 +34,11 @@ MAX_ENGINES = 2048
 IDENTITY_SECONDS = 3.0  # for /version and for /v1/models; /metrics may take all the time there is: a starved API
 # server is slow to answer, and is the patient we are here for
 _REDIRECTS = 3
+PATIENCE = 5.0
+"""Seconds that a server which is followed has for one answer."""
+_SCRAPES = 30
+"""So many are kept of one that is followed."""
+_RECENT = 4
 _START_TIME = "process_start_time_seconds"
 _COUNTER = "vllm:generation_tokens_total"
 _RESTART_SECONDS = 10.0  # no vLLM is up again sooner
@@ -56,6 +63,24 @@ def shown(url: str) -> str:
     scheme = re.match(r"(?:[a-zA-Z][\w+.-]*://)?", url)
     assert scheme is not None
     return scheme[0] + url[scheme.end() :].rsplit("@", 1)[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """One page. `at`: seconds on the doctor's clock; `server_time` on the server's, `started`: 0 where not known."""
+
+    at: float
+    page: Page
+    started: float
+    server_time: float | None
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What /version and /v1/models say."""
+
+    facts: Mapping[str, Reading] = field(default_factory=dict)
+    models: tuple[str, ...] = ()
 
 
 class Server:
@@ -108,34 +133,50 @@ class Server:
 
         Never raises for what the server does: an Observation's error says it, and keeps what was seen before.
         """
-        window, started, notes = Window(), [], []  # type: Window, list[tuple[float, float | None]], list[str]
-        facts: dict[str, Reading] = {}
-        models: tuple[str, ...] = ()
+        scrapes: list[Scrape] = []
+        identity = Identity()
         error: Problem | None = None
         try:
-            for page, at, server_time in self._scrapes(seconds, deadline):
-                if not window.times:
-                    facts, models = self._identify(page, deadline)
-                window.add(at, page.samples)
-                start = window.latest(_START_TIME)
-                started.append((next(iter(start.values())) if len(start) == 1 else 0.0, server_time))
-                if page.refused_lines and not notes:
-                    notes.append(f"{page.refused_lines} lines of /metrics could not be read and were left out")
-            self._one_server(window, started, notes)
-            if len(window.latest(ENGINE_METRIC)) > MAX_ENGINES:
-                raise SourceError("too-large", f"{self.target}: more than {MAX_ENGINES:,} engines on one page")
-            gone = window.vanished(ENGINE_METRIC)
-            if gone:
-                notes.append(f"{len(gone)} engine(s) vanished from /metrics while watched")
+            for scrape in self._scrapes(seconds, deadline):
+                if not scrapes:
+                    identity = self.identify(scrape.page, deadline)
+                scrapes.append(scrape)
         except SourceError as problem:
             error = Problem(problem.kind, str(problem))
-            if window.times:
-                notes.append(f"it answered {len(window.times)} times before")
-            if problem.kind in ("changed-server", "too-large"):
-                window = Window()
+        return self.seen(scrapes, identity, error)
+
+    def seen(self, scrapes: Sequence[Scrape], identity: Identity, error: Problem | None = None) -> Observation:
+        """These scrapes of one server, judged to be of one server, as an observation. `error`: what ended them."""
+        window, notes = Window(), []  # type: Window, list[str]
+        for scrape in scrapes:
+            window.add(scrape.at, scrape.page.samples)
+            if scrape.page.refused_lines and not notes:
+                notes.append(f"{scrape.page.refused_lines} lines of /metrics could not be read and were left out")
+        try:
+            if error is None:
+                self._one_server(window, scrapes, notes)
+                if len(window.latest(ENGINE_METRIC)) > MAX_ENGINES:
+                    raise SourceError("too-large", f"{self.target}: more than {MAX_ENGINES:,} engines on one page")
+                gone = window.vanished(ENGINE_METRIC)
+                if gone:
+                    notes.append(f"{len(gone)} engine(s) vanished from /metrics while watched")
+        except SourceError as problem:
+            error = Problem(problem.kind, str(problem))
+        if error is not None and window.times:
+            notes.append(f"it answered {len(window.times)} times before")
+        if error is not None and error.kind in ("changed-server", "too-large"):
+            window = Window()
+        facts, models = identity.facts, identity.models
         return Observation("server", self.target, window, facts, models, error, tuple(notes))
 
-    def _scrapes(self, seconds: float, deadline: float) -> Iterator[tuple[Page, float, float | None]]:
+    def scrape(self, deadline: float, heads: Heads | None = None) -> Scrape:
+        """One GET of /metrics, done by `deadline` on the clock. Raises SourceError."""
+        body, headers, at = self._get("/metrics", deadline)
+        page = parse(body.decode("utf-8", "replace"), self._wanted, heads)
+        starts = [sample.value for sample in page.samples if sample.name == _START_TIME]
+        return Scrape(at, page, starts[0] if len(starts) == 1 else 0.0, _date(headers))
+
+    def _scrapes(self, seconds: float, deadline: float) -> Iterator[Scrape]:
         """Pages about a second apart (further apart in a long window), the last `seconds` after the first."""
         steps = min(30, max(1, round(seconds))) if seconds > 0 else 0
         first = 0.0
@@ -145,12 +186,12 @@ class Server:
                 if step < steps and early < -seconds / steps:
                     continue  # a server that answers late is not asked faster to catch up
                 self._sleep(max(0.0, early))
-            body, headers, at = self._get("/metrics", deadline)
+            scrape = self.scrape(deadline)
             if not step:
-                first = at
-            yield parse(body.decode("utf-8", "replace"), self._wanted), at, _date(headers)
+                first = scrape.at
+            yield scrape
 
-    def _identify(self, page: Page, deadline: float) -> tuple[dict[str, Reading], tuple[str, ...]]:
+    def identify(self, page: Page, deadline: float) -> Identity:
         """What /version and /v1/models say; SourceError if this is no vLLM."""
         version = self._json("/version", deadline)
         cards_answer = self._json("/v1/models", deadline)
@@ -176,12 +217,12 @@ class Server:
             facts["max_model_len"] = _told(float(max(limits)))
         # A LoRA adapter is listed as a model with a parent: the model served is the one without.
         names = [str(card["id"])[:200] for card in cards if "id" in card and not card.get("parent")]
-        return facts, tuple(names)
+        return Identity(facts, tuple(names))
 
-    def _one_server(self, window: Window, started: list[tuple[float, float | None]], notes: list[str]) -> None:
+    def _one_server(self, window: Window, scrapes: Sequence[Scrape], notes: list[str]) -> None:
         """Tell a restart in the window from two servers that take turns at one address."""
-        starts = [start for start, _ in started if start]
-        first_seen = started[0][1]
+        starts = [scrape.started for scrape in scrapes if scrape.started]
+        first_seen = scrapes[0].server_time
         if starts:
             restarted = len(set(starts)) > 1
             # A server that had started before the first look was there all the time: it is another one.
@@ -270,6 +311,58 @@ class Server:
             self._client.close()
             self._client = self._new_client(str(there))
         return str(there)
+
+
+class Followed:
+    """A server that is watched on and on: each look is one scrape, and tells of the last ones.
+
+    What it keeps is bounded: in a long window the scrapes lie further apart, as in a single examination.
+    """
+
+    every = 1.0
+
+    def __init__(self, server: Server, clock: Callable[[], float] = time.monotonic) -> None:
+        self._server, self._clock = server, clock
+        self._scrapes: list[Scrape] = []
+        self._recent: deque[Scrape] = deque(maxlen=_RECENT)
+        self._identity: Identity | None = None
+        self._heads: Heads = {}
+
+    def look(self, seconds: float) -> Observation:
+        """Once more, and what was seen in the last `seconds`. A server that does not answer is the error."""
+        server, deadline = self._server, self._clock() + PATIENCE
+        try:
+            scrape = server.scrape(deadline, self._heads)
+            if self._is_new(scrape):
+                self._scrapes.clear()
+                self._recent.clear()
+                self._identity = None
+            if self._identity is None:
+                self._identity = server.identify(scrape.page, deadline)
+        except SourceError as problem:
+            self._identity = None  # who answers next may be another
+            return Observation("server", server.target, error=Problem(problem.kind, str(problem)))
+        self._keep(scrape, seconds)
+        self._recent.append(scrape)
+        recent = Window()
+        for seen in self._recent:
+            recent.add(seen.at, seen.page.samples)
+        return replace(server.seen(self._scrapes, self._identity), recent=recent)
+
+    def _is_new(self, scrape: Scrape) -> bool:
+        """Whether the server was started since the last scrape: what it counts begins anew."""
+        if not self._scrapes or not scrape.started:
+            return False
+        last = self._scrapes[-1]
+        return scrape.started > last.started and (last.server_time is None or scrape.started > last.server_time - 2)
+
+    def _keep(self, scrape: Scrape, seconds: float) -> None:
+        kept, least = self._scrapes, 0.9 * seconds / _SCRAPES
+        if len(kept) > 2 and kept[-1].at - kept[-2].at < least:
+            del kept[-1]
+        kept.append(scrape)
+        while len(kept) > 2 and kept[1].at <= scrape.at - seconds:
+            del kept[0]
 
 
 def _told(value: Value) -> Known:

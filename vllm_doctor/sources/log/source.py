@@ -176,6 +176,34 @@ class Log:
         return Problem("not-vllm", f"{self.target}: {recognised:,} of {read:,} lines recognised{shown}")
 
 
+class Followed:
+    """The log of a server that is watched on and on: read again when it was written to."""
+
+    every = 10.0
+
+    def __init__(self, paths: Sequence[Path | None], table: LogLines, patient: str) -> None:
+        self._paths, self._table, self._patient = paths, table, patient
+        self._was: object = None
+        self._seen: Observation | None = None
+
+    def look(self, seconds: float) -> Observation:
+        """What stands in it by now."""
+        now = [_state(path) for path in self._paths]
+        if self._seen is None or now != self._was:
+            self._was = now
+            self._seen = Log(self._paths, self._table, watch=0.0).examine(self._patient)
+        return self._seen
+
+
+def _state(path: Path | None) -> tuple[int, float] | None:
+    """Whether a file was written to: its size and time."""
+    try:
+        found = path.stat() if path else None
+    except OSError:
+        return None
+    return (found.st_size, found.st_mtime) if found else None
+
+
 def _died_at(life: Life, end: float) -> float:
     """When it died; at the end of the log where nothing tells."""
     return end if life.death is None or life.death.at is None else life.death.at
