@@ -68,6 +68,23 @@ class Condition:
         seen: list[Comparison] = []
         return _judge(self._root, read, seen, False), seen
 
+    def above(self) -> Iterator[tuple[str, float]]:
+        """What must lie above which number: ("kv_cache_usage", 0.9). Not what is negated."""
+        yield from _above(self._root)
+
+
+def _above(node: ast.expr) -> Iterator[tuple[str, float]]:
+    match node:
+        case ast.BoolOp(values=values):
+            for value in values:
+                yield from _above(value)
+        case ast.Compare(
+            left=ast.Name(id=name),
+            ops=[ast.Gt() | ast.GtE()],
+            comparators=[ast.Constant(value=float() | int() as number)],
+        ):
+            yield name, float(number)
+
 
 def _check(node: ast.expr) -> Iterator[str]:
     match node:

@@ -94,7 +94,7 @@ def examine(
     return Postmortem(
         _together(diagnoses, rules, joined, sum(s.seconds for s in stretches if s.busy)),
         joined,
-        _timeline(lives),
+        timeline(lives),
     )
 
 
@@ -272,15 +272,15 @@ def _seen(life: Life) -> LifeSeen:
     )
 
 
-def _timeline(lives: Sequence[Life]) -> Timeline | None:
-    """The most in each of equal steps of time, of all lives."""
+def timeline(lives: Sequence[Life], steps: int = _COLUMNS) -> Timeline | None:
+    """The most in each of so many equal steps of time, of all lives."""
     rounds = [round for life in lives for round in life.rounds]
     if len(rounds) < 2:
         return None
     first = min(life.rounds[0].at - life.interval for life in lives if life.rounds)
     last = max(round.at for round in rounds)
-    step = max(last - first, 1e-9) / _COLUMNS
-    columns: list[list[Round]] = [[] for _ in range(_COLUMNS)]
+    step = max(last - first, 1e-9) / steps
+    columns: list[list[Round]] = [[] for _ in range(steps)]
     for life in lives:
         before = float("-inf")
         for round in life.rounds:
@@ -288,7 +288,7 @@ def _timeline(lives: Sequence[Life]) -> Timeline | None:
             began = before if round.at - before < _HELD * life.interval else round.at - life.interval
             begin, end = int((began - first) / step), int((round.at - first) / step)
             for column in range(max(0, begin), max(begin + 1, end)):
-                columns[min(_COLUMNS - 1, column)].append(round)
+                columns[min(steps - 1, column)].append(round)
             before = round.at
 
     measures: dict[str, Callable[[Round], float]] = {

@@ -34,6 +34,12 @@ def render(report: Report) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+def finding(group: Sequence[Finding], report: Report) -> str:
+    """The findings of one rule, with the server they are of, to paste where the whole report is too much."""
+    head = f"## {group[0].severity.upper()}: {text(group[0].title)}"
+    return "\n\n".join([head, *_patient(report), *_finding(group, report)]) + "\n"
+
+
 def text(value: str) -> str:
     """As it reads: of its own signs none is markdown, HTML, or a link to a person, an issue or an address."""
     line = " ".join(r"\|".join(map(_piece, word.split("|"))) for word in value.split())

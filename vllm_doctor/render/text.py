@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 
 from vllm_doctor import times, words
 from vllm_doctor.report import Finding, LifeSeen, Remedy, Report, UnknownRule, grouped
 from vllm_doctor.signal import HOW_TO_LEARN, Known, Reason
 
 WIDTH = 80
+"""The columns of a report; on a terminal its parts are shown in as many as there are."""
+_width = ContextVar("width", default=WIDTH)
 _INDENT = 9
 _PIDS = 6
 _LIVES = 6
@@ -48,17 +51,45 @@ def render(report: Report, colour: bool = False) -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
+def finding(group: Sequence[Finding], report: Report, width: int) -> list[str]:
+    """All about the findings of one rule."""
+    return _in(width, lambda: _finding(group, report))
+
+
+def correction(report: Report, width: int) -> list[str]:
+    """The corrected command, where there is one."""
+    return _in(width, lambda: _correction(report))
+
+
+def patient(report: Report, width: int) -> list[str]:
+    """What was examined: the server, its version and engines, cores, GPUs and command line."""
+
+    def lines() -> list[str]:
+        told = [*_servers(report), *_log_lines(report), *_commands(report), _patient(report)]
+        return [*(line for one in told for line in _wrapped(f"  {one}", "  ")), *_host_lines(report)]
+
+    return _in(width, lines)
+
+
+def _in(width: int, lines: Callable[[], list[str]]) -> list[str]:
+    token = _width.set(width)
+    try:
+        return lines()
+    finally:
+        _width.reset(token)
+
+
 def _rule_of(report: Report, main: Sequence[Finding]) -> str | None:
     return main[0].rule if main and main[0].title == report.headline else None
 
 
 def _head(word: str, title: str, severity: str, colour: bool, rule: str | None = None) -> list[str]:
     tag = f"[{rule}]" if rule else ""
-    lines = textwrap.wrap(title, WIDTH - len(word) - 2) or [""]
-    if tag and len(word) + 2 + len(lines[-1]) + 2 + len(tag) <= WIDTH:
-        lines[-1] += tag.rjust(WIDTH - len(word) - 2 - len(lines[-1]))
+    lines = textwrap.wrap(title, _width.get() - len(word) - 2) or [""]
+    if tag and len(word) + 2 + len(lines[-1]) + 2 + len(tag) <= _width.get():
+        lines[-1] += tag.rjust(_width.get() - len(word) - 2 - len(lines[-1]))
     elif tag:
-        lines.append(tag.rjust(WIDTH - len(word) - 2))
+        lines.append(tag.rjust(_width.get() - len(word) - 2))
     painted = f"\x1b[{_COLOUR[severity]}m{word}\x1b[0m" if colour else word
     return [f"{painted}  {lines[0]}", *(" " * (len(word) + 2) + line for line in lines[1:])]
 
@@ -84,7 +115,7 @@ def _log_lines(report: Report) -> list[str]:
     joined = f"{times.span(report)} · {counted}"
     return [
         *([", ".join(targets)] if targets else []),
-        *([joined] if len(joined) + 2 <= WIDTH else joined.split(" · ")),
+        *([joined] if len(joined) + 2 <= _width.get() else joined.split(" · ")),
     ]
 
 
@@ -172,7 +203,7 @@ def _correction(report: Report) -> list[str]:
     lines = ["", *_paragraph("Start", f"it like this, against {', '.join(rules)}:")]
     # The changes of a single finding stand with its cure.
     changes = report.correction.differences if len(rules) > 1 else ()
-    pasted = [*changes, *words.folded(report.correction.now, WIDTH - _INDENT)]
+    pasted = [*changes, *words.folded(report.correction.now, _width.get() - _INDENT)]
     return [*lines, *(f"{'':<{_INDENT}}{line}" for line in pasted)]
 
 
@@ -278,7 +309,7 @@ def _evidence(finding: Finding) -> list[str]:
         for e in finding.evidence
     ]
     widths = _widths(rows)
-    if _INDENT + sum(widths) + 6 + max((len(row[3]) for row in rows), default=0) > WIDTH:  # the bare value fits
+    if _INDENT + sum(widths) + 6 + max((len(row[3]) for row in rows), default=0) > _width.get():  # the bare value fits
         rows = [(says, value, than.partition(" (")[0], origin) for says, value, than, origin in rows]
         widths = _widths(rows)
     if any(e.origin == "log" for e in finding.evidence):
@@ -298,7 +329,7 @@ def _evidence_of_log(rows: Sequence[tuple[str, str, str, str]], widths: Sequence
     """Its signals have long names, which are wrapped within their column."""
     lines: list[str] = []
     origins = max(len(row[3]) for row in rows)
-    room = max(_INDENT, min(widths[0], WIDTH - _INDENT - 6 - widths[1] - widths[2] - origins))
+    room = max(_INDENT, min(widths[0], _width.get() - _INDENT - 6 - widths[1] - widths[2] - origins))
     for says, value, than, origin in rows:
         first, *rest = textwrap.wrap(says, room) or [""]
         label = "" if lines else "  Seen"
@@ -363,9 +394,15 @@ def _aside(group: Sequence[Finding], report: Report) -> list[str]:
 
 def _not_seen(report: Report) -> list[str]:
     lines: list[str] = []
+    for said in not_seen(report):
+        lines += _paragraph("" if lines else "Not seen", said, indent=10)
+    return lines
 
-    def add(text: str) -> None:
-        lines.extend(_paragraph("" if lines else "Not seen", text, indent=10))
+
+def not_seen(report: Report) -> list[str]:
+    """What could not be looked at, and how to give it; a sentence each."""
+    said: list[str] = []
+    add = said.append
 
     for source in report.sources:
         if source.error is not None:
@@ -376,7 +413,7 @@ def _not_seen(report: Report) -> list[str]:
     if report.is_postmortem:
         for text in _not_told_by_log([] if blind else report.unknown, report):
             add(text)
-        return lines
+        return said
     by_reason: dict[Reason, list[str]] = {}
     for unknown in () if blind else report.unknown:
         for reason in dict.fromkeys(unknown.because.values()):
@@ -392,7 +429,7 @@ def _not_seen(report: Report) -> list[str]:
     if "host" not in kinds:
         seen = "CPU and GPUs" if kinds & {"log", "command"} else "CPU, GPUs and flags"
         add(f"{seen}: run me on its host.")
-    return lines
+    return said
 
 
 def _not_told_by_log(unknown: Sequence[UnknownRule], report: Report) -> list[str]:
@@ -442,5 +479,10 @@ def _paragraph(label: str, text: str, indent: int = _INDENT) -> list[str]:
 
 def _wrapped(text: str, indent: str) -> list[str]:
     return textwrap.wrap(
-        text, WIDTH, subsequent_indent=indent, break_long_words=True, break_on_hyphens=False, drop_whitespace=True
+        text,
+        _width.get(),
+        subsequent_indent=indent,
+        break_long_words=True,
+        break_on_hyphens=False,
+        drop_whitespace=True,
     ) or [""]

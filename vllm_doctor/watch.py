@@ -1,0 +1,785 @@
+"""A continuous examination: the sources stay open, are looked at again and again, and each moment makes a Picture.
+
+Sources → observations → one frozen `Picture` (the Report, the course of the vital signs, the state of the watch) that
+is told to whoever shows it. Nothing here knows a terminal. What is kept is bounded: an hour of the vital signs, the
+scrapes of the window, the last events.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from vllm_doctor import examination, postmortem, redact
+from vllm_doctor.catalogue import Catalogue
+from vllm_doctor.errors import DoctorError
+from vllm_doctor.examination import Watcher
+from vllm_doctor.observation import GpuSeen, Observation, ProcessSeen
+from vllm_doctor.report import Finding, Report, Span, Timeline, Verdict
+from vllm_doctor.rule import Rule
+from vllm_doctor.signal import Known, Reading, Reason, Snapshot, Unknown, Value
+
+TRACKS = (
+    "requests_running", "requests_waiting", "waiting_for_capacity", "kv_cache_usage",
+    "generation_tokens_per_second", "prompt_tokens_per_second", "preemptions_per_second",
+    "requests_finished_per_second", "ttft_p99", "itl_p99", "engine_cpu", "api_cpu", "gpu_utilization", "gpu_clock",
+)  # fmt: skip
+"""The signals whose course is kept."""
+_SUMS = ("waiting_for_capacity", "max_num_seqs")
+"""What adds up over the engines, besides the vital signs that do."""
+LIMITS = ("max_num_seqs", "cores_usable", "gpu_clock_max")
+"""Signals that are the top of a scale."""
+SCALED = (*TRACKS, *LIMITS)
+
+WINDOWS = (5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+"""Seconds that a verdict may be of."""
+DEFAULT_WINDOW = 30.0
+STEPS = 480
+"""Of the time line of a log."""
+
+_KEPT = 3600
+"""Moments of the vital signs: an hour of them, at one a second."""
+_EVENTS, _SPANS = 500, 300
+_HOLD = 3.0
+"""Seconds for which a value stands for the time after it; longer is a gap."""
+_SILENT = 2.5
+"""Seconds without an answer after which a server counts as lost."""
+_RETRY = 5.0
+_PICTURE = 1.0
+_JUDGING, _LOOKING = 0.08, 0.03
+"""Shares of one core that judging, and looking at one source, may take: of 64 engines a verdict is less frequent."""
+_ONE_DAY = 86400.0
+_PROGRESS = 0.2
+
+
+class Status(StrEnum):
+    """What the watch does now."""
+
+    STARTING = "starting"
+    CHOOSING = "choosing"  # several servers were found: which?
+    LIVE = "live"
+    PAUSED = "paused"
+    LOST = "lost"  # a server that was there does not answer; the last picture stays
+    READING = "reading"  # a log
+    READ = "read"
+
+
+@dataclass(frozen=True)
+class Course:
+    """The values of many signals over time. `times`: POSIX seconds; a value that was not known is NaN."""
+
+    times: Sequence[float] = ()
+    values: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    def last(self, name: str) -> float | None:
+        """The newest value; None where it was not known then."""
+        values = self.values.get(name, ())
+        return values[-1] if values and not math.isnan(values[-1]) else None
+
+    def at(self, name: str, when: float) -> float | None:
+        """What held at a time."""
+        place = bisect_right(self.times, when) - 1
+        if place < 0 or name not in self.values or when - self.times[place] > _HOLD:
+            return None
+        value = self.values[name][place]
+        return None if math.isnan(value) else value
+
+    def columns(self, name: str, first: float, last: float, count: int) -> tuple[float | None, ...]:
+        """The mean in each of `count` equal steps of time; None where nothing was known."""
+        values, times = self.values.get(name), self.times
+        if values is None or not times or count < 1:
+            return (None,) * max(0, count)
+        step = (last - first) / count
+        found: list[float | None] = []
+        begin = bisect_left(times, first)
+        for place in range(count):
+            until = first + step * (place + 1)
+            end = bisect_left(times, until, begin)
+            here = [value for value in values[begin:end] if not math.isnan(value)]
+            if here:
+                found.append(sum(here) / len(here))
+            elif end == begin and begin and until - times[begin - 1] <= max(_HOLD, step):
+                before = values[begin - 1]
+                found.append(None if math.isnan(before) else before)
+            else:
+                found.append(None)
+            begin = end
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened while watched. `kind`: critical, warning, ok, unknown, info, or the status' name."""
+
+    at: float
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSeen:
+    """A rule and its state: a severity, ok, unknown, not-applicable, or "" before it was judged."""
+
+    id: str
+    group: str
+    title: str
+    state: str = ""
+    because: Mapping[str, Reason] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A fact of the host: its name, what it says, and its value."""
+
+    name: str
+    says: str
+    unit: str
+    reading: Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A server that was found on this host. `sources`: what to examine to see it."""
+
+    sources: tuple[str, ...]
+    name: str
+    details: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Everything there is to show, at one moment. Times are POSIX seconds."""
+
+    status: Status
+    at: float
+    since: float
+    """When the status began."""
+    window: float
+    """Seconds that a verdict shall be of; the report's sources say of how many it is."""
+    report: Report | None = None
+    problem: str | None = None
+    """Why a server is lost, or what went wrong in the doctor itself."""
+    seen_at: float | None = None
+    """When a server last answered."""
+    course: Course = field(default_factory=Course)
+    limits: Mapping[str, float] = field(default_factory=dict)
+    marks: Mapping[str, float] = field(default_factory=dict)
+    """Above which value of a signal a rule finds fault."""
+    lacking: Mapping[str, Reason] = field(default_factory=dict)
+    """Why a signal of the course has no value."""
+    facts: tuple[Fact, ...] = ()
+    processes: tuple[ProcessSeen, ...] = ()
+    gpus: tuple[GpuSeen, ...] = ()
+    rules: tuple[RuleSeen, ...] = ()
+    spans: tuple[Span, ...] = ()
+    """From when to when a rule's verdict held."""
+    events: tuple[Event, ...] = ()
+    timeline: Timeline | None = None
+    """Of a log, in more steps than the report's."""
+    bytes_read: int = 0
+    bytes_of: int = 0
+    choices: tuple[Choice, ...] = ()
+    began: float = 0.0
+    """When the watch began."""
+
+    @property
+    def is_live(self) -> bool:
+        """Of a server, not of a log."""
+        return self.status not in (Status.READING, Status.READ)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """What observations are judged by, and how a rule is told in full."""
+
+    rules: Sequence[Rule]
+    catalogue: Catalogue
+    wishes: Mapping[str, Value]
+    strict: bool = False
+
+    def report(self, observations: Sequence[Observation], at: float) -> Report:
+        when = datetime.fromtimestamp(at, UTC)
+        return redact.report(
+            examination.judge(observations, self.rules, self.catalogue, self.wishes, when, self.strict)
+        )
+
+    def marks(self) -> dict[str, float]:
+        """The least value of each tracked signal above which a rule warns."""
+        found: dict[str, float] = {}
+        for rule in self.rules:
+            for severity in ("critical", "warning"):
+                condition = rule.when.get(severity)
+                for name, value in condition.above() if condition else ():
+                    if name in TRACKS and value > 0:
+                        found[name] = min(value, found.get(name, math.inf))
+        return found
+
+
+class Control:
+    """What the user wants of a running watch. Safe to use from any thread."""
+
+    def __init__(self, seconds: float = DEFAULT_WINDOW) -> None:
+        self.seconds = seconds
+        self.paused = False
+        self.stopped = False
+        self.again = False
+        self.chosen: tuple[str, ...] | None = None
+        self.wake = threading.Event()
+
+    def stop(self) -> None:
+        self.stopped = True
+        self.wake.set()
+
+    def pause(self, paused: bool) -> None:
+        self.paused = paused
+        self.wake.set()
+
+    def window(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.wake.set()
+
+    def rescan(self) -> None:
+        """Look for everything anew."""
+        self.again = True
+        self.wake.set()
+
+    def choose(self, sources: Sequence[str]) -> None:
+        self.chosen = tuple(sources)
+        self.wake.set()
+
+
+class _Eye:
+    """One source under watch, with what it last saw. Looked through in a thread of its own: one that hangs is alone."""
+
+    def __init__(self, watcher: Watcher, clock: Callable[[], float], inline: bool, news: threading.Event) -> None:
+        self.watcher = watcher
+        self.feed = watcher.follow() if watcher.follow is not None else None
+        self.seen: Observation | None = None
+        self.failure: Exception | None = None
+        self.began: float | None = None
+        self.is_fresh = False
+        self._due = -math.inf
+        self._clock, self._inline, self._news = clock, inline, news
+        self._go = threading.Event()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def start(self, seconds: float) -> None:
+        """Begin a look, if it is time for one."""
+        if self.began is not None or self._clock() < self._due:
+            return
+        self.began = self._clock()
+        self._seconds = seconds
+        if self._inline:
+            self._look()
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+        self._go.set()
+
+    @property
+    def waits(self) -> float:
+        """Seconds until the next look; of one that is under way forever."""
+        return math.inf if self.began is not None else self._due - self._clock()
+
+    def close(self) -> None:
+        self._closed = True
+        self._go.set()
+
+    def silent(self, now: float) -> float:
+        """For how long a look has been under way."""
+        return now - self.began if self.began is not None else 0.0
+
+    def _run(self) -> None:
+        while True:
+            self._go.wait()
+            self._go.clear()
+            if self._closed:
+                return
+            self._look()
+            self._news.set()
+
+    def _look(self) -> None:
+        began, cpu = self.began or self._clock(), time.thread_time()
+        try:
+            self.seen = self.feed.look(self._seconds) if self.feed is not None else self.watcher.look()
+            self.failure = None
+        except Exception as error:  # shown in a banner; the others go on
+            self.failure = error
+        every = self.feed.every if self.feed is not None else math.inf
+        # Not sooner than it may: a look at a large log costs more than one a second may.
+        self._due = max(began + every, self._clock() + (time.thread_time() - cpu) / _LOOKING - every)
+        self.is_fresh = True
+        self.began = None
+
+
+class Watch:
+    """Watches what `attach` gives. `clock` must not step; `wall` is POSIX time; `inline` looks without threads."""
+
+    def __init__(
+        self,
+        attach: Callable[[ExitStack], Sequence[Watcher]],
+        judge: Judge,
+        control: Control | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        inline: bool = False,
+    ) -> None:
+        self.control = control or Control()
+        self._attach, self._judge = attach, judge
+        self._clock, self._wall, self._inline = clock, wall, inline
+        self._opened = ExitStack()
+        self._eyes: list[_Eye] = []
+        self._narrow = judge.catalogue.narrowed(SCALED)
+        self._marks = judge.marks()
+        self._rules = tuple(RuleSeen(rule.id, rule.group, rule.title) for rule in judge.rules)
+        self._times = array("d")
+        self._values = {name: array("d") for name in TRACKS}
+        self._limits: dict[str, float] = {}
+        self._lacking: dict[str, Reason] = {}
+        self._events: deque[Event] = deque(maxlen=_EVENTS)
+        self._spans: deque[Span] = deque(maxlen=_SPANS)
+        self._current: dict[tuple[str, str], Span] = {}
+        self._report: Report | None = None
+        self._facts: tuple[Fact, ...] = ()
+        self._status, self._since = Status.STARTING, wall()
+        self._began = self._since
+        self._seen_at: float | None = None
+        self._judge_due = self._tell_due = self._attach_due = -math.inf
+        self._lost_kind = ""
+        self._picture: Picture | None = None
+
+    # ---- the loop ---------------------------------------------------------------------------------------------------
+
+    def run(self, tell: Callable[[Picture], None]) -> None:
+        """Watch until stopped; each picture is told. Raises DoctorError where nothing can be attached to at first."""
+        try:
+            watchers = list(self._attach(self._opened))
+            if all(watcher.follow is None for watcher in watchers):
+                self._read(watchers, tell)
+                return
+            self._open(watchers)
+            while not self.control.stopped:
+                picture = self.step()
+                if picture is not None:
+                    tell(picture)
+                self.control.wake.wait(self._pause())
+                self.control.wake.clear()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        for eye in self._eyes:
+            eye.close()
+        self._opened.close()
+
+    def open(self) -> None:
+        """Attach, as `run` does."""
+        self._open(list(self._attach(self._opened)))
+
+    def _open(self, watchers: Sequence[Watcher]) -> None:
+        for eye in self._eyes:
+            eye.close()
+        self._eyes = [_Eye(watcher, self._clock, self._inline, self.control.wake) for watcher in watchers]
+
+    def _pause(self) -> float:
+        """Seconds until there is something to do."""
+        now = self._clock()
+        waits = [eye.waits for eye in self._eyes] if not self.control.paused else []
+        return max(0.01, min([*waits, self._tell_due + 0.25 * _PICTURE - now, _PICTURE]))
+
+    def step(self) -> Picture | None:
+        """Look where it is time to, and the picture where there is a new one to tell."""
+        control, now = self.control, self._clock()
+        if control.again:
+            control.again = False
+            self._reattach("looked for everything anew", forced=True)
+        if control.paused:
+            return self._paused()
+        for eye in self._eyes:
+            eye.start(control.seconds)
+        leading = [eye for eye in self._eyes if eye.watcher.kind == "server" and eye.feed is not None] or self._eyes
+        if not any(eye.is_fresh for eye in leading) and now < self._tell_due + 0.25 * _PICTURE:
+            return None
+        if self._picture is not None and self._seen_at is None and not any(eye.is_fresh for eye in self._eyes):
+            return None  # nothing has answered yet
+        self._tell_due = now + _PICTURE
+        return self._made()
+
+    def _paused(self) -> Picture | None:
+        if self._status is Status.PAUSED or self._picture is None:
+            return None
+        self._become(Status.PAUSED)
+        self._gap()
+        self._picture = replace(
+            self._picture, status=Status.PAUSED, since=self._since, at=self._wall(), events=tuple(self._events)
+        )
+        return self._picture
+
+    def _made(self) -> Picture:
+        now = self._clock()
+        error = self._trouble(now)
+        answered = [eye for eye in self._eyes if eye.is_fresh]
+        for eye in answered:
+            eye.is_fresh = False
+        observations = [eye.seen for eye in self._eyes if eye.seen is not None]
+        if error is None:
+            was_lost, self._lost_kind = self._lost_kind, ""
+            if self._status is not Status.LIVE and observations:
+                self._become(Status.LIVE)
+            if was_lost in ("unreachable", "gone") and self._report is not None:
+                # Who answers now may be another process: its host is looked for anew.
+                self._reattach("it is back", forced=True)
+            self._measure(observations, bool(answered))
+        elif self._status is not Status.LOST:
+            self._become(Status.LOST, error)
+            self._gap()
+        has_news = bool(answered) and (error is None or self._report is None)
+        if has_news and now >= self._judge_due and observations:
+            self._judged(observations)
+        if any(o.error is not None and o.error.kind == "gone" for o in observations):
+            self._reattach("its processes have ended", forced=False)
+        failed = next((eye.failure for eye in self._eyes if eye.failure is not None), None)
+        if failed is not None:
+            error = f"the doctor's own fault: {type(failed).__name__}: {failed} ({self._place(failed)})"
+        self._picture = self._drawn(observations, error)
+        return self._picture
+
+    def _place(self, failed: Exception) -> str:
+        return next((f"{eye.watcher.kind} {eye.watcher.target}" for eye in self._eyes if eye.failure is failed), "")
+
+    # ---- what is seen -----------------------------------------------------------------------------------------------
+
+    def _trouble(self, now: float) -> str | None:
+        """Why the server is lost; None where at least one answers, or none is asked."""
+        servers = [eye for eye in self._eyes if eye.watcher.kind == "server" and eye.feed is not None]
+        if not servers:
+            return None
+        for eye in servers:
+            silent = eye.silent(now) > _SILENT
+            if not silent and (eye.seen is None or eye.seen.error is None):
+                if eye.seen is not None:
+                    self._seen_at = self._wall()
+                return None
+        first = servers[0]
+        if first.silent(now) > _SILENT:
+            self._lost_kind = "timeout"
+            return f"{first.watcher.target} does not answer"
+        problem = first.seen.error if first.seen is not None else None
+        if problem is None:
+            return None
+        self._lost_kind = problem.kind
+        return problem.message
+
+    def _measure(self, observations: Sequence[Observation], has_news: bool) -> None:
+        """One more moment of the vital signs."""
+        at = self._wall()
+        if not has_news or (self._times and at <= self._times[-1]):
+            return
+        snapshots = self._snapshots(observations)
+        if not snapshots:
+            return
+        self._times.append(at)
+        for name in TRACKS:
+            value, why = _together(name, snapshots, name in _SUMS or self._judge.catalogue.signals[name].vital == "sum")
+            if why is None:
+                self._lacking.pop(name, None)
+            else:
+                self._lacking[name] = why
+            self._values[name].append(value)
+        for name in LIMITS:
+            value, why = _together(name, snapshots, name in _SUMS)
+            if why is None:
+                self._limits[name] = value
+        if len(self._times) > 2 * _KEPT:
+            del self._times[:_KEPT]
+            for values in self._values.values():
+                del values[:_KEPT]
+
+    def _snapshots(self, observations: Sequence[Observation]) -> list[Snapshot]:
+        by_patient: dict[str, list[Observation]] = {}
+        for observation in observations:
+            by_patient.setdefault(observation.patient or observation.target, []).append(observation)
+        found = []
+        for seen in by_patient.values():
+            window = next((o.recent for o in seen if o.recent.times), None)
+            if window is not None:
+                facts = {name: fact for o in reversed(seen) for name, fact in o.facts.items()}
+                found.append(self._narrow.snapshot(window, facts))
+        return found
+
+    def _gap(self) -> None:
+        if self._times:
+            self._times.append(max(self._wall(), self._times[-1] + 0.001))
+            for values in self._values.values():
+                values.append(math.nan)
+
+    def _judged(self, observations: Sequence[Observation]) -> None:
+        cpu = time.thread_time()
+        at = self._wall()
+        report = self._judge.report(observations, at)
+        if (
+            self._report is None
+            or self._report.verdict is not report.verdict
+            or self._report.headline != report.headline
+        ):
+            self._events.append(Event(at, report.verdict.value, report.headline))
+        self._report = report
+        self._extend(report, at)
+        self._facts = self._told(observations)
+        self._judge_due = self._clock() + (time.thread_time() - cpu) / _JUDGING - _PICTURE
+
+    def _extend(self, report: Report, at: float) -> None:
+        """The spans in which each rule's verdict held, as long as it is watched."""
+        now = {(f.rule, f.severity) for f in report.findings}
+        for key in now:
+            span = self._current.get(key)
+            self._current[key] = replace(span, last_at=at) if span else Span(*key, 0, {}, at, at)
+        for key in set(self._current) - now:
+            self._spans.append(self._current.pop(key))
+
+    def _told(self, observations: Sequence[Observation]) -> tuple[Fact, ...]:
+        """The facts of the host and the GPUs, in the catalogue's order and words."""
+        facts = {n: f for o in observations if o.kind in ("host", "gpu") for n, f in o.facts.items()}
+        return tuple(
+            Fact(signal.name, signal.says, signal.unit, _clean(facts[signal.definition]))
+            for signal in self._judge.catalogue.signals.values()
+            if signal.way == "fact" and signal.definition in facts
+        )
+
+    # ---- the state --------------------------------------------------------------------------------------------------
+
+    def _become(self, status: Status, why: str = "") -> None:
+        told = {
+            Status.LIVE: "watching" if self._status in (Status.STARTING, Status.CHOOSING) else "it answers again",
+            Status.PAUSED: "paused",
+            Status.LOST: why,
+        }
+        if self._status is Status.PAUSED and status is Status.LIVE:
+            told[Status.LIVE] = "goes on"
+        self._status, self._since = status, self._wall()
+        if status in told:
+            self._events.append(Event(self._since, status.value, _plain(told[status])))
+
+    def _reattach(self, why: str, forced: bool) -> None:
+        """Look for the sources anew, keeping the picture. What cannot be attached to is tried again later."""
+        now = self._clock()
+        if now < self._attach_due and not forced:
+            return
+        self._attach_due = now + _RETRY
+        opened = ExitStack()
+        try:
+            watchers = list(self._attach(opened))
+        except DoctorError:
+            opened.close()
+            return
+        before, self._opened = self._opened, opened
+        self._open(watchers)
+        before.close()
+        self._events.append(Event(self._wall(), "info", f"attached again: {why}"))
+        for eye in self._eyes:
+            eye.start(self.control.seconds)
+
+    def _drawn(self, observations: Sequence[Observation], problem: str | None) -> Picture:
+        first = len(self._times) - _KEPT
+        cut = max(0, first)
+        course = Course(self._times[cut:], {name: values[cut:] for name, values in self._values.items()})
+        return Picture(
+            status=self._status,
+            at=self._wall(),
+            since=self._since,
+            window=self.control.seconds,
+            report=self._report,
+            problem=_plain(problem) if problem else None,
+            seen_at=self._seen_at,
+            course=course,
+            limits=dict(self._limits),
+            marks=self._marks,
+            lacking=dict(self._lacking),
+            facts=self._facts,
+            processes=tuple(row for o in observations for row in o.process_rows),
+            gpus=tuple(row for o in observations for row in o.gpu_rows),
+            rules=judged(self._rules, self._report),
+            spans=(*self._spans, *self._current.values()),
+            events=tuple(self._events),
+            began=self._began,
+        )
+
+    # ---- logs, and commands -----------------------------------------------------------------------------------------
+
+    def _read(self, watchers: Sequence[Watcher], tell: Callable[[Picture], None]) -> None:
+        """Examine once what does not go on, and tell how far it is; again when asked to."""
+        while not self.control.stopped:
+            self._become(Status.READING)
+            read = _Reading(watchers, self._judge, self._wall)
+            read.start()
+            counts = [watcher.bytes_read for watcher in watchers if watcher.bytes_read is not None]
+            while read.is_alive() and not self.control.stopped:
+                tell(replace(self._drawn((), None), bytes_read=sum(count() for count in counts)))
+                read.join(_PROGRESS)
+            if self.control.stopped:
+                return
+            if read.failure is not None:
+                raise read.failure
+            self._become(Status.READ)
+            self._report = read.report
+            picture = replace(self._drawn((), None), timeline=read.timeline, events=read.events)
+            tell(replace(picture, spans=read.report.spans if read.report else ()))
+            while not (self.control.stopped or self.control.again):
+                self.control.wake.wait()
+                self.control.wake.clear()
+            self.control.again = False
+            watchers = list(self._attach(self._opened))
+
+
+class _Reading(threading.Thread):
+    """One examination of logs, in a thread of its own."""
+
+    def __init__(self, watchers: Sequence[Watcher], judge: Judge, wall: Callable[[], float]) -> None:
+        super().__init__(daemon=True)
+        self._watchers, self._judge, self._wall = watchers, judge, wall
+        self.report: Report | None = None
+        self.timeline: Timeline | None = None
+        self.events: tuple[Event, ...] = ()
+        self.failure: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            observations = examination.observe(self._watchers, _ONE_DAY)
+            self.report = self._judge.report(observations, self._wall())
+            lives = [life for o in observations for life in o.lives]
+            self.timeline = postmortem.timeline(lives, STEPS) if lives else None
+            self.events = tuple(_past(self.report))
+        except Exception as error:
+            self.failure = error
+
+
+def _past(report: Report) -> Iterator[Event]:
+    """What a log tells of: the beginnings and the ends of lives, and of what was found."""
+    events = []
+    for number, life in enumerate(report.lives, 1):
+        name = f"life {number}" if len(report.lives) > 1 else "the server"
+        if life.first_at is not None:
+            events.append(
+                Event(life.first_at, "ok", f"{name} {'starts' if life.began else 'runs: its start is not here'}")
+            )
+        if life.end == "died" and (life.died_at or life.last_at) is not None:
+            cause = life.cause or "no exception was logged"
+            line = f" (line {life.cause_line:,})" if life.cause_line is not None else ""
+            who = f" in {life.process}" if life.process else ""
+            events.append(Event(life.died_at or life.last_at or 0.0, "critical", f"{name} died{who}: {cause}{line}"))
+        elif life.end == "stopped" and life.last_at is not None:
+            events.append(Event(life.last_at, "info", f"{name} was stopped"))
+    whole = {(life.first_at, life.last_at) for life in report.lives}
+    for span in report.spans:
+        if (span.first_at, span.last_at) not in whole:
+            events.append(Event(span.first_at, span.severity, f"{span.rule} begins"))
+    yield from sorted(events, key=lambda event: event.at)[:_EVENTS]
+
+
+@dataclass
+class Session:
+    """A watch that is still to be opened: everything that takes time happens in `run`, off the user's thread.
+
+    `find` names the servers of this host; with more than one of them the user is asked.
+    """
+
+    load: Callable[[], Judge]
+    attach: Callable[[Sequence[str], ExitStack], Sequence[Watcher]]
+    page: Callable[[Judge, str], str]
+    sources: tuple[str, ...] = ()
+    find: Callable[[], Sequence[Choice]] | None = None
+    control: Control = field(default_factory=Control)
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    judge: Judge | None = None
+
+    def run(self, tell: Callable[[Picture], None]) -> None:
+        """Watch until `control` stops it. Raises DoctorError where there is nothing to watch."""
+        sources = self._sources(tell)
+        if self.control.stopped:
+            return
+        if self.judge is None:
+            self.judge = self.load()
+        watch = Watch(lambda opened: self.attach(sources, opened), self.judge, self.control, self.clock, self.wall)
+        watch.run(tell)
+
+    def rule_page(self, id: str) -> str:
+        """All about one rule; "" before the rules are read."""
+        return self.page(self.judge, id) if self.judge is not None else ""
+
+    def _sources(self, tell: Callable[[Picture], None]) -> tuple[str, ...]:
+        if self.find is None or self.sources:
+            return self.sources
+        choices = tuple(self.find())
+        if len(choices) < 2:
+            return ()
+        now = self.wall()
+        tell(Picture(Status.CHOOSING, now, now, self.control.seconds, choices=choices))
+        while self.control.chosen is None and not self.control.stopped:
+            self.control.wake.wait()
+            self.control.wake.clear()
+        return self.control.chosen or ()
+
+
+def judged(rules: Sequence[RuleSeen], report: Report | None) -> tuple[RuleSeen, ...]:
+    """The rules with their states in a report."""
+    if report is None:
+        return tuple(rules)
+    because = {unknown.rule: unknown.because for unknown in report.unknown}
+    return tuple(
+        replace(rule, state=report.states.get(rule.id, ""), because=because.get(rule.id, {})) for rule in rules
+    )
+
+
+def roots(report: Report) -> list[Finding]:
+    """What is told at the top level, in order: causes that do harm, then what is only worth knowing."""
+    return [*report.main, *report.aside]
+
+
+def verdict_of(picture: Picture | None) -> Verdict:
+    """The last verdict; unknown where there was none."""
+    return picture.report.verdict if picture is not None and picture.report is not None else Verdict.UNKNOWN
+
+
+def _together(name: str, snapshots: Sequence[Snapshot], summed: bool) -> tuple[float, Reason | None]:
+    """One signal of all engines: their sum or the most. NaN, and why, where one is unknown."""
+    values = []
+    for snapshot in snapshots:
+        keys = set()
+        for subject in snapshot.subjects:
+            key, reading = snapshot.read(name, subject)
+            if isinstance(reading, Unknown):
+                return math.nan, reading.reason
+            if key not in keys and isinstance(reading.value, float | int):
+                keys.add(key)
+                values.append(float(reading.value))
+    if not values:
+        return math.nan, Reason.ABSENT
+    return (sum(values) if summed else max(values)), None
+
+
+def _clean(reading: Reading) -> Reading:
+    if isinstance(reading, Known) and isinstance(reading.value, str):
+        return replace(reading, value=_plain(reading.value))
+    return reading
+
+
+def _plain(text: str) -> str:
+    return redact.text(" ".join(text.split()), Counter())
+
+
+def wider(seconds: float, steps: int) -> float:
+    """The next window that may be chosen, up or down."""
+    place = min(range(len(WINDOWS)), key=lambda n: abs(WINDOWS[n] - seconds)) + steps
+    return WINDOWS[max(0, min(len(WINDOWS) - 1, place))]
