@@ -28,9 +28,11 @@ LAYERS = [
     "sources.start", "sources.start.unexpanded", "sources.start.start", "sources.start.shell",
     "sources.start.docker", "sources.start.launch", "sources.start.tree", "sources.start.manifests",
     "sources.start.systemd", "sources.start.source",
-    "correction", "examination", "attach", "progress", "render", "render.text", "render.json_v1", "render.markdown",
-    "render.nagios", "render.checkmk", "render.openmetrics", "rulebook", "demo",
-    "vllm_parser", "ask_vllm", "flag_pages", "cli", "__main__",
+    "correction", "examination", "watch", "attach", "progress", "render", "render.text", "render.json_v1",
+    "render.markdown", "render.nagios", "render.checkmk", "render.openmetrics", "rulebook", "demo",
+    "vllm_parser", "ask_vllm", "flag_pages",
+    "tui", "tui.ink", "tui.plot", "tui.cure", "tui.lines", "tui.page", "tui.vitals", "tui.finding", "tui.log",
+    "tui.overview", "tui.engines", "tui.host", "tui.rules", "tui.chooser", "tui.help", "tui.app", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from vllm_doctor import redact
 from vllm_doctor.errors import UsageError
 from vllm_doctor.examination import Watcher
 from vllm_doctor.observation import Observation
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from vllm_doctor.sources.server import Server
     from vllm_doctor.sources.start.source import StartSource
     from vllm_doctor.sources.start.start import Start
+    from vllm_doctor.watch import Choice
 
 NOBODY = (
     "no vLLM server was found on this host; point me at one: vllm-doctor http://host:8000, or vllm-doctor PID"
@@ -217,6 +220,33 @@ class Attachment:
                 follow=lambda: FollowedGpus(local),
             ),
         ]
+
+
+def choices(kernel: Kernel | None = None) -> list[Choice]:
+    """The vLLM servers of this host, for a person to choose from."""
+    from vllm_doctor.sources import process
+    from vllm_doctor.watch import Choice
+
+    return [
+        Choice(
+            (str(found.root),),
+            redact.text(found.command.model or found.url or f"pid {found.root}", Counter()),
+            redact.text(
+                " · ".join(
+                    part
+                    for part in (
+                        found.url.removeprefix("http://") if found.url else "no port that can be reached",
+                        f"pid {found.root}",
+                        f"vLLM {found.version}" if found.version else "",
+                        found.user,
+                    )
+                    if part
+                ),
+                Counter(),
+            ),
+        )
+        for found in process.find(kernel or Kernel())
+    ]
 
 
 def _is_file(source: str) -> bool:

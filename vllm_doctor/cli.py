@@ -12,17 +12,21 @@ TYPE_CHECKING = (
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from contextlib import ExitStack
     from pathlib import Path
     from typing import NoReturn
 
+    from vllm_doctor.examination import Watcher
     from vllm_doctor.report import Report
     from vllm_doctor.rule import Rule
     from vllm_doctor.signal import Value
     from vllm_doctor.sources.access import Access
+    from vllm_doctor.watch import Choice, Judge, Session
 
 FORMATS = ("text", "json", "markdown", "nagios", "checkmk", "openmetrics")
 COULD_NOT_TELL = 3
 _ONE_DAY = 86400.0
+_WINDOW = 3.0
 _EPILOG = """\
 exit codes: 0 ok, 1 warning, 2 critical, 3 could not tell.
 other commands: vllm-doctor rules [ID] [--check DIR] [--signals]; vllm-doctor demo [NAME];
@@ -128,11 +132,11 @@ def _parser(prog: str = "vllm-doctor") -> argparse.ArgumentParser:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--text", action="store_true", help="text output (the default)")
+    add("--text", action="store_true", help="text output (the default where the output is no terminal)")
     add("--json", action="store_true", help="JSON output, version 1 (--json=v1 pins it)")
     add("--format", choices=FORMATS, help="output format")
     add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all")
-    add("--window", type=_seconds, default=3.0, metavar="SECONDS", help="time between first and last scrape (3)")
+    add("--window", type=_seconds, metavar="SECONDS", help="time between first and last scrape (3; at a terminal 30)")
     add("--timeout", type=_seconds, metavar="SECONDS", help="for the whole run (8 + window)")
     add("--command", metavar="TEXT|FILE", help="how the server was, or will be, started: a command line or YAML")
     add("--since", metavar="TIME", help="of a log: from here on (13:30, 2025-11-20T13:30, or 2h before its end)")
@@ -179,7 +183,7 @@ def _examine(arguments: Sequence[str]) -> int:
     )
     _options(parser)
     options = parser.parse_args(arguments)
-    return _run(options.source, options)
+    return _interactive(options.source, options) if _is_interactive(options) else _run(options.source, options)
 
 
 def _demo(arguments: Sequence[str]) -> int:
@@ -191,6 +195,9 @@ def _demo(arguments: Sequence[str]) -> int:
     _options(parser)
     options = parser.parse_args(arguments)
     recording = demo.find(options.name)
+    if _is_interactive(options):
+        with demo.serving(recording, again=True) as url:
+            return _interactive([url], options)
     with demo.serving(recording) as url:
         print(f"vllm-doctor: the recorded server {recording.name!r} answers on {url}", file=sys.stderr)
         return _run([url], options)
@@ -281,16 +288,17 @@ def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
     from vllm_doctor.attach import Attachment
 
     gc.set_threshold(50_000)  # rules and samples are many objects without cycles, and live to the end
+    window = _WINDOW if options.window is None else options.window
     shipped = rule.shipped()
     signals = catalogue.load(shipped / "signals.yaml")
     rules = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
     wishes = _wishes(options)
-    timeout = 8 + options.window if options.timeout is None else options.timeout
+    timeout = 8 + window if options.timeout is None else options.timeout
     since = _since(options)
     look = Attachment(
         signals.metrics,
         _access(options),
-        options.window,
+        window,
         time.monotonic() + timeout,
         Path(options.nvidia_smi) if options.nvidia_smi else None,
         since=since,
@@ -308,6 +316,100 @@ def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
     if report.error is not None:
         print(f"vllm-doctor: {report.error.message}", file=sys.stderr)
     return _exit_code(report, options.fail_on)
+
+
+def _is_interactive(options: argparse.Namespace) -> bool:
+    """Whether a person sits at a terminal that can be drawn on. Where it cannot, one line says why."""
+    import os
+
+    asked = options.text or options.json or options.format or options.output
+    if asked or not sys.stdout.isatty():
+        return False
+    why = None
+    if os.environ.get("TERM", "") in ("", "dumb"):
+        why = f"TERM is {os.environ.get('TERM') or 'not set'}"
+    elif not sys.stdin.isatty():
+        why = "the input is no terminal, so no key could be read"
+    elif "utf" not in (sys.stdout.encoding or "").lower():
+        why = f"it shows {sys.stdout.encoding}, not UTF-8"
+    if why is not None:
+        print(f"vllm-doctor: text, as this terminal cannot be drawn on: {why}", file=sys.stderr)
+    return why is None
+
+
+def _interactive(sources: Sequence[str], options: argparse.Namespace) -> int:
+    """Watch these sources at the terminal; the exit code is that of the last verdict."""
+    import gc
+
+    from vllm_doctor import watch
+    from vllm_doctor.tui.app import DoctorApp
+
+    gc.set_threshold(50_000)
+    sys.setswitchinterval(0.001)  # a key is answered while a page is judged
+    wishes, access, since = _wishes(options), _access(options), _since(options)
+    session = _session(sources, options, wishes, access, since)
+    if options.window:
+        session.control.seconds = options.window
+    app = DoctorApp(session)
+    app.run()
+    if app.crash is not None:
+        raise app.crash
+    if app.failure is not None:
+        raise app.failure
+    if app.by_signal:
+        return 128 + app.by_signal
+    report = app.picture.report
+    return watch.verdict_of(app.picture).exit_code if report is None else _exit_code(report, options.fail_on)
+
+
+def _session(
+    sources: Sequence[str], options: argparse.Namespace, wishes: dict[str, Value], access: Access, since: str | None
+) -> Session:
+    """What the terminal shows; everything here is loaded after its frame is drawn."""
+    from pathlib import Path
+
+    from vllm_doctor import watch
+
+    def load() -> Judge:
+        from vllm_doctor import catalogue, rule
+
+        shipped = rule.shipped()
+        signals = catalogue.load(shipped / "signals.yaml")
+        rules = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
+        return watch.Judge(rules, signals, wishes, options.strict)
+
+    def attach(chosen: Sequence[str], opened: ExitStack) -> Sequence[Watcher]:
+        import time
+
+        from vllm_doctor.attach import Attachment
+
+        assert session.judge is not None
+        look = Attachment(
+            session.judge.catalogue.metrics,
+            access,
+            _WINDOW,
+            time.monotonic() + _ONE_DAY,
+            Path(options.nvidia_smi) if options.nvidia_smi else None,
+            since=since,
+            until=options.until,
+            command=options.command,
+        )
+        return look.watchers(chosen, opened)
+
+    def page(judge: Judge, id: str) -> str:
+        from vllm_doctor import rulebook
+
+        found = next((rule for rule in judge.rules if rule.id == id), None)
+        return rulebook.page(found) if found is not None else ""
+
+    def find() -> Sequence[Choice]:
+        from vllm_doctor import attach
+
+        return attach.choices()
+
+    here = find if not sources and options.command is None else None
+    session = watch.Session(load, attach, page, tuple(sources), here)
+    return session
 
 
 def _since(options: argparse.Namespace) -> str | None:

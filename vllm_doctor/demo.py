@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gzip
 import http.server
 import json
@@ -13,6 +14,33 @@ from pathlib import Path
 
 from vllm_doctor.errors import UsageError
 from vllm_doctor.sources.recording import Recording, read
+
+_METRICS = "text/plain; version=0.0.4"
+_COUNTED = ("_total", "_bucket", "_count", "_sum")
+
+
+def round_at(recording: Recording, seconds: float) -> bytes:
+    """The page of a recording that is played again and again: each time its counters go on where they ended."""
+    length = recording.times[-1]
+    rounds = int(seconds // length) if length > 0 else 0
+    page = recording.page_at(seconds - rounds * length)
+    if not rounds:
+        return page
+    first, last = _counters(recording.pages[0]), _counters(recording.pages[-1])
+    lines = []
+    for line in page.decode().splitlines(keepends=True):
+        head, _, value = line.rstrip("\n").rpartition(" ")
+        if head in last:
+            line = f"{head} {float(value) + rounds * (last[head] - first.get(head, 0.0))}\n"
+        lines.append(line)
+    return "".join(lines).encode()
+
+
+@functools.lru_cache(4)
+def _counters(page: bytes) -> dict[str, float]:
+    """What stands before the value -> the value, of vLLM's counters."""
+    pairs = (line.rpartition(" ") for line in page.decode().splitlines() if line.startswith("vllm:"))
+    return {head: float(value) for head, _, value in pairs if head.partition("{")[0].endswith(_COUNTED)}
 
 
 def folder() -> Path:
@@ -34,8 +62,11 @@ def find(name: str) -> Recording:
 
 
 @contextlib.contextmanager
-def serving(recording: Recording) -> Iterator[str]:
-    """Serve a recording as the server it was taken from; gives its URL. Time starts with the first scrape."""
+def serving(recording: Recording, again: bool = False) -> Iterator[str]:
+    """Serve a recording as the server it was taken from; gives its URL. Time starts with the first scrape.
+
+    After its end it stands still; with `again` it begins anew, and what it counts goes on.
+    """
     started: list[float] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -45,7 +76,8 @@ def serving(recording: Recording) -> Iterator[str]:
             match self.path.split("?")[0].rstrip("/"):
                 case "/metrics":
                     started.append(time.monotonic())
-                    body, kind = recording.page_at(started[-1] - started[0]), "text/plain; version=0.0.4"
+                    at = started[-1] - started[0]
+                    body, kind = round_at(recording, at) if again else recording.page_at(at), _METRICS
                 case "/version":
                     body, kind = json.dumps(recording.version).encode(), "application/json"
                 case "/v1/models":

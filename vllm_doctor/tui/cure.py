@@ -1,0 +1,48 @@
+"""What is copied: the command that cures, as far as it is known."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from vllm_doctor import words
+from vllm_doctor.report import Finding, Remedy, Report
+
+
+def changes(remedy: Remedy) -> list[str]:
+    """What a remedy changes, a line each: "+ --max-num-seqs 10", "- --swap-space"."""
+    found = [f"- {flag}" for flag in remedy.unset if flag not in remedy.set]
+    found += [f"+ {words.flag(flag, value)}" for flag, value in remedy.set.items()]
+    found += [f"+ {name}={words.plain(value)}" for name, value in remedy.env.items()]
+    return found + [f"$ {command}" for command in remedy.run]
+
+
+def brief(finding: Finding) -> str:
+    """The first remedy on one line: what to do, and what that changes."""
+    if not finding.remedies:
+        return ""
+    remedy = finding.remedies[0]
+    changed = "  ".join(changes(remedy))
+    return f"{remedy.do}:  {changed}" if changed else remedy.do
+
+
+def to_copy(report: Report, group: Sequence[Finding]) -> tuple[str, str]:
+    """The text to paste, and what it is. The whole corrected command, else what the first remedy sets or runs."""
+    chosen = group[0].rule if group else ""
+    correction = report.correction
+    if correction is not None and (not chosen or any(change.rule == chosen for change in correction.changes)):
+        variables = [f"{c.name}={words.plain(c.now)}" for c in correction.changes if _is_variable(c.name) and c.now]
+        return " ".join([*map(shlex.quote, variables), shlex.join(correction.now)]), "the corrected command"
+    for remedy in group[0].remedies if group else ():
+        if remedy.run:
+            return "\n".join(remedy.run), "the command that cures"
+        if remedy.set or remedy.env:
+            flags = [words.flag(flag, value) for flag, value in remedy.set.items()]
+            return " ".join([*(f"{n}={words.plain(v)}" for n, v in remedy.env.items()), *flags]), "what to add"
+        if remedy.unset:
+            return " ".join(remedy.unset), "what to take out"
+    return "", ""
+
+
+def _is_variable(name: str) -> bool:
+    return not name.startswith("-")

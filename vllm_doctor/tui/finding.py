@@ -1,0 +1,122 @@
+"""A finding opened: why, on what evidence over time, what cures it, and the corrected command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from vllm_doctor import times, words
+from vllm_doctor.render import text as text_report
+from vllm_doctor.report import Finding, Report, grouped
+from vllm_doctor.tui.ink import DIM, NOTHING, Row, badge, fit, report_lines, say, spread, wrapped
+from vllm_doctor.tui.page import Page, View
+from vllm_doctor.tui.plot import bars, scale
+from vllm_doctor.tui.vitals import stretch
+from vllm_doctor.watch import Picture
+
+_INDENT = 9
+_NAMES = {"requests_waiting": ("queue_per_running", "requests_waiting_steady", "requests_waiting_max")}
+
+
+def key_of(finding: Finding) -> str:
+    return f"finding:{finding.rule}:{finding.severity}"
+
+
+def group_of(report: Report | None, key: str) -> list[Finding]:
+    """The findings that a row stands for."""
+    groups = grouped(report.findings) if report is not None else []
+    return next((group for group in groups if key_of(group[0]) == key), [])
+
+
+class FindingPage(Page):
+    """All about one finding. When it is no longer found, what was last known stays, and that is said."""
+
+    NAME = "finding"
+    HINTS = (("esc", "back"), ("c", "copy cure"), ("y", "markdown"), ("w", "save"), ("↑ ↓", "scroll"))
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self.key = key
+        self._known: list[Finding] = []
+        self._report: Report | None = None
+        self._is_gone = False
+
+    @property
+    def group(self) -> list[Finding]:
+        """What is shown; as it was last found."""
+        found = group_of(self.doctor.picture.report, self.key)
+        self._is_gone = not found
+        if found:
+            self._known, self._report = found, self.doctor.picture.report
+        return self._known
+
+    def draw_head(self, view: View) -> list[Text]:
+        group = self.group
+        if not group:
+            return []
+        return head(group, view.width, self._is_gone)
+
+    def draw_rows(self, view: View) -> list[Row]:
+        group, report = self.group, self._report
+        if not group or report is None:
+            return [Row(say((" It is not found any more.", DIM)))]
+        return rows(view.picture, report, group, view.width - 2)
+
+
+def head(group: Sequence[Finding], width: int, is_gone: bool = False) -> list[Text]:
+    finding = group[0]
+    right = say((f"{finding.rule} · {finding.role} · {finding.confidence} confidence ", DIM))
+    title = say(badge(finding.severity), "  ", (finding.title, "bold"))
+    lines = (
+        [Text(""), spread(title, right, width)] if title.cell_len + right.cell_len < width else [Text(""), title, right]
+    )
+    if is_gone:
+        lines.append(say((" ✔ not found any more: this is how it was", "green")))
+    return lines
+
+
+def rows(picture: Picture, report: Report, group: Sequence[Finding], width: int) -> list[Row]:
+    """Why, evidence, its course, remedies, the corrected command, and where to read on."""
+    finding = group[0]
+    told = report_lines(text_report.finding(group, report, width))
+    place = next((n for n, line in enumerate(told) if line.plain.strip().startswith("thresholds: ")), len(told) - 1)
+    lines = [NOTHING, *told[: place + 1], *_courses(picture, finding, width), *told[place + 1 :]]
+    correction = text_report.correction(report, width)
+    if correction and any(
+        change.rule == finding.rule for change in (report.correction.changes if report.correction else ())
+    ):
+        lines += report_lines(correction)
+    elif finding.role == "symptom" and finding.explained_by:
+        lines += [Text(""), say(("  Follows ", "bold"), f" from {finding.explained_by}: cure that.")]
+    if finding.see:
+        lines += [Text("")]
+        for place, url in enumerate(finding.see):
+            lines += wrapped(url, width, "  See    " if not place else " " * _INDENT, " " * _INDENT, DIM)
+    return [Row(line) for line in lines]
+
+
+def _courses(picture: Picture, finding: Finding, width: int) -> list[Text]:
+    """How what the evidence is made of went, against its thresholds."""
+    if not picture.course.times or not picture.is_live:
+        return []
+    lines: list[Text] = []
+    room = max(10, min(60, width - _INDENT - 40))
+    shown = stretch(picture, room)
+    thresholds = {e.signal: e for e in finding.evidence}
+    for name, values in picture.course.values.items():
+        near = (name, *_NAMES.get(name, ()))
+        evidence = next((thresholds[signal] for signal in near if signal in thresholds), None)
+        if evidence is None:
+            continue
+        same = evidence.signal == name and isinstance(evidence.than, float)
+        mark = float(evidence.than) if same else None
+        top = 1.0 if evidence.unit == "share" and same else scale([*values, mark or 0.0])
+        course = picture.course.columns(name, shown.first, shown.last, room)
+        said = words.compared(evidence.is_, evidence.than, evidence.unit) if same else ""
+        label = "  Course " if not lines else " " * _INDENT
+        told = say((label, "bold"), fit(name.replace("_", " "), 30), " ")
+        lines.append(Text.assemble(told, bars(course, top, 1, mark, "red")[0], f"  {said}", no_wrap=True, end=""))
+    if lines:
+        lines.append(say((f"{'':<{_INDENT}}the last {times.duration(shown.seconds)}", DIM)))
+    return [Text(""), *lines] if lines else []

@@ -1,0 +1,55 @@
+"""Keys and signs."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from vllm_doctor.tui.ink import NOTHING, Row, badge, fit, say
+from vllm_doctor.tui.page import Page, View
+
+KEYS = (
+    ("↑ ↓  k j", "move; ← → h l move along the time line, [ ] in greater steps"),
+    ("PgUp PgDn  g G", "a page; first and last"),
+    ("⏎  esc", "open what is under the cursor; back"),
+    ("⇥", "to the other pane, where there are two"),
+    ("1 2 3 4 5", "overview, engines (also e), host, log, rules"),
+    ("/", "filter the rows; esc shows all again"),
+    ("s", "sort the rows by something else"),
+    ("c", "copy the corrected command; it is written to a file, too"),
+    ("y", "copy the finding as markdown, for an issue or a chat"),
+    ("w", "save the whole report as markdown, here"),
+    ("+ -", "a longer or shorter window: seconds that the verdict is of"),
+    ("p", "pause, and go on"),
+    ("r", "look for the server, its processes and its log anew"),
+    ("^p", "commands: every rule, engine and action by name"),
+    ("?", "this"),
+    ("q  ^c", "quit; the exit code is that of the last verdict"),
+)
+SIGNS = (
+    ("critical", "it costs much now"),
+    ("warning", "it costs, or will"),
+    ("ok", "looked at, and well"),
+    ("unknown", "could not be seen: never counted as well"),
+)
+
+
+class HelpPage(Page):
+    NAME = "help"
+    HINTS = (("esc", "back"),)
+
+    def draw_head(self, view: View) -> list[Text]:
+        return [NOTHING, say((" Keys", "bold"))]
+
+    def draw_rows(self, view: View) -> list[Row]:
+        lines = [say("  ", (fit(keys, 18), "bold"), what) for keys, what in KEYS]
+        lines += [NOTHING, say((" Signs", "bold"))]
+        for name, what in SIGNS:
+            word, style = badge(name)
+            lines.append(say("  ", (fit(word, 14), style), "    ", what))
+        lines += [
+            say("  ◆ chance          something to win, though nothing is wrong"),
+            say("  ○ client          it is not the server"),
+            say("  └ follows         goes away with what it follows from"),
+            say("  ·                 in a course: nothing was known then; ┄ a rule's threshold"),
+        ]
+        return [Row(line) for line in lines]

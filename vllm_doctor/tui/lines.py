@@ -1,0 +1,220 @@
+"""Widgets that hold lines: such as stand still, such as scroll under a cursor, and the one that is typed into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
+
+from vllm_doctor.tui.ink import DIM, NOTHING, Row, cut, fit, say
+
+
+class Block(Widget):
+    """Lines that stand still, as high as they are many."""
+
+    def __init__(self, id: str, clicked: Callable[[int, int], None] | None = None) -> None:
+        super().__init__(id=id)
+        self.lines: list[Text] = []
+        self._clicked = clicked
+
+    def show(self, lines: Sequence[Text]) -> None:
+        if self.lines == list(lines):
+            return
+        if len(lines) != len(self.lines) or not self.display:
+            self.styles.height = len(lines)
+            self.display = bool(lines)
+        self.lines = list(lines)
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        return _strip(self, self.lines[y] if y < len(self.lines) else NOTHING, self.size.width)
+
+    def on_click(self, event: events.Click) -> None:
+        if self._clicked is not None:
+            self._clicked(event.x, event.y)
+
+
+class Lines(ScrollView, can_focus=True):
+    """Rows that scroll; a cursor goes over those that can be chosen, and stays on its row when others come and go."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "walk(-1)", show=False),
+        Binding("down,j", "walk(1)", show=False),
+        Binding("pageup,ctrl+b", "leap(-1)", show=False),
+        Binding("pagedown,space,ctrl+f", "leap(1)", show=False),
+        Binding("home,g", "end(-1)", show=False),
+        Binding("end,G", "end(1)", show=False),
+        Binding("enter", "open", show=False),
+    ]
+
+    class Moved(Message):
+        """The cursor stands on another row."""
+
+    class Opened(Message):
+        """The row under the cursor is wanted in full."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self.rows: list[Row] = []
+        self.cursor = ""
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """Other rows. The cursor stays on its key, else on the nearest one."""
+        before, self.rows = self.rows, list(rows)
+        keys = [row.key for row in rows if row.key]
+        if self.cursor not in keys:
+            old = [row.key for row in before if row.key]
+            place = old.index(self.cursor) if self.cursor in old else 0
+            self.cursor = keys[min(place, len(keys) - 1)] if keys else ""
+        size = Size(self.size.width, len(rows))
+        if size != self.virtual_size:
+            self.virtual_size = size
+            self.refresh()
+            return
+        changed = [n for n, (a, b) in enumerate(zip(before, self.rows, strict=False)) if a != b]
+        if len(before) != len(self.rows):
+            self.refresh()
+        elif changed:
+            self.refresh_lines(changed[0], changed[-1] - changed[0] + 1)
+
+    @property
+    def place(self) -> int:
+        """The line of the cursor; -1 where nothing can be chosen."""
+        return next((n for n, row in enumerate(self.rows) if row.key and row.key == self.cursor), -1)
+
+    def to(self, key: str) -> None:
+        """Put the cursor on a row."""
+        if key == self.cursor or not any(row.key == key for row in self.rows):
+            return
+        self.cursor = key
+        self.refresh()
+        self._reveal()
+        self.post_message(self.Moved())
+
+    def action_walk(self, step: int) -> None:
+        keys = [row.key for row in self.rows if row.key]
+        if not keys:
+            self.scroll_relative(y=step, animate=False)
+            return
+        place = keys.index(self.cursor) + step if self.cursor in keys else 0
+        if 0 <= place < len(keys):
+            self.to(keys[place])
+        else:  # lines before the first and behind the last that can be chosen
+            self.scroll_relative(y=step, animate=False)
+
+    def action_leap(self, pages: int) -> None:
+        lines = max(1, self.size.height - 1) * pages
+        keys = [n for n, row in enumerate(self.rows) if row.key]
+        if not keys:
+            self.scroll_relative(y=lines, animate=False)
+            return
+        wanted = self.place + lines
+        self.to(self.rows[min(keys, key=lambda n: abs(n - wanted))].key)
+
+    def action_end(self, which: int) -> None:
+        keys = [row.key for row in self.rows if row.key]
+        if keys:
+            self.to(keys[0 if which < 0 else -1])
+        self.scroll_to(y=0 if which < 0 else len(self.rows), animate=False)
+
+    def action_open(self) -> None:
+        if self.cursor:
+            self.post_message(self.Opened(self.cursor))
+
+    def _reveal(self) -> None:
+        place = self.place
+        if place == next((n for n, row in enumerate(self.rows) if row.key), -1):
+            place = 0  # with what stands above the first
+        if place >= 0:
+            self.scroll_to_region(Region(0, place, 1, 1), animate=False)
+
+    def on_click(self, event: events.Click) -> None:
+        place = event.y + self.scroll_offset.y
+        row = self.rows[place] if 0 <= place < len(self.rows) else None
+        if row is None or not row.key:
+            return
+        if row.key == self.cursor:
+            self.action_open()
+        self.to(row.key)
+
+    def on_focus(self) -> None:
+        self.refresh()
+
+    def on_blur(self) -> None:
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        place = y + self.scroll_offset.y
+        row = self.rows[place] if 0 <= place < len(self.rows) else Row(NOTHING)
+        width = self.size.width
+        if row.key and row.key == self.cursor:
+            style = "reverse" if self.has_focus else "bold"
+            return _strip(self, say((fit(row.text.plain, width), style)), width)
+        return _strip(self, row.text, width)
+
+
+def _strip(widget: Widget, line: Text, width: int) -> Strip:
+    return Strip(cut(line, width).render(widget.app.console)).adjust_cell_length(width)
+
+
+class Prompt(Widget, can_focus=True):
+    """The one line that can be typed into: what rows are filtered by."""
+
+    class Changed(Message):
+        """Another text; `done`: the list has the keys again."""
+
+        def __init__(self, text: str, done: bool) -> None:
+            super().__init__()
+            self.text, self.done = text, done
+
+    def __init__(self) -> None:
+        super().__init__(id="prompt")
+        self.text = ""
+
+    def open(self, text: str) -> None:
+        self.text = text
+        self.display = True
+        self.focus()
+        self.refresh()
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        return True
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        event.prevent_default()
+        if event.key in ("escape", "ctrl+c"):
+            self._tell("", done=True)
+        elif event.key in ("enter", "tab", "up", "down"):
+            self._tell(self.text, done=True)
+        elif event.key in ("backspace", "ctrl+h"):
+            self._tell(self.text[:-1], done=False)
+        elif event.key == "ctrl+u":
+            self._tell("", done=False)
+        elif event.is_printable and event.character:
+            self._tell(self.text + event.character, done=False)
+
+    def on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        self._tell(self.text + "".join(c for c in event.text.split("\n")[0] if c.isprintable()), done=False)
+
+    def _tell(self, text: str, done: bool) -> None:
+        self.text = text[:80]
+        self.refresh()
+        self.post_message(self.Changed(self.text, done))
+
+    def render_line(self, y: int) -> Strip:
+        line = say((" / ", "bold"), self.text, ("▏", "bold"), ("  ⏎ keep  esc clear", DIM))
+        return _strip(self, line, self.size.width)

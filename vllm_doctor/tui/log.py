@@ -1,0 +1,236 @@
+"""The time line of a log, or of the watch itself: what was measured, what held when, and a cursor to move along."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import ClassVar
+
+from rich.text import Text
+from textual.binding import Binding, BindingType
+
+from vllm_doctor import times, words
+from vllm_doctor.report import Span, Timeline
+from vllm_doctor.rule import SEVERITIES
+from vllm_doctor.tui.ink import DIM, NOTHING, Row, cut, fit, ruled, say, severity
+from vllm_doctor.tui.page import Page, View
+from vllm_doctor.tui.plot import bars, scale
+from vllm_doctor.watch import Event, Picture
+
+_LABEL, _MOST = 10, 12
+_ROWS = (("running", "requests_running", "requests"), ("waiting", "requests_waiting", "requests"),
+         ("KV cache", "kv_cache_usage", "share"), ("out/s", "generation_tokens_per_second", ""))  # fmt: skip
+_EVENT = "event:"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A stretch of time, and what was measured in it."""
+
+    picture: Picture
+    first: float
+    last: float
+
+    def columns(self, label: str, track: str, count: int) -> tuple[float | None, ...]:
+        """The values in so many equal steps; of a log the most in each."""
+        if self.picture.is_live:
+            return self.picture.course.columns(track, self.first, self.last, count)
+        row = self.picture.timeline.rows.get(label, ()) if self.picture.timeline is not None else ()
+        edges = [round(place * len(row) / count) for place in range(count + 1)]
+        found: list[float | None] = []
+        for begin, end in pairwise(edges):
+            here = [value for value in row[begin : max(end, begin + 1)] if value is not None]
+            found.append(max(here) if here else None)
+        return tuple(found)
+
+    def has(self, label: str, track: str) -> bool:
+        if self.picture.is_live:
+            return track in self.picture.course.values
+        return self.picture.timeline is not None and label in self.picture.timeline.rows
+
+    @property
+    def shift(self) -> float:
+        """Seconds from UTC to the clock that is shown: this host's of a watch, its own of a log."""
+        return float(time.localtime(self.last).tm_gmtoff) if self.picture.is_live else 0.0
+
+    def clock(self, at: float) -> str:
+        return times.clock(at + self.shift)
+
+    @property
+    def zone(self) -> str:
+        report = self.picture.report
+        if self.picture.is_live:
+            return "local time"
+        return "UTC" if report is not None and report.lines is not None and report.lines.zoned else "the log's clock"
+
+
+def line_of(picture: Picture) -> Line | None:
+    """From when to when there is something to see."""
+    if picture.is_live:
+        if not picture.course.times:
+            return None
+        last = picture.course.times[-1]
+        return Line(picture, max(picture.course.times[0], last - 3600.0, last - max(120.0, last - picture.began)), last)
+    report = picture.report
+    bounds = times.whole(report) if report is not None else None
+    if picture.timeline is not None:
+        return Line(picture, picture.timeline.first_at, picture.timeline.last_at)
+    return Line(picture, *bounds) if bounds is not None and bounds[1] > bounds[0] else None
+
+
+def courses(view: View, width: int, height: int, at: float | None = None, most: int = 2) -> list[Text]:
+    """The axis, what was measured, and where the findings held; `at`: where the cursor stands."""
+    line = line_of(view.picture)
+    if line is None:
+        return [say(("  nothing was measured over time", DIM))]
+    room = width - _LABEL - 2 - _MOST
+    place = None if at is None else column(line, at, room)
+    shift = line.shift
+    lines = [say((" " * (_LABEL + 1) + times.axis(line.first + shift, line.last + shift, room), DIM))]
+    for label, track, unit in _ROWS:
+        if not line.has(label, track):
+            continue
+        values = line.columns(label, track, room)
+        known = [value for value in values if value is not None]
+        mark = view.picture.marks.get(track) if view.picture.is_live else None
+        top = 1.0 if unit == "share" else scale(known) if known else 1.0
+        told = f" max {words.number(max(known), unit)}" if known else ""
+        drawn = bars(values, top, height, mark, "red")
+        for number, plot in enumerate(drawn):
+            if place is not None:
+                plot.stylize("reverse", place, place + 1)
+            below = number == height - 1
+            head = say(" ", fit(label if below else "", _LABEL))
+            lines.append(Text.assemble(head, plot, (told if below else "", DIM), no_wrap=True, end=""))
+    lines += _spans(line, view.picture.spans, room, most)
+    if place is not None:
+        lines.append(say(" " * (_LABEL + 1 + place), ("▲", "bold")))
+    return [cut(one, width) for one in lines]
+
+
+def _spans(line: Line, spans: Sequence[Span], room: int, most: int) -> list[Text]:
+    """Where the gravest findings held."""
+    frame = Timeline(line.first, line.last, {})
+    by_rule: dict[str, list[Span]] = {}
+    for span in spans:
+        if span.last_at >= line.first and span.first_at <= line.last:
+            by_rule.setdefault(span.rule, []).append(span)
+    grave = sorted(by_rule, key=lambda rule: (_worst(by_rule[rule]), -sum(s.seconds for s in by_rule[rule])))
+    drawn: list[Text] = []
+    for rule in [rule for rule in grave if rule != times.DEATH][:most]:
+        colour = severity(SEVERITIES[_worst(by_rule[rule])])[1]
+        inside = [
+            Span(s.rule, s.severity, s.life, s.subject, max(s.first_at, line.first), min(s.last_at, line.last))
+            for s in by_rule[rule]
+        ]
+        drawn += [say(" " * (_LABEL + 1), (text, colour)) for text in times.marks(inside, frame, room, rule)]
+    died = [event.at for event in line.picture.events if " died" in event.text] if not line.picture.is_live else []
+    if died:
+        signs = [" "] * room
+        for at in died:
+            signs[column(line, at, room)] = "✖"
+        drawn.append(say(" " * (_LABEL + 1), ("".join(signs), "red")))
+    return drawn
+
+
+def _worst(spans: Sequence[Span]) -> int:
+    return min(SEVERITIES.index(span.severity) for span in spans)
+
+
+def column(line: Line, at: float, room: int) -> int:
+    """The column that a time falls into."""
+    return max(0, min(room - 1, math.floor((at - line.first) / max(line.last - line.first, 1e-9) * room)))
+
+
+class LogPage(Page):
+    NAME = "log"
+    HINTS = (("← →", "move"), ("[ ]", "10 steps"), ("↑ ↓", "events"), ("/", "filter"), ("w", "save"), ("p", "pause"))
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left,h", "move(-1)", show=False),
+        Binding("right,l", "move(1)", show=False),
+        Binding("left_square_bracket,shift+left,H", "move(-10)", show=False),
+        Binding("right_square_bracket,shift+right,L", "move(10)", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at: float | None = None
+        """Where the cursor stands; None: at the end, which moves on."""
+
+    def draw_head(self, view: View) -> list[Text]:
+        line = line_of(view.picture)
+        height = 1 if view.height < 34 else 2 if view.height < 50 else 4
+        most = 2 if view.height < 30 else 5
+        if line is None:
+            return [NOTHING, *courses(view, view.width, height)]
+        at = line.last if self.at is None else min(max(self.at, line.first), line.last)
+        return [
+            NOTHING,
+            *courses(view, view.width, height, at, most),
+            *held(view, line, at),
+            ruled("events", f"{times.duration(line.last - line.first)}, {line.zone}", view.width),
+        ]
+
+    def draw_rows(self, view: View) -> list[Row]:
+        return rows(view)
+
+    def action_move(self, steps: int) -> None:
+        line = line_of(self.doctor.picture)
+        if line is None:
+            return
+        room = max(1, self.doctor.size.width - _LABEL - 2 - _MOST)
+        step = (line.last - line.first) / room
+        place = column(line, line.last if self.at is None else self.at, room) + steps
+        place = max(0, min(room - 1, place))
+        self.at = None if place == room - 1 and self.doctor.picture.is_live else line.first + step * (place + 0.5)
+        self.redraw()
+
+    def on_lines_moved(self) -> None:
+        """The cursor on the time line goes to the event."""
+        found = [event for n, event in enumerate(self.doctor.picture.events) if f"{_EVENT}{n}" == self.rows.cursor]
+        self.at = found[0].at if found else self.at
+        self.redraw()
+
+    def open(self, key: str) -> None:
+        self.on_lines_moved()
+
+
+def held(view: View, line: Line, at: float) -> list[Text]:
+    """What was measured and found at a time."""
+    width = view.width
+    step = (line.last - line.first) / max(1, width - _LABEL - 2 - _MOST)
+    parts: list[str | tuple[str, str]] = [" ", (line.clock(at), "bold"), "  "]
+    for label, track, unit in _ROWS:
+        if not line.has(label, track):
+            continue
+        room = width - _LABEL - 2 - _MOST
+        value = line.columns(label, track, room)[column(line, at, room)]
+        parts += [f" {label} ", (words.number(value, unit) if value is not None else "?", "bold")]
+    there = [s for s in view.picture.spans if s.first_at - step <= at <= s.last_at + step]
+    there.sort(key=lambda span: (SEVERITIES.index(span.severity), span.first_at))
+    told: list[str | tuple[str, str]] = ["  "]
+    for (rule, severe), _ in groupby(there, key=lambda span: (span.rule, span.severity)):
+        told += [severity(severe, rule), "  "]
+    return [say(*parts), cut(say(*told) if there else say(("  nothing was found then", DIM)), width)]
+
+
+def rows(view: View) -> list[Row]:
+    """The events, the oldest first."""
+    line = line_of(view.picture)
+    found = []
+    for place, event in enumerate(view.picture.events):
+        if view.keeps(event.text, event.kind):
+            found.append(Row(_event(event, line, view.width), f"{_EVENT}{place}"))
+    return found or [Row(say(("  no events", DIM)))]
+
+
+_SIGNS = {"live": ("✔", "green"), "lost": ("✖", "red"), "paused": ("‖", "yellow")}
+
+
+def _event(event: Event, line: Line | None, width: int) -> Text:
+    clock = line.clock(event.at) if line is not None else times.clock(event.at)
+    sign, colour = _SIGNS.get(event.kind) or (severity(event.kind, "")[0].strip() or "·", severity(event.kind)[1])
+    return cut(say((f" {clock}  ", DIM), (f"{sign} ", colour), event.text), width)

@@ -1,0 +1,159 @@
+"""The first screen: the verdict, its cause and its cure; the vital signs; what was found, and what was not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from vllm_doctor import times
+from vllm_doctor.render import text as text_report
+from vllm_doctor.report import Finding, Report, grouped
+from vllm_doctor.tui import finding, log, vitals
+from vllm_doctor.tui.cure import brief
+from vllm_doctor.tui.ink import DIM, NOTHING, SIGN, Row, badge, cut, ruled, say, severity, spread, wrapped
+from vllm_doctor.tui.page import WIDE, Page, View
+from vllm_doctor.watch import Status
+
+_WORD = {"opportunity": "chance", "not-server": "client", "blind": "blind"}
+_SIGN = {"opportunity": "◆", "not-server": "○"}
+_UNSEEN, _RULES = "unseen:", "rules"
+
+
+class Overview(Page):
+    NAME = "overview"
+    HINTS = (
+        ("⏎", "open"), ("c", "copy cure"), ("y", "markdown"), ("w", "save"), ("+ -", "window"),
+        ("p", "pause"), ("r", "rescan"), ("/", "filter"),
+    )  # fmt: skip
+
+    def draw_head(self, view: View) -> list[Text]:
+        lines = [NOTHING, *verdict(view)]
+        if view.picture.is_live:
+            shown = vitals.stretch(view.picture, vitals.room(view.width))
+            lines.append(ruled(f"last {times.duration(shown.seconds)}", "", view.width))
+            lines += vitals.draw(view, view.width, _plot_height(view.height))
+        elif view.picture.timeline is not None:
+            lines.append(ruled("over time", "4: walk along it", view.width))
+            lines += log.courses(view, view.width, min(4, _plot_height(view.height)))
+        lines.append(ruled(*_counts(view.picture.report), view.width))
+        return lines
+
+    def draw_rows(self, view: View) -> list[Row]:
+        width = view.width if view.width < WIDE else view.width // 2
+        return rows(view, width - 1)
+
+    def draw_side(self, view: View) -> list[Row] | None:
+        report = view.picture.report
+        if report is None:
+            return None
+        group = finding.group_of(report, view.cursor)
+        width = view.width - view.width // 2 - 3
+        if not group:
+            return _unseen_side(report, width)
+        return [Row(line) for line in finding.head(group, width)[1:]] + finding.rows(view.picture, report, group, width)
+
+    def open(self, key: str) -> None:
+        self.doctor.open(key)
+
+
+def _plot_height(height: int) -> int:
+    return 1 if height < 34 else 2 if height < 44 else 3 if height < 60 else 5
+
+
+def verdict(view: View) -> list[Text]:
+    """The verdict, its root cause, and the cure: three lines, more where there is room."""
+    picture, width = view.picture, view.width
+    report = picture.report
+    if report is None:
+        said = {
+            Status.READING: f"Reading the log: {picture.bytes_read / 1e6:,.0f} MB so far",
+            Status.LOST: "No answer yet",
+        }.get(picture.status, "Looking: the first answer is awaited")
+        return [say((f" {said}", "bold")), NOTHING, NOTHING]
+    main = report.main
+    root = main[0] if main else report.aside[0] if report.aside else None
+    is_told = root is not None and report.headline.startswith(root.title)
+    tag = say((f"{root.rule} ", DIM)) if root is not None and is_told else NOTHING
+    lines = [spread(say(badge(report.verdict.value), "  ", (report.headline, "bold")), tag, width)]
+    room = 1 if view.height < 30 else 2
+    here = (root.here or root.why) if root is not None and (main or is_told) else ""
+    why = _few(wrapped(here, width - 2, "   why   ") if here and not report.headline.endswith(here) else [], room)
+    lines += why + [NOTHING] * (room - len(why) if view.height >= 24 or why else 0)
+    cure = brief(root) if root is not None and (main or is_told) else ""
+    copies = say(("c copies it ", DIM)) if cure else NOTHING
+    lines.append(spread(say(("   cure  ", DIM), (cure, "bold")), copies, width) if cure else NOTHING)
+    return lines
+
+
+def _few(lines: list[Text], most: int) -> list[Text]:
+    """The first lines, with a sign that there are more."""
+    if len(lines) <= most:
+        return lines
+    last = lines[most - 1].copy()
+    last.append(" …")
+    return [*lines[: most - 1], last]
+
+
+def _counts(report: Report | None) -> tuple[str, str]:
+    if report is None:
+        return "findings", ""
+    parts = [f"{report.count(state)} {state}" for state in ("critical", "warning", "info") if report.count(state)]
+    told = [f"{report.count('ok')} ok", *([f"{n} unknown"] if (n := report.count("unknown")) else [])]
+    return f"findings: {', '.join(parts)}" if parts else "no findings", f"rules: {', '.join(told)}"
+
+
+def rows(view: View, width: int) -> list[Row]:
+    """Findings in causal order, each with what follows from it; then what could not be seen."""
+    report = view.picture.report
+    if report is None:
+        return []
+    found: list[Row] = []
+    for group in [*grouped(report.main), *grouped(report.aside)]:
+        first = group[0]
+        if view.keeps(first.rule, first.title, first.severity):
+            found.append(Row(_finding(group, report, width), finding.key_of(first)))
+        symptoms = [f for f in report.findings if f.explained_by == first.rule and f.role == "symptom"]
+        for symptom in grouped(symptoms):
+            if view.keeps(symptom[0].rule, symptom[0].title, symptom[0].severity):
+                found.append(Row(_symptom(symptom, report, width), finding.key_of(symptom[0])))
+    if not found and not view.filter:
+        found.append(Row(say(("  nothing was found to be wrong in what could be seen", DIM))))
+    for place, said in enumerate(text_report.not_seen(report)):
+        if view.keeps(said):
+            label = f" {SIGN['unknown']} not seen  " if not place else " " * 12
+            found.append(Row(cut(say((label, "cyan"), (said, DIM)), width), f"{_UNSEEN}{place}"))
+    return found
+
+
+def _finding(group: Sequence[Finding], report: Report, width: int) -> Text:
+    first = group[0]
+    if first.severity == "info":
+        word = _WORD.get(first.role, "note")
+        head = (f" {_SIGN.get(first.role, SIGN['info'])} {word:<8} ", "")
+    else:
+        sign, colour = severity(first.severity)
+        head = (f" {sign:<10} ", colour)
+    bold = "bold" if first.severity != "info" else ""
+    return spread(say(head, (first.title, bold)), _tag(group, report), width)
+
+
+def _symptom(group: Sequence[Finding], report: Report, width: int) -> Text:
+    sign = SIGN.get(group[0].severity, " ")
+    colour = severity(group[0].severity)[1]
+    return spread(
+        say(("   └ ", DIM), (f"{sign} ", colour), ("follows: ", DIM), group[0].title), _tag(group, report), width
+    )
+
+
+def _tag(group: Sequence[Finding], report: Report) -> Text:
+    on = report.engines_of(group)
+    where = f"on {len(on)} of {len(report.engines)} · " if on else ""
+    return say((f"{where}{group[0].rule}", DIM))
+
+
+def _unseen_side(report: Report, width: int) -> list[Row]:
+    lines = [say(("Not seen", "bold")), NOTHING]
+    for said in text_report.not_seen(report):
+        lines += wrapped(said, width, "• ", "  ")
+    return [Row(line) for line in lines]

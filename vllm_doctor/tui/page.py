@@ -1,0 +1,326 @@
+"""A page: the bar on top, what stands still, the rows that can be walked through, and the keys at the bottom.
+
+A page is drawn by functions of a View; the widgets here only hold lines, scroll them, and know where the cursor is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, cast
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.geometry import Size
+from textual.screen import Screen
+
+from vllm_doctor import times, words
+from vllm_doctor.tui.ink import DIM, Row, cut, plain, say, spread
+from vllm_doctor.tui.lines import Block, Lines, Prompt
+from vllm_doctor.watch import Picture, Session, Status
+
+LEAST = (60, 15)
+"""Columns and lines below which a page only says that it has too few."""
+WIDE = 110
+"""Columns from which on there is room for two panes."""
+_ALWAYS = (
+    ("1", "overview"), ("2", "engines"), ("3", "host"), ("4", "log"), ("5", "rules"),
+    ("^p", "commands"), ("?", "help"), ("q", "quit"),
+)  # fmt: skip
+_NAMES = {
+    "⏎": "enter", "⇥": "tab", "esc": "escape", "^p": "ctrl+p", "/": "slash", "?": "question_mark", "+ -": "plus",
+    "↑ ↓": "down", "← →": "right", "[ ]": "right_square_bracket",
+}  # fmt: skip
+"""Keys as they are drawn -> as Textual calls them."""
+_STATUS = {
+    Status.STARTING: ("◌", "starting", DIM),
+    Status.CHOOSING: ("◌", "which one?", DIM),
+    Status.LIVE: ("●", "live", "green"),
+    Status.PAUSED: ("‖", "paused", "yellow"),
+    Status.LOST: ("✖", "lost", "red"),
+    Status.READING: ("◌", "reading", "cyan"),
+    Status.READ: ("■", "log", ""),
+}
+
+
+@dataclass(frozen=True)
+class View:
+    """What a page is drawn from. `now`: POSIX seconds."""
+
+    picture: Picture
+    width: int
+    height: int
+    now: float
+    filter: str = ""
+    sort: int = 0
+    cursor: str = ""
+
+    def keeps(self, *texts: str) -> bool:
+        """Whether a row with these texts passes the filter."""
+        return self.filter.lower() in " ".join(texts).lower()
+
+
+class Doctor(Protocol):
+    """What a page may ask of the application."""
+
+    picture: Picture
+    session: Session
+    said: str
+
+    @property
+    def size(self) -> Size: ...
+    def now(self) -> float: ...
+    def go(self, name: str) -> None: ...
+    def enter(self, page: Page) -> None: ...
+    def open(self, key: str) -> None: ...
+    def tell(self, said: str) -> None: ...
+    def simulate_key(self, key: str) -> None: ...
+    def batch_update(self) -> AbstractContextManager[None]: ...
+
+
+class Page(Screen[None]):
+    """One screen. Subclasses say what stands in it; `redraw` is called whenever something may have changed."""
+
+    NAME: ClassVar[str] = ""
+    HINTS: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """The page's own keys, for its foot."""
+    SORTS: ClassVar[tuple[str, ...]] = ()
+    """What its rows may be sorted by."""
+    DEFAULT_CSS = """
+    Page { layout: vertical; overflow: hidden; background: transparent; }
+    Page Block, Page Prompt { height: 1; width: 100%; background: transparent; }
+    Page #body { height: 1fr; }
+    Page Lines { width: 1fr; height: 100%; scrollbar-size-vertical: 1; scrollbar-gutter: auto; overflow-x: hidden;
+                 background: transparent; }
+    Page #side { display: none; border-left: solid ansi_bright_black; padding-left: 1; }
+    Page.-split #side { display: block; }
+    Page Prompt { display: none; }
+    Page.-small > * { display: none; }
+    Page.-small > #small { display: block; height: 100%; }
+    Page > #small { display: none; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.top, self.head, self.note = Block("top"), Block("head"), Block("note")
+        self.rows, self.side, self.prompt = Lines("rows"), Lines("side"), Prompt()
+        self.foot, self.small = Block("foot", self._pressed), Block("small")
+        self.filter, self.sort = "", 0
+        self._hints: list[tuple[int, int, int, str]] = []
+
+    # ---- what subclasses say ----------------------------------------------------------------------------------------
+
+    def draw_head(self, view: View) -> list[Text]:
+        """What stands still above the rows."""
+        return []
+
+    def draw_rows(self, view: View) -> list[Row]:
+        raise NotImplementedError
+
+    def draw_side(self, view: View) -> list[Row] | None:
+        """The second pane; None: there is none now."""
+        return None
+
+    def open(self, key: str) -> None:
+        """A row is wanted in full."""
+
+    @property
+    def doctor(self) -> Doctor:
+        return cast(Doctor, self.app)
+
+    # ---- the frame --------------------------------------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        yield self.top
+        yield self.head
+        yield Horizontal(self.rows, self.side, id="body")
+        yield self.note
+        yield self.prompt
+        yield self.foot
+        yield self.small
+
+    def on_mount(self) -> None:
+        self.rows.focus()
+        self.redraw()
+
+    def on_resize(self) -> None:
+        self.redraw()
+
+    def on_screen_resume(self) -> None:
+        self.redraw()
+
+    @property
+    def view(self) -> View:
+        width, height = self.doctor.size
+        return View(self.doctor.picture, width, height, self.doctor.now(), self.filter, self.sort, self.rows.cursor)
+
+    def redraw(self) -> None:
+        if not self.is_mounted:
+            return
+        view = self.view
+        small = view.width < LEAST[0] or view.height < LEAST[1]
+        self.set_class(small, "-small")
+        if small:
+            self.small.show(too_small(view.width, view.height))
+            self.small.styles.height = "100%"
+            return
+        with self.doctor.batch_update():
+            self.top.show(bar(view, self.NAME))
+            self.head.show(self.draw_head(view))
+            self.rows.show(self.draw_rows(view))
+            side = self.draw_side(self.view) if view.width >= WIDE else None
+            self.set_class(side is not None, "-split")
+            if side is not None:
+                self.side.show(side)
+            self.note.show(self._notes(view))
+            hints = [*self.HINTS, *((("⇥", "pane"),) if side is not None else ())]
+            foot, self._hints = feet([hints, list(_ALWAYS)], view.width)
+            self.foot.show(foot)
+
+    def _notes(self, view: View) -> list[Text]:
+        notes = []
+        if self.filter and not self.prompt.display:
+            notes.append(say((" / ", "bold"), self.filter, ("  only these rows; esc shows all", DIM)))
+        problem = banner(view)
+        if problem is not None:
+            notes.append(problem)
+        if self.doctor.said:
+            notes.append(say((" ✔ ", "green"), self.doctor.said))
+        return [cut(note, view.width) for note in notes]
+
+    def _pressed(self, x: int, y: int) -> None:
+        """A key at the bottom was clicked."""
+        for line, begin, end, key in self._hints:
+            if line == y and begin <= x < end:
+                self.doctor.simulate_key(_NAMES.get(key, key))
+
+    def on_lines_moved(self) -> None:
+        if self.has_class("-split"):
+            self.side.scroll_to(y=0, animate=False)
+        self.redraw()
+
+    def on_lines_opened(self, event: Lines.Opened) -> None:
+        event.stop()
+        self.open(event.key)
+
+    def on_prompt_changed(self, event: Prompt.Changed) -> None:
+        event.stop()
+        self.filter = event.text
+        if event.done:
+            self.prompt.display = False
+            self.rows.focus()
+        self.redraw()
+
+    def action_filter(self) -> None:
+        self.prompt.open(self.filter)
+        self.redraw()
+
+    def action_sort(self) -> None:
+        if self.SORTS:
+            self.sort = (self.sort + 1) % len(self.SORTS)
+            self.doctor.tell(f"sorted by {self.SORTS[self.sort]}")
+
+    def back(self) -> bool:
+        """Leave what was entered on this page; False where there is nothing to leave."""
+        if self.filter:
+            self.filter = ""
+            self.redraw()
+            return True
+        return False
+
+
+def bar(view: View, name: str) -> list[Text]:
+    """The first lines: who is looked at, and how the watch goes."""
+    picture = view.picture
+    sign, word, style = _STATUS[picture.status]
+    patient = picture.report.patient if picture.report is not None else None
+    left = say((" vllm-doctor ", "bold"), (f" {sign} {word} ", style), f" {_target(picture)}")
+    right = say((f"{_when(view)} ", DIM))
+    known = [
+        patient.model if patient else None,
+        f"vLLM {patient.vllm}" if patient and patient.vllm else None,
+        f"{patient.engines} engine{'s' if patient.engines != 1 else ''}" if patient and patient.engines else None,
+        _gpus(patient.gpus, patient.gpu) if patient and patient.gpus is not None else None,
+        _cores(patient.cores_usable, patient.cores_wanted) if patient else None,
+    ]
+    second = say(f" {' · '.join(part for part in known if part)}")
+    return [spread(left, right, view.width), spread(second, say((f"{_looked(view)} ", DIM)), view.width)]
+
+
+def _target(picture: Picture) -> str:
+    report = picture.report
+    if report is None:
+        return ""
+    targets = [s.target for s in report.sources if s.kind == "server"] or [s.target for s in report.sources]
+    pids = [pid for _, pid in report.patient.processes[:1]]
+    named = ", ".join(target.removeprefix("http://") for target in targets[:3])
+    return named + (f" and {len(targets) - 3} more" if len(targets) > 3 else "") + (f" · pid {pids[0]}" if pids else "")
+
+
+def _gpus(count: int, name: str | None) -> str:
+    return (f"{count} × {name}" if name else f"{count} GPUs") if count else "no GPU"
+
+
+def _cores(usable: float | None, wanted: float | None) -> str | None:
+    if usable is None or wanted is None:
+        return None
+    return f"cores {words.number(usable)} of {words.number(wanted)} wanted"
+
+
+def _when(view: View) -> str:
+    """How old the picture is."""
+    picture = view.picture
+    if picture.status in (Status.READING, Status.READ, Status.STARTING, Status.CHOOSING):
+        return ""
+    seen = picture.seen_at
+    if picture.status is Status.PAUSED:
+        return f"since {times.duration(max(0.0, view.now - picture.since))}"
+    if picture.status is Status.LOST and seen is not None:
+        return f"last seen {times.duration(max(0.0, view.now - seen))} ago"
+    return f"watched for {times.duration(max(0.0, view.now - picture.began))}"
+
+
+def _looked(view: View) -> str:
+    """Of how much time the verdict is."""
+    report = view.picture.report
+    if report is None or not view.picture.is_live:
+        return ""
+    seen = max((source.window_s for source in report.sources), default=0.0)
+    wished = words.number(view.picture.window, "s")
+    if seen < 0.9 * view.picture.window:
+        return f"window {words.number(round(seen), 's')} of {wished}"
+    return f"window {wished}"
+
+
+def banner(view: View) -> Text | None:
+    """What is wrong with the watch itself."""
+    picture = view.picture
+    if not picture.problem:
+        return None
+    if picture.status is Status.LOST:
+        kept = "the last picture stays; I keep asking" if picture.seen_at is not None else "I keep asking"
+        return spread(say((" ✖ ", "red"), picture.problem), say((f"{kept} ", DIM)), view.width)
+    return say((" ✖ ", "red"), picture.problem)
+
+
+def too_small(width: int, height: int) -> list[Text]:
+    return [say(("Too small", "bold")), say(f"{width}×{height}: I need {LEAST[0]}×{LEAST[1]}."), say("q quits.")]
+
+
+def feet(lines: Sequence[Sequence[tuple[str, str]]], width: int) -> tuple[list[Text], list[tuple[int, int, int, str]]]:
+    """The keys at the bottom, and where each of them stands: line, first column, last, key."""
+    drawn, places = [], []
+    for number, hints in enumerate(lines):
+        line, at = say(" "), 1
+        for key, what in hints:
+            text = f"{plain(key)} {what}"
+            if at + len(text) > width:
+                break
+            line.append(key, "bold")
+            line.append(f" {what}  ", DIM)
+            places.append((number, at, at + len(text), key))
+            at += len(text) + 2
+        drawn.append(line)
+    return drawn, places

@@ -1,0 +1,89 @@
+"""All rules with their verdicts: what was found, what is well, what could not be judged and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from vllm_doctor.signal import HOW_TO_LEARN
+from vllm_doctor.tui.ink import DIM, NOTHING, SIGN, Row, fit, ruled, say, severity, wrapped
+from vllm_doctor.tui.page import Page, View
+from vllm_doctor.watch import RuleSeen
+
+_STATES = ("critical", "warning", "info", "unknown", "ok", "not-applicable", "")
+_RULE = "rule:"
+
+
+class RulesPage(Page):
+    NAME = "rules"
+    HINTS = (("⏎", "its page"), ("/", "filter"), ("s", "sort"), ("w", "save"), ("p", "pause"), ("r", "rescan"))
+    SORTS = ("verdict", "group", "name")
+
+    def draw_head(self, view: View) -> list[Text]:
+        rules = view.picture.rules
+        counts = [f"{n} {state}" for state in _STATES[:-1] if (n := sum(rule.state == state for rule in rules))]
+        told = f"{len(rules)} rules: {', '.join(counts)}" if counts else f"{len(rules)} rules"
+        return [NOTHING, ruled(told, f"by {self.SORTS[view.sort % 3]}", view.width)]
+
+    def draw_rows(self, view: View) -> list[Row]:
+        return rows(view)
+
+    def open(self, key: str) -> None:
+        self.doctor.open(key)
+
+
+def rows(view: View) -> list[Row]:
+    found = []
+    for rule in _sorted(view.picture.rules, view.sort):
+        reasons = ", ".join(dict.fromkeys(map(str, rule.because.values())))
+        if view.keeps(rule.id, rule.title, rule.group, rule.state, reasons):
+            found.append(Row(_rule(rule, reasons, view.width), f"{_RULE}{rule.id}"))
+    return found or [Row(say(("  no rule is named so", DIM)))]
+
+
+def _rule(rule: RuleSeen, reasons: str, width: int) -> Text:
+    sign, colour = severity(rule.state, "") if rule.state in SIGN else (" ", "")
+    state = f"{sign.strip() or ' '} {'n/a' if rule.state == 'not-applicable' else rule.state}"
+    told = f"{rule.title}" if not reasons else f"{reasons}: {rule.title}"
+    wide = 28 if width < 100 else 32
+    dim = DIM if rule.state in ("not-applicable", "unknown", "") else ""
+    group = say((fit(rule.group, 11), DIM)) if width >= 100 else say("")
+    return Text.assemble(
+        say(" ", (fit(state, 11), colour)), say((fit(rule.id, wide), "bold" if colour in ("red", "yellow") else "")),
+        group, say(" ", (told, dim)), no_wrap=True, end="",
+    )  # fmt: skip
+
+
+def _sorted(rules: Sequence[RuleSeen], sort: int) -> list[RuleSeen]:
+    match sort % 3:
+        case 0:
+            return sorted(rules, key=lambda rule: (_STATES.index(rule.state), rule.id))
+        case 1:
+            return sorted(rules, key=lambda rule: (rule.group, rule.id))
+        case _:
+            return sorted(rules, key=lambda rule: rule.id)
+
+
+class RulePage(Page):
+    """One rule in full: what it means, when it fires, and why it could not be judged."""
+
+    NAME = "rule"
+    HINTS = (("esc", "back"), ("↑ ↓", "scroll"))
+
+    def __init__(self, id: str) -> None:
+        super().__init__()
+        self.id_of_rule = id
+
+    def draw_head(self, view: View) -> list[Text]:
+        rule = next((rule for rule in view.picture.rules if rule.id == self.id_of_rule), None)
+        state = severity(rule.state) if rule is not None and rule.state in SIGN else ("", "")
+        return [NOTHING, say((f" {self.id_of_rule}  ", "bold"), state)]
+
+    def draw_rows(self, view: View) -> list[Row]:
+        rule = next((rule for rule in view.picture.rules if rule.id == self.id_of_rule), None)
+        lines = [NOTHING]
+        for signal, reason in rule.because.items() if rule is not None else ():
+            lines += wrapped(f"{signal} is not known ({reason}): {HOW_TO_LEARN[reason]}", view.width - 3, " ? ", "   ")
+        page = self.doctor.session.rule_page(self.id_of_rule)
+        return [Row(line) for line in lines] + [Row(say(f" {line}")) for line in page.splitlines()]

@@ -1,0 +1,193 @@
+"""The vital signs, each with its value, its course and the threshold that a rule has for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from vllm_doctor import words
+from vllm_doctor.report import Report
+from vllm_doctor.signal import Known
+from vllm_doctor.tui.ink import DIM, fit, say
+from vllm_doctor.tui.page import View
+from vllm_doctor.tui.plot import bars, scale
+from vllm_doctor.watch import Picture
+
+_LABEL, _VALUE, _BESIDE = 10, 13, 2
+_LEAST_SPAN = 120.0
+_STEPS = (1, 2, 3, 5, 10, 15, 20, 30, 60, 120)
+"""Seconds that a column may stand for."""
+
+
+@dataclass(frozen=True)
+class Sign:
+    """One vital sign as it is drawn. `top`: of its scale; `mark`: the value above which a rule finds fault."""
+
+    label: str
+    value: str
+    track: str = ""
+    top: float = 1.0
+    mark: float | None = None
+    is_high: bool = False
+    is_known: bool = True
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """From when to when courses are drawn: whole steps, so that no column changes but the last."""
+
+    first: float
+    last: float
+
+    @property
+    def seconds(self) -> float:
+        return self.last - self.first
+
+
+def stretch(picture: Picture, columns: int) -> Stretch:
+    """What so many columns show: the time that was watched, at least a second each, at most two windows and two minutes."""
+    times = picture.course.times
+    last, first = (times[-1], times[0]) if times else (picture.at, picture.at)
+    wanted = min(last - first, max(_LEAST_SPAN, 2 * picture.window))
+    step = next((step for step in _STEPS if step * columns >= wanted), _STEPS[-1])
+    end = math.floor(last / step) * step + step
+    return Stretch(end - step * columns, end)
+
+
+def room(width: int) -> int:
+    """The columns of a course where all are drawn."""
+    return (width - _BESIDE - 2) // 2 - _LABEL - _VALUE - 2
+
+
+def draw(view: View, width: int, height: int) -> list[Text]:
+    """Two columns of vital signs, `height` lines each."""
+    left, right = signs(view.picture)
+    each = (width - _BESIDE - 2) // 2
+    lines: list[Text] = []
+    for a, b in zip(left, right, strict=True):
+        for one, other in zip(_cell(view, a, each, height), _cell(view, b, each, height), strict=True):
+            lines.append(Text.assemble(" ", one, " " * _BESIDE, other, no_wrap=True, end=""))
+    lines.append(_latencies(view.picture.report, each))
+    lines.append(_machine(view, each))
+    return lines
+
+
+def signs(picture: Picture) -> tuple[list[Sign], list[Sign]]:
+    cap = picture.limits.get("max_num_seqs")
+    running = _sign(picture, "requests_running", "running", "requests", cap)
+    if cap is not None and running.is_known:
+        running = Sign(running.label, f"{running.value} of {words.number(cap)}", running.track, cap)
+    left = [running, _waiting(picture), _sign(picture, "kv_cache_usage", "KV cache", "share", 1.0)]
+    right = [
+        _sign(picture, "generation_tokens_per_second", "tokens out", "1/s"),
+        _sign(picture, "prompt_tokens_per_second", "tokens in", "1/s"),
+        _sign(picture, "preemptions_per_second", "preempted", "1/s"),
+    ]
+    return left, right
+
+
+def _sign(picture: Picture, name: str, label: str, unit: str, top: float | None = None) -> Sign:
+    value, mark = picture.course.last(name), picture.marks.get(name)
+    values = picture.course.values.get(name, ())
+    top = scale(values) if top is None else top
+    if value is None:
+        why = picture.lacking.get(name)
+        return Sign(label, str(why) if why is not None else "", name, top, mark, False, False)
+    text, is_high = words.number(value, unit), mark is not None and value > mark
+    if mark is not None:
+        text = f"{text} {'>' if is_high else '<'} {words.number(mark, unit)}"
+    return Sign(label, text, name, top, mark, is_high)
+
+
+def _waiting(picture: Picture) -> Sign:
+    """With the reason, where the server tells it."""
+    sign = _sign(picture, "requests_waiting", "waiting", "requests")
+    waiting, capacity = picture.course.last("requests_waiting"), picture.course.last("waiting_for_capacity")
+    if not waiting or capacity is None:
+        return sign
+    reason = "capacity" if capacity > 0.95 * waiting else "deferred" if capacity < 0.05 * waiting else ""
+    told = f"{sign.value} {reason or f'({words.number(capacity)} cap.)'}"
+    return Sign(sign.label, told, sign.track, sign.top, sign.mark, sign.is_high)
+
+
+def _cell(view: View, sign: Sign, width: int, height: int) -> list[Text]:
+    """A label, a value and a course, in so many lines."""
+    room = width - _LABEL - _VALUE - 2
+    shown = stretch(view.picture, room)
+    course = view.picture.course.columns(sign.track, shown.first, shown.last, room)
+    drawn = bars(course, sign.top, height, sign.mark, "red")
+    value = fit(sign.value, _VALUE, right=True)
+    style = DIM if not sign.is_known else "bold red" if sign.is_high else "bold"
+    lines = []
+    for place, plot in enumerate(drawn):
+        if place == height - 1:
+            head = say(fit(sign.label, _LABEL), " ", (value, style), " ")
+        elif place == 0 and height > 1:
+            head = say((fit(f"{words.number(sign.top, _unit(sign))} ┤", width - room, right=True), DIM))
+        else:
+            head = say(" " * (width - room))
+        lines.append(Text.assemble(head, plot, no_wrap=True, end=""))
+    return lines
+
+
+def _unit(sign: Sign) -> str:
+    return "share" if sign.track == "kv_cache_usage" else ""
+
+
+def _latencies(report: Report | None, width: int) -> Text:
+    """TTFT and ITL of the whole window, as the bounds of their buckets."""
+    cells = []
+    for name, label in (("ttft", "TTFT"), ("itl", "ITL")):
+        target = next((t for t in report.targets if t.name == f"slo_{name}"), None) if report else None
+        parts: list[str | tuple[str, str]] = [fit(label, 6)]
+        for quantile in ("p50", "p99"):
+            text, known = _vital(report, f"{name}_{quantile}")
+            missed = quantile == "p99" and target is not None and target.met is False
+            parts += [(f"{quantile} ", DIM), (text, "bold red" if missed else "bold" if known else DIM), "  "]
+        if target is not None:
+            word = {True: "met", False: "MISSED", None: "?"}[target.met]
+            parts.append((f"{words.number(target.seconds, 's')} {word}", "red" if target.met is False else DIM))
+        line = say(*parts)
+        line.truncate(width, overflow="ellipsis", pad=True)
+        cells.append(line)
+    return Text.assemble(" ", cells[0], " " * _BESIDE, cells[1], no_wrap=True, end="")
+
+
+def _vital(report: Report | None, name: str) -> tuple[str, bool]:
+    vital = next((v for v in report.vitals if v.name == name), None) if report is not None else None
+    if vital is None:
+        return "", False
+    if not isinstance(vital.seen, Known):
+        return str(vital.seen), False
+    return words.reading(vital.seen, vital.unit), True
+
+
+def _machine(view: View, width: int) -> Text:
+    """The GPU and the processes, or why they cannot be seen."""
+    picture = view.picture
+    cells = [_gpu(view, width), _cpu(view, width)]
+    if picture.report is not None and not any(source.kind == "host" for source in picture.report.sources):
+        return say((" GPU, CPU  not seen: run me on the server's host", DIM))
+    return Text.assemble(" ", cells[0], " " * _BESIDE, cells[1], no_wrap=True, end="")
+
+
+def _gpu(view: View, width: int) -> Text:
+    busy, clock = view.picture.course.last("gpu_utilization"), view.picture.course.last("gpu_clock")
+    if busy is None:
+        why = view.picture.lacking.get("gpu_utilization")
+        return say((fit(f"{'GPU':<{_LABEL}} {f'not seen ({why})' if why else ''}", width), DIM))
+    value = words.number(busy, "share") + (f" {words.number(clock, 'MHz')}" if clock is not None else "")
+    return _cell(view, Sign("GPU", value, "gpu_utilization"), width, 1)[0]
+
+
+def _cpu(view: View, width: int) -> Text:
+    engine, api = view.picture.course.last("engine_cpu"), view.picture.course.last("api_cpu")
+    if engine is None and api is None:
+        why = view.picture.lacking.get("engine_cpu")
+        return say((fit(f"{'CPU':<{_LABEL}} {f'not seen ({why})' if why else ''}", width), DIM))
+    known: Sequence[tuple[str, float | None]] = (("core", engine), ("API", api))
+    told = " · ".join(f"{name} {words.number(value)}" for name, value in known if value is not None)
+    return say(fit("CPU cores", _LABEL), " ", (fit(told, width - _LABEL - 1), "bold"))
