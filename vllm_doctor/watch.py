@@ -54,6 +54,8 @@ _HOLD = 3.0
 _SILENT = 2.5
 """Seconds without an answer after which a server counts as lost."""
 _RETRY = 5.0
+_FIRST_VERDICT = 4.0
+"""Seconds that the first verdict waits for a second scrape, at most."""
 _PICTURE = 1.0
 _JUDGING, _LOOKING = 0.08, 0.03
 """Shares of one core that judging, and looking at one source, may take: of 64 engines a verdict is less frequent."""
@@ -445,7 +447,7 @@ class Watch:
             self._become(Status.LOST, error)
             self._gap()
         has_news = bool(answered) and (error is None or self._report is None)
-        if has_news and now >= self._judge_due and observations:
+        if has_news and now >= self._judge_due and observations and not self._is_early(observations):
             self._judged(observations)
         if any(o.error is not None and o.error.kind == "gone" for o in observations):
             self._reattach("its processes have ended", forced=False)
@@ -454,6 +456,12 @@ class Watch:
             error = f"the doctor's own fault: {type(failed).__name__}: {failed} ({self._place(failed)})"
         self._picture = self._drawn(observations, error)
         return self._picture
+
+    def _is_early(self, observations: Sequence[Observation]) -> bool:
+        """Whether the next scrape is worth waiting for: with one alone nothing is known of any rate."""
+        if self._report is not None or self._wall() - self._began > _FIRST_VERDICT:
+            return False
+        return any(len(o.window.times) == 1 for o in observations if o.error is None)
 
     def _place(self, failed: Exception) -> str:
         return next((f"{eye.watcher.kind} {eye.watcher.target}" for eye in self._eyes if eye.failure is failed), "")

@@ -312,7 +312,7 @@ def _evidence(finding: Finding) -> list[str]:
     if _INDENT + sum(widths) + 6 + max((len(row[3]) for row in rows), default=0) > _width.get():  # the bare value fits
         rows = [(says, value, than.partition(" (")[0], origin) for says, value, than, origin in rows]
         widths = _widths(rows)
-    if any(e.origin == "log" for e in finding.evidence):
+    if any(e.origin == "log" for e in finding.evidence) or (rows and _width.get() < WIDTH):
         lines = _evidence_of_log(rows, widths)
     else:
         lines = []

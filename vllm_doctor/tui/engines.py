@@ -103,7 +103,7 @@ def rows(view: View) -> list[Row]:
 
 
 def _columns(view: View) -> list[Column]:
-    columns, used = [Column("engine", 10 if view.width < 100 else 24, False)], 12 if view.width < 100 else 26
+    columns, used = [Column("engine", 8 if view.width < 100 else 24, False)], 10 if view.width < 100 else 26
     for _, head, width, _ in _COLUMNS:
         if used + width + 2 > view.width:
             break

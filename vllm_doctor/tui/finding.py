@@ -9,7 +9,7 @@ from rich.text import Text
 from vllm_doctor import times, words
 from vllm_doctor.render import text as text_report
 from vllm_doctor.report import Finding, Report, grouped
-from vllm_doctor.tui.ink import DIM, NOTHING, Row, badge, fit, report_lines, say, spread, wrapped
+from vllm_doctor.tui.ink import DIM, NOTHING, Row, badge, fit, report_lines, say, wrapped
 from vllm_doctor.tui.page import Page, View
 from vllm_doctor.tui.plot import bars, scale
 from vllm_doctor.tui.vitals import stretch
@@ -66,11 +66,11 @@ class FindingPage(Page):
 
 def head(group: Sequence[Finding], width: int, is_gone: bool = False) -> list[Text]:
     finding = group[0]
-    right = say((f"{finding.rule} · {finding.role} · {finding.confidence} confidence ", DIM))
-    title = say(badge(finding.severity), "  ", (finding.title, "bold"))
-    lines = (
-        [Text(""), spread(title, right, width)] if title.cell_len + right.cell_len < width else [Text(""), title, right]
-    )
+    about = say((f" {finding.rule} · {finding.role} · {finding.confidence} confidence", DIM))
+    word, style = badge(finding.severity)
+    title = wrapped(finding.title, width - 1, f"{word}  ", style="bold")
+    title[0].stylize(style, 0, len(word))
+    lines = [NOTHING, *title, about]
     if is_gone:
         lines.append(say((" ✔ not found any more: this is how it was", "green")))
     return lines

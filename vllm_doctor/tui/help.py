@@ -8,7 +8,7 @@ from vllm_doctor.tui.ink import NOTHING, Row, badge, fit, say
 from vllm_doctor.tui.page import Page, View
 
 KEYS = (
-    ("↑ ↓  k j", "move; ← → h l move along the time line, [ ] in greater steps"),
+    ("↑ ↓  k j", "move; on the time line also ← → h l, and [ ] for ten steps"),
     ("PgUp PgDn  g G", "a page; first and last"),
     ("⏎  esc", "open what is under the cursor; back"),
     ("⇥", "to the other pane, where there are two"),

@@ -85,7 +85,7 @@ def wrapped(text: str, width: int, first: str = "", rest: str | None = None, sty
     """A paragraph; `first` and `rest` are what its lines begin with."""
     rest = " " * cell_len(first) if rest is None else rest
     lines = textwrap.wrap(plain(text), max(8, width - len(rest)), break_on_hyphens=False) or [""]
-    return [say((first if not place else rest, DIM), (line, style)) for place, line in enumerate(lines)]
+    return [say(first if not place else rest, (line, style)) for place, line in enumerate(lines)]
 
 
 def severity(name: str, text: str | None = None) -> tuple[str, str]:

@@ -69,12 +69,15 @@ class Lines(ScrollView, can_focus=True):
         super().__init__(id=id)
         self.rows: list[Row] = []
         self.cursor = ""
+        self._is_moved = False
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Other rows. The cursor stays on its key, else on the nearest one."""
+        """Other rows. The cursor stays on the first until it is moved; then on its key, else on the nearest one."""
         before, self.rows = self.rows, list(rows)
         keys = [row.key for row in rows if row.key]
-        if self.cursor not in keys:
+        if not self._is_moved:
+            self.cursor = keys[0] if keys else ""
+        elif self.cursor not in keys:
             old = [row.key for row in before if row.key]
             place = old.index(self.cursor) if self.cursor in old else 0
             self.cursor = keys[min(place, len(keys) - 1)] if keys else ""
@@ -98,7 +101,7 @@ class Lines(ScrollView, can_focus=True):
         """Put the cursor on a row."""
         if key == self.cursor or not any(row.key == key for row in self.rows):
             return
-        self.cursor = key
+        self.cursor, self._is_moved = key, True
         self.refresh()
         self._reveal()
         self.post_message(self.Moved())
@@ -158,7 +161,7 @@ class Lines(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         place = y + self.scroll_offset.y
         row = self.rows[place] if 0 <= place < len(self.rows) else Row(NOTHING)
-        width = self.size.width
+        width = self.scrollable_content_region.width
         if row.key and row.key == self.cursor:
             style = "reverse" if self.has_focus else "bold"
             return _strip(self, say((fit(row.text.plain, width), style)), width)

@@ -202,13 +202,13 @@ def held(view: View, line: Line, at: float) -> list[Text]:
     """What was measured and found at a time."""
     width = view.width
     step = (line.last - line.first) / max(1, width - _LABEL - 2 - _MOST)
-    parts: list[str | tuple[str, str]] = [" ", (line.clock(at), "bold"), "  "]
+    parts: list[str | tuple[str, str]] = [" ", (line.clock(at), "bold")]
     for label, track, unit in _ROWS:
         if not line.has(label, track):
             continue
         room = width - _LABEL - 2 - _MOST
         value = line.columns(label, track, room)[column(line, at, room)]
-        parts += [f" {label} ", (words.number(value, unit) if value is not None else "?", "bold")]
+        parts += [f"  {label} ", (words.number(value, unit) if value is not None else "?", "bold")]
     there = [s for s in view.picture.spans if s.first_at - step <= at <= s.last_at + step]
     there.sort(key=lambda span: (SEVERITIES.index(span.severity), span.first_at))
     told: list[str | tuple[str, str]] = ["  "]

@@ -76,14 +76,20 @@ def verdict(view: View) -> list[Text]:
     is_told = root is not None and report.headline.startswith(root.title)
     tag = say((f"{root.rule} ", DIM)) if root is not None and is_told else NOTHING
     lines = [spread(say(badge(report.verdict.value), "  ", (report.headline, "bold")), tag, width)]
-    room = 1 if view.height < 30 else 2
-    here = (root.here or root.why) if root is not None and (main or is_told) else ""
+    room = 1 if view.height < 22 else 2
+    here = (root.here or root.why) if root is not None and (main or is_told) else _judged(report)
     why = _few(wrapped(here, width - 2, "   why   ") if here and not report.headline.endswith(here) else [], room)
-    lines += why + [NOTHING] * (room - len(why) if view.height >= 24 or why else 0)
+    lines += why + [NOTHING] * (room - len(why))
     cure = brief(root) if root is not None and (main or is_told) else ""
     copies = say(("c copies it ", DIM)) if cure else NOTHING
     lines.append(spread(say(("   cure  ", DIM), (cure, "bold")), copies, width) if cure else NOTHING)
     return lines
+
+
+def _judged(report: Report) -> str:
+    """What an ok, or an unknown, is worth."""
+    ok, unknown = report.count("ok"), report.count("unknown")
+    return f"{ok} rules were judged and are well; {unknown} could not be judged, for the reasons below." if ok else ""
 
 
 def _few(lines: list[Text], most: int) -> list[Text]:
@@ -121,7 +127,7 @@ def rows(view: View, width: int) -> list[Row]:
         found.append(Row(say(("  nothing was found to be wrong in what could be seen", DIM))))
     for place, said in enumerate(text_report.not_seen(report)):
         if view.keeps(said):
-            label = f" {SIGN['unknown']} not seen  " if not place else " " * 12
+            label = f" {SIGN['unknown']} not seen  " if not place else " " * 13
             found.append(Row(cut(say((label, "cyan"), (said, DIM)), width), f"{_UNSEEN}{place}"))
     return found
 
@@ -130,10 +136,10 @@ def _finding(group: Sequence[Finding], report: Report, width: int) -> Text:
     first = group[0]
     if first.severity == "info":
         word = _WORD.get(first.role, "note")
-        head = (f" {_SIGN.get(first.role, SIGN['info'])} {word:<8} ", "")
+        head = (f" {_SIGN.get(first.role, SIGN['info'])} {word:<9} ", "")
     else:
         sign, colour = severity(first.severity)
-        head = (f" {sign:<10} ", colour)
+        head = (f" {sign:<11} ", colour)
     bold = "bold" if first.severity != "info" else ""
     return spread(say(head, (first.title, bold)), _tag(group, report), width)
 

@@ -48,7 +48,7 @@ class Stretch:
 
 
 def stretch(picture: Picture, columns: int) -> Stretch:
-    """What so many columns show: the time that was watched, at least a second each, at most two windows and two minutes."""
+    """What so many columns show: what was watched, at least a second each, at most two windows and two minutes."""
     times = picture.course.times
     last, first = (times[-1], times[0]) if times else (picture.at, picture.at)
     wanted = min(last - first, max(_LEAST_SPAN, 2 * picture.window))
