@@ -446,7 +446,9 @@ class Watch:
         elif self._status is not Status.LOST:
             self._become(Status.LOST, error)
             self._gap()
-        has_news = bool(answered) and (error is None or self._report is None)
+            self._spans.extend(self._current.values())
+            self._current.clear()
+        has_news = bool(answered) and (error is None or self._seen_at is None)
         if has_news and now >= self._judge_due and observations and not self._is_early(observations):
             self._judged(observations)
         if any(o.error is not None and o.error.kind == "gone" for o in observations):
@@ -459,7 +461,7 @@ class Watch:
 
     def _is_early(self, observations: Sequence[Observation]) -> bool:
         """Whether the next scrape is worth waiting for: with one alone nothing is known of any rate."""
-        if self._report is not None or self._wall() - self._began > _FIRST_VERDICT:
+        if self._wall() - self._since > _FIRST_VERDICT:
             return False
         return any(len(o.window.times) == 1 for o in observations if o.error is None)
 

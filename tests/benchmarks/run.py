@@ -84,9 +84,9 @@ def gpu_sample() -> float:
     return float(subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True).stdout)
 
 
-def page_with(engines: int) -> str:
+def page_with(engines: int, number: int = 5) -> str:
     """The recorded page as a server with so many engines would give it."""
-    text = demo.find("preemption").pages[5].decode()
+    text = demo.find("preemption").pages[number].decode()
     lines = text.splitlines(keepends=True)
     ours = [line for line in lines if line.startswith("vllm:")]
     others = [line for line in lines if not line.startswith("vllm:")]

@@ -40,6 +40,10 @@ _GROUPS = (
 )
 
 
+_WHICH = "which"
+"""Facts that only name what another one counts."""
+
+
 class HostPage(Page):
     NAME = "host"
     HINTS = (("↑ ↓", "scroll"), ("/", "filter"), ("w", "save"), ("p", "pause"), ("r", "rescan"))
@@ -127,7 +131,7 @@ def _facts(view: View, width: int) -> Iterator[Text]:
     yield from _group("other", left, width)
     unknown: dict[Reason, list[str]] = {}
     for fact in view.picture.facts:
-        if not isinstance(fact.reading, Known) and view.keeps(fact.name, fact.says):
+        if not isinstance(fact.reading, Known) and fact.says != _WHICH and view.keeps(fact.name, fact.says):
             unknown.setdefault(fact.reading.reason, []).append(fact.says)
     if unknown:
         yield NOTHING

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from vllm_doctor import times
 from vllm_doctor.render import text as text_report
-from vllm_doctor.report import Finding, Report, grouped
+from vllm_doctor.report import Finding, Report, Verdict, grouped
 from vllm_doctor.tui import finding, log, vitals
 from vllm_doctor.tui.cure import brief
 from vllm_doctor.tui.ink import DIM, NOTHING, SIGN, Row, badge, cut, ruled, say, severity, spread, wrapped
@@ -75,10 +75,11 @@ def verdict(view: View) -> list[Text]:
     root = main[0] if main else report.aside[0] if report.aside else None
     is_told = root is not None and report.headline.startswith(root.title)
     tag = say((f"{root.rule} ", DIM)) if root is not None and is_told else NOTHING
-    lines = [spread(say(badge(report.verdict.value), "  ", (report.headline, "bold")), tag, width)]
+    headline = "Could not tell" if report.error is not None and not report.vitals else report.headline
+    lines = [spread(say(badge(report.verdict.value), "  ", (headline, "bold")), tag, width)]
     room = 1 if view.height < 22 else 2
     here = (root.here or root.why) if root is not None and (main or is_told) else _judged(report)
-    why = _few(wrapped(here, width - 2, "   why   ") if here and not report.headline.endswith(here) else [], room)
+    why = _few(wrapped(here, width - 2, "   why   ") if here and not headline.endswith(here) else [], room)
     lines += why + [NOTHING] * (room - len(why))
     cure = brief(root) if root is not None and (main or is_told) else ""
     copies = say(("c copies it ", DIM)) if cure else NOTHING
@@ -88,6 +89,8 @@ def verdict(view: View) -> list[Text]:
 
 def _judged(report: Report) -> str:
     """What an ok, or an unknown, is worth."""
+    if report.error is not None:
+        return report.error.message
     ok, unknown = report.count("ok"), report.count("unknown")
     return f"{ok} rules were judged and are well; {unknown} could not be judged, for the reasons below." if ok else ""
 
@@ -123,7 +126,7 @@ def rows(view: View, width: int) -> list[Row]:
         for symptom in grouped(symptoms):
             if view.keeps(symptom[0].rule, symptom[0].title, symptom[0].severity):
                 found.append(Row(_symptom(symptom, report, width), finding.key_of(symptom[0])))
-    if not found and not view.filter:
+    if not found and not view.filter and report.verdict is Verdict.OK:
         found.append(Row(say(("  nothing was found to be wrong in what could be seen", DIM))))
     for place, said in enumerate(text_report.not_seen(report)):
         if view.keeps(said):

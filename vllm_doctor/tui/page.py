@@ -17,7 +17,7 @@ from textual.geometry import Size
 from textual.screen import Screen
 
 from vllm_doctor import times, words
-from vllm_doctor.tui.ink import DIM, Row, cut, plain, say, spread
+from vllm_doctor.tui.ink import DIM, Row, cut, plain, say, spread, wrapped
 from vllm_doctor.tui.lines import Block, Lines, Prompt
 from vllm_doctor.watch import Picture, Session, Status
 
@@ -183,9 +183,7 @@ class Page(Screen[None]):
         notes = []
         if self.filter and not self.prompt.display:
             notes.append(say((" / ", "bold"), self.filter, ("  only these rows; esc shows all", DIM)))
-        problem = banner(view)
-        if problem is not None:
-            notes.append(problem)
+        notes += banner(view)
         if self.doctor.said:
             notes.append(say((" ✔ ", "green"), self.doctor.said))
         return [cut(note, view.width) for note in notes]
@@ -266,7 +264,7 @@ def _gpus(count: int, name: str | None) -> str:
 def _cores(usable: float | None, wanted: float | None) -> str | None:
     if usable is None or wanted is None:
         return None
-    return f"cores {words.number(usable)} of {words.number(wanted)} wanted"
+    return f"cores {words.number(usable)} of {words.number(wanted)}"
 
 
 def _when(view: View) -> str:
@@ -294,15 +292,18 @@ def _looked(view: View) -> str:
     return f"window {wished}"
 
 
-def banner(view: View) -> Text | None:
-    """What is wrong with the watch itself."""
+def banner(view: View) -> list[Text]:
+    """What is wrong with the watch itself, in at most two lines."""
     picture = view.picture
     if not picture.problem:
-        return None
+        return []
+    kept = ""
     if picture.status is Status.LOST:
-        kept = "the last picture stays; I keep asking" if picture.seen_at is not None else "I keep asking"
-        return spread(say((" ✖ ", "red"), picture.problem), say((f"{kept} ", DIM)), view.width)
-    return say((" ✖ ", "red"), picture.problem)
+        kept = " The last picture stays; I keep asking." if picture.seen_at is not None else " I keep asking."
+    lines = wrapped(f"{picture.problem.rstrip('.?')}.{kept}", view.width - 4, "   ")[:2]
+    lines[0].plain = f" ✖ {lines[0].plain[3:]}"
+    lines[0].stylize("red", 1, 2)
+    return lines
 
 
 def too_small(width: int, height: int) -> list[Text]:

@@ -178,7 +178,9 @@ def _gpu(view: View, width: int) -> Text:
     busy, clock = view.picture.course.last("gpu_utilization"), view.picture.course.last("gpu_clock")
     if busy is None:
         why = view.picture.lacking.get("gpu_utilization")
-        return say((fit(f"{'GPU':<{_LABEL}} {f'not seen ({why})' if why else ''}", width), DIM))
+        none = view.picture.report is not None and view.picture.report.patient.gpus == 0
+        told = "none here" if none else f"not seen ({why})" if why else ""
+        return say((fit(f"{'GPU':<{_LABEL}} {told}", width), DIM))
     value = words.number(busy, "share") + (f" {words.number(clock, 'MHz')}" if clock is not None else "")
     return _cell(view, Sign("GPU", value, "gpu_utilization"), width, 1)[0]
 
@@ -188,6 +190,6 @@ def _cpu(view: View, width: int) -> Text:
     if engine is None and api is None:
         why = view.picture.lacking.get("engine_cpu")
         return say((fit(f"{'CPU':<{_LABEL}} {f'not seen ({why})' if why else ''}", width), DIM))
-    known: Sequence[tuple[str, float | None]] = (("core", engine), ("API", api))
+    known: Sequence[tuple[str, float | None]] = (("engine", engine), ("API", api))
     told = " · ".join(f"{name} {words.number(value)}" for name, value in known if value is not None)
     return say(fit("CPU cores", _LABEL), " ", (fit(told, width - _LABEL - 1), "bold"))

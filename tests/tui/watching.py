@@ -1,0 +1,110 @@
+"""A watch of a recorded server, whose time passes only when a test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+from tests.making import shipped_catalogue, shipped_rules
+from vllm_doctor import demo
+from vllm_doctor.errors import SourceError
+from vllm_doctor.examination import Watcher
+from vllm_doctor.observation import Observation
+from vllm_doctor.report import Problem
+from vllm_doctor.signal import Known, Reading
+from vllm_doctor.sources.exposition import Heads, Page, parse
+from vllm_doctor.sources.server import Followed, Identity, Scrape, Server
+from vllm_doctor.watch import Control, Judge, Watch
+
+BEGAN = 1_795_000_000.0
+"""20 November 2026, 10:26:40 UTC."""
+TARGET = "http://127.0.0.1:8000"
+
+
+class Clock:
+    """Stands still until it is set forward."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def wall(self) -> float:
+        return BEGAN + self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+@dataclass
+class Pages:
+    """What a recorded server answers, over and over, its counters going on. `down`: it refuses connections."""
+
+    name: str
+    edit: Callable[[str], str] = str
+    down: bool = False
+    started: float = BEGAN - 100_000
+    offset: float = 0.0
+    asked: int = field(default=0, init=False)
+
+    def page(self, at: float) -> str:
+        return self.edit(demo.round_at(demo.find(self.name), at - self.offset).decode())
+
+
+class Recorded(Server):
+    """A server without a network."""
+
+    def __init__(self, pages: Pages, clock: Clock) -> None:
+        super().__init__(TARGET, shipped_catalogue().metrics, clock=clock.now, sleep=clock.sleep)
+        self._pages, self._now = pages, clock
+
+    def scrape(self, deadline: float, heads: Heads | None = None) -> Scrape:
+        self._pages.asked += 1
+        if self._pages.down:
+            raise SourceError(
+                "unreachable", f"{self.target} refuses connections: is the server up, and is this its port?"
+            )
+        page = parse(self._pages.page(self._now.seconds), self._wanted, heads)
+        return Scrape(self._now.seconds, page, self._pages.started, self._now.wall())
+
+    def identify(self, page: Page, deadline: float) -> Identity:
+        recording = demo.find(self._pages.name)
+        facts: dict[str, Reading] = {
+            "vllm_version": Known(str(recording.version["version"]), origin="server"),
+            "stats_published": Known(page.has_vllm, origin="server"),
+        }
+        return Identity(facts, tuple(str(card["id"]) for card in recording.models["data"]))
+
+
+def judge() -> Judge:
+    return Judge(shipped_rules(), shipped_catalogue(), {"goal": "throughput"})
+
+
+def server(pages: Pages, clock: Clock) -> Watcher:
+    recorded = Recorded(pages, clock)
+    return Watcher(
+        "server", TARGET, TARGET, lambda: Observation("server", TARGET), follow=lambda: Followed(recorded, clock.now)
+    )
+
+
+@dataclass
+class Told:
+    """A source that tells the same at each look."""
+
+    observation: Observation
+    every: float = 5.0
+    error: str | None = None
+
+    def look(self, seconds: float) -> Observation:
+        return replace(self.observation, error=Problem("gone", self.error)) if self.error else self.observation
+
+
+def watch_of(pages: Pages, clock: Clock, *others: Watcher, control: Control | None = None) -> Watch:
+    """A watch of this server, and of what else there is."""
+
+    def attach(opened: ExitStack) -> Sequence[Watcher]:
+        return [server(pages, clock), *others]
+
+    return Watch(attach, judge(), control, clock.now, clock.wall, inline=True)
