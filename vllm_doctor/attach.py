@@ -22,11 +22,11 @@ from vllm_doctor.sources.kernel import Kernel
 
 if TYPE_CHECKING:
     # Imported late below: a log needs no client, a server on another machine no processes, and all start sooner.
+    from vllm_doctor.picture import Choice
     from vllm_doctor.sources.process import ServerProcess
     from vllm_doctor.sources.server import Server
     from vllm_doctor.sources.start.source import StartSource
     from vllm_doctor.sources.start.start import Start
-    from vllm_doctor.watch import Choice
 
 NOBODY = (
     "no vLLM server was found on this host; point me at one: vllm-doctor http://host:8000, or vllm-doctor PID"
@@ -224,8 +224,8 @@ class Attachment:
 
 def choices(kernel: Kernel | None = None) -> list[Choice]:
     """The vLLM servers of this host, for a person to choose from."""
+    from vllm_doctor.picture import Choice
     from vllm_doctor.sources import process
-    from vllm_doctor.watch import Choice
 
     return [
         Choice(

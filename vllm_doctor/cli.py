@@ -11,17 +11,17 @@ TYPE_CHECKING = (
 )
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import ExitStack
     from pathlib import Path
     from typing import NoReturn
 
     from vllm_doctor.examination import Watcher
+    from vllm_doctor.picture import Choice, Picture, Session
     from vllm_doctor.report import Report
     from vllm_doctor.rule import Rule
     from vllm_doctor.signal import Value
     from vllm_doctor.sources.access import Access
-    from vllm_doctor.watch import Choice, Judge, Session
 
 FORMATS = ("text", "json", "markdown", "nagios", "checkmk", "openmetrics")
 COULD_NOT_TELL = 3
@@ -341,7 +341,7 @@ def _interactive(sources: Sequence[str], options: argparse.Namespace) -> int:
     """Watch these sources at the terminal; the exit code is that of the last verdict."""
     import gc
 
-    from vllm_doctor import watch
+    from vllm_doctor.picture import verdict_of
     from vllm_doctor.tui.app import DoctorApp
 
     gc.set_threshold(50_000)
@@ -359,7 +359,7 @@ def _interactive(sources: Sequence[str], options: argparse.Namespace) -> int:
     if app.by_signal:
         return 128 + app.by_signal
     report = app.picture.report
-    return watch.verdict_of(app.picture).exit_code if report is None else _exit_code(report, options.fail_on)
+    return verdict_of(app.picture).exit_code if report is None else _exit_code(report, options.fail_on)
 
 
 def _session(
@@ -368,38 +368,42 @@ def _session(
     """What the terminal shows; everything here is loaded after its frame is drawn."""
     from pathlib import Path
 
-    from vllm_doctor import watch
+    from vllm_doctor.picture import Session
 
-    def load() -> Judge:
+    rules: list[Rule] = []
+
+    def watch(chosen: Sequence[str], tell: Callable[[Picture], None]) -> None:
+        import gc
+        import time
+
         from vllm_doctor import catalogue, rule
+        from vllm_doctor.attach import Attachment
+        from vllm_doctor.watch import Judge, Watch
 
         shipped = rule.shipped()
         signals = catalogue.load(shipped / "signals.yaml")
-        rules = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
-        return watch.Judge(rules, signals, wishes, options.strict)
+        rules[:] = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
+        gc.freeze()  # all this lives to the end
 
-    def attach(chosen: Sequence[str], opened: ExitStack) -> Sequence[Watcher]:
-        import time
+        def attach(opened: ExitStack) -> Sequence[Watcher]:
+            look = Attachment(
+                signals.metrics,
+                access,
+                _WINDOW,
+                time.monotonic() + _ONE_DAY,
+                Path(options.nvidia_smi) if options.nvidia_smi else None,
+                since=since,
+                until=options.until,
+                command=options.command,
+            )
+            return look.watchers(chosen, opened)
 
-        from vllm_doctor.attach import Attachment
+        Watch(attach, Judge(rules, signals, wishes, options.strict), session.control).run(tell)
 
-        assert session.judge is not None
-        look = Attachment(
-            session.judge.catalogue.metrics,
-            access,
-            _WINDOW,
-            time.monotonic() + _ONE_DAY,
-            Path(options.nvidia_smi) if options.nvidia_smi else None,
-            since=since,
-            until=options.until,
-            command=options.command,
-        )
-        return look.watchers(chosen, opened)
-
-    def page(judge: Judge, id: str) -> str:
+    def page(id: str) -> str:
         from vllm_doctor import rulebook
 
-        found = next((rule for rule in judge.rules if rule.id == id), None)
+        found = next((rule for rule in rules if rule.id == id), None)
         return rulebook.page(found) if found is not None else ""
 
     def find() -> Sequence[Choice]:
@@ -408,7 +412,7 @@ def _session(
         return attach.choices()
 
     here = find if not sources and options.command is None else None
-    session = watch.Session(load, attach, page, tuple(sources), here)
+    session = Session(watch, page, tuple(sources), here)
     return session
 
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from vllm_doctor.report import Report
@@ -27,13 +28,25 @@ _SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 def text(value: str, masked: Counter[str]) -> str:
     """The text without secrets and control characters; `masked` counts what was taken out."""
+    clean, counts = _again(value) if len(value) <= _SHORT else _cleaned(value)
+    masked.update(counts)
+    return clean
+
+
+def _cleaned(value: str) -> tuple[str, dict[str, int]]:
+    counts: Counter[str] = Counter()
     for what, pattern in _SECRETS:
         value, count = pattern.subn(_masked, value)
         if count:
-            masked[what] += count
-    if value.isprintable():
-        return value
-    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in value)
+            counts[what] += count
+    if not value.isprintable():
+        value = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in value)
+    return value, dict(counts)
+
+
+_SHORT = 1000
+_again = lru_cache(4096)(_cleaned)
+"""Of a server that is watched most texts are the same each time."""
 
 
 def _masked(match: re.Match[str]) -> str:

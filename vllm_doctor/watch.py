@@ -11,20 +11,19 @@ import math
 import threading
 import time
 from array import array
-from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import StrEnum
 
 from vllm_doctor import examination, postmortem, redact
 from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.errors import DoctorError
 from vllm_doctor.examination import Watcher
-from vllm_doctor.observation import GpuSeen, Observation, ProcessSeen
-from vllm_doctor.report import Finding, Report, Span, Timeline, Verdict
+from vllm_doctor.observation import Observation
+from vllm_doctor.picture import Control, Course, Event, Fact, Picture, RuleSeen, Status
+from vllm_doctor.report import Report, Span, Timeline
 from vllm_doctor.rule import Rule
 from vllm_doctor.signal import Known, Reading, Reason, Snapshot, Unknown, Value
 
@@ -40,163 +39,24 @@ LIMITS = ("max_num_seqs", "cores_usable", "gpu_clock_max")
 """Signals that are the top of a scale."""
 SCALED = (*TRACKS, *LIMITS)
 
-WINDOWS = (5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-"""Seconds that a verdict may be of."""
-DEFAULT_WINDOW = 30.0
 STEPS = 480
 """Of the time line of a log."""
 
 _KEPT = 3600
 """Moments of the vital signs: an hour of them, at one a second."""
 _EVENTS, _SPANS = 500, 300
-_HOLD = 3.0
-"""Seconds for which a value stands for the time after it; longer is a gap."""
 _SILENT = 2.5
 """Seconds without an answer after which a server counts as lost."""
 _RETRY = 5.0
 _FIRST_VERDICT = 4.0
 """Seconds that the first verdict waits for a second scrape, at most."""
 _PICTURE = 1.0
+_VERDICT = 2.0
+"""Seconds from one verdict to the next: of a window of thirty, one a second would be much work for little news."""
 _JUDGING, _LOOKING = 0.08, 0.03
 """Shares of one core that judging, and looking at one source, may take: of 64 engines a verdict is less frequent."""
 _ONE_DAY = 86400.0
 _PROGRESS = 0.2
-
-
-class Status(StrEnum):
-    """What the watch does now."""
-
-    STARTING = "starting"
-    CHOOSING = "choosing"  # several servers were found: which?
-    LIVE = "live"
-    PAUSED = "paused"
-    LOST = "lost"  # a server that was there does not answer; the last picture stays
-    READING = "reading"  # a log
-    READ = "read"
-
-
-@dataclass(frozen=True)
-class Course:
-    """The values of many signals over time. `times`: POSIX seconds; a value that was not known is NaN."""
-
-    times: Sequence[float] = ()
-    values: Mapping[str, Sequence[float]] = field(default_factory=dict)
-
-    def last(self, name: str) -> float | None:
-        """The newest value; None where it was not known then."""
-        values = self.values.get(name, ())
-        return values[-1] if values and not math.isnan(values[-1]) else None
-
-    def at(self, name: str, when: float) -> float | None:
-        """What held at a time."""
-        place = bisect_right(self.times, when) - 1
-        if place < 0 or name not in self.values or when - self.times[place] > _HOLD:
-            return None
-        value = self.values[name][place]
-        return None if math.isnan(value) else value
-
-    def columns(self, name: str, first: float, last: float, count: int) -> tuple[float | None, ...]:
-        """The mean in each of `count` equal steps of time; None where nothing was known."""
-        values, times = self.values.get(name), self.times
-        if values is None or not times or count < 1:
-            return (None,) * max(0, count)
-        step = (last - first) / count
-        found: list[float | None] = []
-        begin = bisect_left(times, first)
-        for place in range(count):
-            until = first + step * (place + 1)
-            end = bisect_left(times, until, begin)
-            here = [value for value in values[begin:end] if not math.isnan(value)]
-            if here:
-                found.append(sum(here) / len(here))
-            elif end == begin and begin and until - times[begin - 1] <= max(_HOLD, step):
-                before = values[begin - 1]
-                found.append(None if math.isnan(before) else before)
-            else:
-                found.append(None)
-            begin = end
-        return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Something that happened while watched. `kind`: critical, warning, ok, unknown, info, or the status' name."""
-
-    at: float
-    kind: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class RuleSeen:
-    """A rule and its state: a severity, ok, unknown, not-applicable, or "" before it was judged."""
-
-    id: str
-    group: str
-    title: str
-    state: str = ""
-    because: Mapping[str, Reason] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A fact of the host: its name, what it says, and its value."""
-
-    name: str
-    says: str
-    unit: str
-    reading: Reading
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A server that was found on this host. `sources`: what to examine to see it."""
-
-    sources: tuple[str, ...]
-    name: str
-    details: str
-
-
-@dataclass(frozen=True)
-class Picture:
-    """Everything there is to show, at one moment. Times are POSIX seconds."""
-
-    status: Status
-    at: float
-    since: float
-    """When the status began."""
-    window: float
-    """Seconds that a verdict shall be of; the report's sources say of how many it is."""
-    report: Report | None = None
-    problem: str | None = None
-    """Why a server is lost, or what went wrong in the doctor itself."""
-    seen_at: float | None = None
-    """When a server last answered."""
-    course: Course = field(default_factory=Course)
-    limits: Mapping[str, float] = field(default_factory=dict)
-    marks: Mapping[str, float] = field(default_factory=dict)
-    """Above which value of a signal a rule finds fault."""
-    lacking: Mapping[str, Reason] = field(default_factory=dict)
-    """Why a signal of the course has no value."""
-    facts: tuple[Fact, ...] = ()
-    processes: tuple[ProcessSeen, ...] = ()
-    gpus: tuple[GpuSeen, ...] = ()
-    rules: tuple[RuleSeen, ...] = ()
-    spans: tuple[Span, ...] = ()
-    """From when to when a rule's verdict held."""
-    events: tuple[Event, ...] = ()
-    timeline: Timeline | None = None
-    """Of a log, in more steps than the report's."""
-    bytes_read: int = 0
-    bytes_of: int = 0
-    choices: tuple[Choice, ...] = ()
-    began: float = 0.0
-    """When the watch began."""
-
-    @property
-    def is_live(self) -> bool:
-        """Of a server, not of a log."""
-        return self.status not in (Status.READING, Status.READ)
 
 
 @dataclass(frozen=True)
@@ -224,39 +84,6 @@ class Judge:
                     if name in TRACKS and value > 0:
                         found[name] = min(value, found.get(name, math.inf))
         return found
-
-
-class Control:
-    """What the user wants of a running watch. Safe to use from any thread."""
-
-    def __init__(self, seconds: float = DEFAULT_WINDOW) -> None:
-        self.seconds = seconds
-        self.paused = False
-        self.stopped = False
-        self.again = False
-        self.chosen: tuple[str, ...] | None = None
-        self.wake = threading.Event()
-
-    def stop(self) -> None:
-        self.stopped = True
-        self.wake.set()
-
-    def pause(self, paused: bool) -> None:
-        self.paused = paused
-        self.wake.set()
-
-    def window(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.wake.set()
-
-    def rescan(self) -> None:
-        """Look for everything anew."""
-        self.again = True
-        self.wake.set()
-
-    def choose(self, sources: Sequence[str]) -> None:
-        self.chosen = tuple(sources)
-        self.wake.set()
 
 
 class _Eye:
@@ -449,7 +276,12 @@ class Watch:
             self._spans.extend(self._current.values())
             self._current.clear()
         has_news = bool(answered) and (error is None or self._seen_at is None)
-        if has_news and now >= self._judge_due and observations and not self._is_early(observations):
+        if (
+            has_news
+            and (now >= self._judge_due or self._report is None)
+            and observations
+            and not self._is_early(observations)
+        ):
             self._judged(observations)
         if any(o.error is not None and o.error.kind == "gone" for o in observations):
             self._reattach("its processes have ended", forced=False)
@@ -547,7 +379,7 @@ class Watch:
         self._report = report
         self._extend(report, at)
         self._facts = self._told(observations)
-        self._judge_due = self._clock() + (time.thread_time() - cpu) / _JUDGING - _PICTURE
+        self._judge_due = self._clock() + max(_VERDICT, (time.thread_time() - cpu) / _JUDGING) - _PICTURE / 2
 
     def _extend(self, report: Report, at: float) -> None:
         """The spans in which each rule's verdict held, as long as it is watched."""
@@ -697,51 +529,6 @@ def _past(report: Report) -> Iterator[Event]:
     yield from sorted(events, key=lambda event: event.at)[:_EVENTS]
 
 
-@dataclass
-class Session:
-    """A watch that is still to be opened: everything that takes time happens in `run`, off the user's thread.
-
-    `find` names the servers of this host; with more than one of them the user is asked.
-    """
-
-    load: Callable[[], Judge]
-    attach: Callable[[Sequence[str], ExitStack], Sequence[Watcher]]
-    page: Callable[[Judge, str], str]
-    sources: tuple[str, ...] = ()
-    find: Callable[[], Sequence[Choice]] | None = None
-    control: Control = field(default_factory=Control)
-    clock: Callable[[], float] = time.monotonic
-    wall: Callable[[], float] = time.time
-    judge: Judge | None = None
-
-    def run(self, tell: Callable[[Picture], None]) -> None:
-        """Watch until `control` stops it. Raises DoctorError where there is nothing to watch."""
-        sources = self._sources(tell)
-        if self.control.stopped:
-            return
-        if self.judge is None:
-            self.judge = self.load()
-        watch = Watch(lambda opened: self.attach(sources, opened), self.judge, self.control, self.clock, self.wall)
-        watch.run(tell)
-
-    def rule_page(self, id: str) -> str:
-        """All about one rule; "" before the rules are read."""
-        return self.page(self.judge, id) if self.judge is not None else ""
-
-    def _sources(self, tell: Callable[[Picture], None]) -> tuple[str, ...]:
-        if self.find is None or self.sources:
-            return self.sources
-        choices = tuple(self.find())
-        if len(choices) < 2:
-            return ()
-        now = self.wall()
-        tell(Picture(Status.CHOOSING, now, now, self.control.seconds, choices=choices))
-        while self.control.chosen is None and not self.control.stopped:
-            self.control.wake.wait()
-            self.control.wake.clear()
-        return self.control.chosen or ()
-
-
 def judged(rules: Sequence[RuleSeen], report: Report | None) -> tuple[RuleSeen, ...]:
     """The rules with their states in a report."""
     if report is None:
@@ -750,16 +537,6 @@ def judged(rules: Sequence[RuleSeen], report: Report | None) -> tuple[RuleSeen, 
     return tuple(
         replace(rule, state=report.states.get(rule.id, ""), because=because.get(rule.id, {})) for rule in rules
     )
-
-
-def roots(report: Report) -> list[Finding]:
-    """What is told at the top level, in order: causes that do harm, then what is only worth knowing."""
-    return [*report.main, *report.aside]
-
-
-def verdict_of(picture: Picture | None) -> Verdict:
-    """The last verdict; unknown where there was none."""
-    return picture.report.verdict if picture is not None and picture.report is not None else Verdict.UNKNOWN
 
 
 def _together(name: str, snapshots: Sequence[Snapshot], summed: bool) -> tuple[float, Reason | None]:
@@ -787,9 +564,3 @@ def _clean(reading: Reading) -> Reading:
 
 def _plain(text: str) -> str:
     return redact.text(" ".join(text.split()), Counter())
-
-
-def wider(seconds: float, steps: int) -> float:
-    """The next window that may be chosen, up or down."""
-    place = min(range(len(WINDOWS)), key=lambda n: abs(WINDOWS[n] - seconds)) + steps
-    return WINDOWS[max(0, min(len(WINDOWS) - 1, place))]

@@ -40,6 +40,26 @@ class Window:
                 points.pop()
             points.append((at, sample.value))
 
+    def drop(self, at: float) -> None:
+        """Forget the scrape of that time, the oldest or the newest."""
+        self.times.remove(at)
+        for series in self._series.values():
+            for labels, points in list(series.items()):
+                if points[0][0] == at:
+                    del points[0]
+                elif points[-1][0] == at:
+                    del points[-1]
+                if not points:
+                    del series[labels]
+
+    def copy(self) -> Window:
+        """The same, to be read while this one goes on."""
+        copied = Window()
+        copied.origin, copied.times = self.origin, list(self.times)
+        for name, series in list(self._series.items()):
+            copied._series[name] = {labels: list(points) for labels, points in series.items()}
+        return copied
+
     @property
     def seconds(self) -> float:
         return self.times[-1] - self.times[0] if self.times else 0.0

@@ -7,15 +7,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from tests.making import shipped_catalogue, shipped_rules
+from tests.serving import recording
 from vllm_doctor import demo
 from vllm_doctor.errors import SourceError
 from vllm_doctor.examination import Watcher
 from vllm_doctor.observation import Observation
+from vllm_doctor.picture import Control
 from vllm_doctor.report import Problem
 from vllm_doctor.signal import Known, Reading
 from vllm_doctor.sources.exposition import Heads, Page, parse
 from vllm_doctor.sources.server import Followed, Identity, Scrape, Server
-from vllm_doctor.watch import Control, Judge, Watch
+from vllm_doctor.watch import Judge, Watch
 
 BEGAN = 1_795_000_000.0
 """20 November 2026, 10:26:40 UTC."""
@@ -50,7 +52,7 @@ class Pages:
     asked: int = field(default=0, init=False)
 
     def page(self, at: float) -> str:
-        return self.edit(demo.round_at(demo.find(self.name), at - self.offset).decode())
+        return self.edit(demo.round_at(recording(self.name), at - self.offset).decode())
 
 
 class Recorded(Server):
@@ -70,12 +72,12 @@ class Recorded(Server):
         return Scrape(self._now.seconds, page, self._pages.started, self._now.wall())
 
     def identify(self, page: Page, deadline: float) -> Identity:
-        recording = demo.find(self._pages.name)
+        recorded = recording(self._pages.name)
         facts: dict[str, Reading] = {
-            "vllm_version": Known(str(recording.version["version"]), origin="server"),
+            "vllm_version": Known(str(recorded.version["version"]), origin="server"),
             "stats_published": Known(page.has_vllm, origin="server"),
         }
-        return Identity(facts, tuple(str(card["id"]) for card in recording.models["data"]))
+        return Identity(facts, tuple(str(card["id"]) for card in recorded.models["data"]))
 
 
 def judge() -> Judge:

@@ -145,13 +145,23 @@ class Server:
             error = Problem(problem.kind, str(problem))
         return self.seen(scrapes, identity, error)
 
-    def seen(self, scrapes: Sequence[Scrape], identity: Identity, error: Problem | None = None) -> Observation:
-        """These scrapes of one server, judged to be of one server, as an observation. `error`: what ended them."""
-        window, notes = Window(), []  # type: Window, list[str]
-        for scrape in scrapes:
-            window.add(scrape.at, scrape.page.samples)
-            if scrape.page.refused_lines and not notes:
-                notes.append(f"{scrape.page.refused_lines} lines of /metrics could not be read and were left out")
+    def seen(
+        self,
+        scrapes: Sequence[Scrape],
+        identity: Identity,
+        error: Problem | None = None,
+        window: Window | None = None,
+    ) -> Observation:
+        """These scrapes of one server, judged to be of one server, as an observation. `error`: what ended them.
+
+        `window`: the scrapes as such, where the caller keeps it.
+        """
+        if window is None:
+            window = Window()
+            for scrape in scrapes:
+                window.add(scrape.at, scrape.page.samples)
+        refused = next((scrape.page.refused_lines for scrape in scrapes if scrape.page.refused_lines), 0)
+        notes = [f"{refused} lines of /metrics could not be read and were left out"] if refused else []
         try:
             if error is None:
                 self._one_server(window, scrapes, notes)
@@ -325,6 +335,7 @@ class Followed:
         self._server, self._clock = server, clock
         self._scrapes: list[Scrape] = []
         self._recent: deque[Scrape] = deque(maxlen=_RECENT)
+        self._window = Window()
         self._identity: Identity | None = None
         self._heads: Heads = {}
 
@@ -336,6 +347,7 @@ class Followed:
             if self._is_new(scrape):
                 self._scrapes.clear()
                 self._recent.clear()
+                self._window = Window()
                 self._identity = None
             if self._identity is None:
                 self._identity = server.identify(scrape.page, deadline)
@@ -347,7 +359,7 @@ class Followed:
         recent = Window()
         for seen in self._recent:
             recent.add(seen.at, seen.page.samples)
-        return replace(server.seen(self._scrapes, self._identity), recent=recent)
+        return replace(server.seen(self._scrapes, self._identity, window=self._window.copy()), recent=recent)
 
     def _is_new(self, scrape: Scrape) -> bool:
         """Whether the server was started since the last scrape: what it counts begins anew."""
@@ -359,10 +371,11 @@ class Followed:
     def _keep(self, scrape: Scrape, seconds: float) -> None:
         kept, least = self._scrapes, 0.9 * seconds / _SCRAPES
         if len(kept) > 2 and kept[-1].at - kept[-2].at < least:
-            del kept[-1]
+            self._window.drop(kept.pop().at)
         kept.append(scrape)
+        self._window.add(scrape.at, scrape.page.samples)
         while len(kept) > 2 and kept[1].at <= scrape.at - seconds:
-            del kept[0]
+            self._window.drop(kept.pop(0).at)
 
 
 def _told(value: Value) -> Known:

@@ -26,6 +26,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 from vllm_doctor.errors import DoctorError
+from vllm_doctor.picture import Picture, Session, Status, wider
 from vllm_doctor.report import Finding
 from vllm_doctor.tui import finding
 from vllm_doctor.tui.chooser import Chooser
@@ -38,7 +39,6 @@ from vllm_doctor.tui.log import LogPage
 from vllm_doctor.tui.overview import Overview
 from vllm_doctor.tui.page import Page
 from vllm_doctor.tui.rules import RulePage, RulesPage
-from vllm_doctor.watch import Picture, Session, Status, wider
 
 _SAID_SECONDS = 6.0
 _FOLDER = "vllm-doctor"

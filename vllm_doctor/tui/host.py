@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from vllm_doctor import words
+from vllm_doctor.picture import Fact, Picture
 from vllm_doctor.render import text as text_report
 from vllm_doctor.signal import HOW_TO_LEARN, Known, Reading, Reason
 from vllm_doctor.tui.ink import (
@@ -24,7 +25,6 @@ from vllm_doctor.tui.ink import (
 )
 from vllm_doctor.tui.page import Page, View
 from vllm_doctor.tui.plot import bars
-from vllm_doctor.watch import Fact, Picture
 
 _PROCESSES = (
     Column("process", 16, False), Column("pid", 9), Column("cores", 7), Column("waits", 7), Column("threads", 7),

@@ -13,14 +13,14 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 
 from vllm_doctor import times, words
+from vllm_doctor.picture import Event, Picture
 from vllm_doctor.report import Span, Timeline
-from vllm_doctor.rule import SEVERITIES
 from vllm_doctor.tui.ink import DIM, NOTHING, Row, cut, fit, ruled, say, severity
 from vllm_doctor.tui.page import Page, View
 from vllm_doctor.tui.plot import bars, scale
-from vllm_doctor.watch import Event, Picture
 
 _LABEL, _MOST = 10, 12
+SEVERITIES = ("critical", "warning", "info")
 _ROWS = (("running", "requests_running", "requests"), ("waiting", "requests_waiting", "requests"),
          ("KV cache", "kv_cache_usage", "share"), ("out/s", "generation_tokens_per_second", ""))  # fmt: skip
 _EVENT = "event:"

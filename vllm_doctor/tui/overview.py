@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from vllm_doctor import times
+from vllm_doctor.picture import Status
 from vllm_doctor.render import text as text_report
 from vllm_doctor.report import Finding, Report, Verdict, grouped
 from vllm_doctor.tui import finding, log, vitals
 from vllm_doctor.tui.cure import brief
 from vllm_doctor.tui.ink import DIM, NOTHING, SIGN, Row, badge, cut, ruled, say, severity, spread, wrapped
 from vllm_doctor.tui.page import WIDE, Page, View
-from vllm_doctor.watch import Status
 
 _WORD = {"opportunity": "chance", "not-server": "client", "blind": "blind"}
 _SIGN = {"opportunity": "◆", "not-server": "○"}

@@ -17,9 +17,9 @@ from textual.geometry import Size
 from textual.screen import Screen
 
 from vllm_doctor import times, words
+from vllm_doctor.picture import Picture, Session, Status
 from vllm_doctor.tui.ink import DIM, Row, cut, plain, say, spread, wrapped
 from vllm_doctor.tui.lines import Block, Lines, Prompt
-from vllm_doctor.watch import Picture, Session, Status
 
 LEAST = (60, 15)
 """Columns and lines below which a page only says that it has too few."""

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from vllm_doctor.picture import RuleSeen
 from vllm_doctor.signal import HOW_TO_LEARN
 from vllm_doctor.tui.ink import DIM, NOTHING, SIGN, Row, fit, ruled, say, severity, wrapped
 from vllm_doctor.tui.page import Page, View
-from vllm_doctor.watch import RuleSeen
 
 _STATES = ("critical", "warning", "info", "unknown", "ok", "not-applicable", "")
 _RULE = "rule:"
@@ -85,5 +85,5 @@ class RulePage(Page):
         lines = [NOTHING]
         for signal, reason in rule.because.items() if rule is not None else ():
             lines += wrapped(f"{signal} is not known ({reason}): {HOW_TO_LEARN[reason]}", view.width - 3, " ? ", "   ")
-        page = self.doctor.session.rule_page(self.id_of_rule)
+        page = self.doctor.session.page(self.id_of_rule)
         return [Row(line) for line in lines] + [Row(say(f" {line}")) for line in page.splitlines()]

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from vllm_doctor import words
+from vllm_doctor.picture import Picture
 from vllm_doctor.report import Report
 from vllm_doctor.signal import Known
 from vllm_doctor.tui.ink import DIM, fit, say
 from vllm_doctor.tui.page import View
 from vllm_doctor.tui.plot import bars, scale
-from vllm_doctor.watch import Picture
 
 _LABEL, _VALUE, _BESIDE = 10, 13, 2
 _LEAST_SPAN = 120.0
