@@ -51,9 +51,9 @@ _RETRY = 5.0
 _FIRST_VERDICT = 4.0
 """Seconds that the first verdict waits for a second scrape, at most."""
 _PICTURE = 1.0
-_VERDICT = 2.0
+_VERDICT = 3.0
 """Seconds from one verdict to the next: of a window of thirty, one a second would be much work for little news."""
-_JUDGING, _LOOKING = 0.08, 0.03
+_JUDGING, _LOOKING = 0.06, 0.03
 """Shares of one core that judging, and looking at one source, may take: of 64 engines a verdict is less frequent."""
 _ONE_DAY = 86400.0
 _PROGRESS = 0.2
@@ -240,7 +240,8 @@ class Watch:
         leading = [eye for eye in self._eyes if eye.watcher.kind == "server" and eye.feed is not None] or self._eyes
         if not any(eye.is_fresh for eye in leading) and now < self._tell_due + 0.25 * _PICTURE:
             return None
-        if self._picture is not None and self._seen_at is None and not any(eye.is_fresh for eye in self._eyes):
+        is_waiting = self._picture is not None and self._seen_at is None and self._trouble(now) is None
+        if is_waiting and not any(eye.is_fresh for eye in self._eyes):
             return None  # nothing has answered yet
         self._tell_due = now + _PICTURE
         return self._made()

@@ -22,13 +22,14 @@ from typing import ClassVar
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
 
 from vllm_doctor.errors import DoctorError
 from vllm_doctor.picture import Picture, Session, Status, wider
 from vllm_doctor.report import Finding
-from vllm_doctor.tui import finding
+from vllm_doctor.tui import finding, ink
 from vllm_doctor.tui.chooser import Chooser
 from vllm_doctor.tui.cure import to_copy
 from vllm_doctor.tui.engines import EnginePage, EnginesPage, name_of
@@ -96,7 +97,9 @@ class DoctorApp(App[None]):
     }
 
     def __init__(self, session: Session, now: Callable[[], float] = time.time) -> None:
-        super().__init__()
+        theme = os.environ.get("TEXTUAL_THEME")
+        # The terminal's own palette, unless the user has a theme: said at once, as NO_COLOR is read right here.
+        super().__init__(ansi_color=None if theme else True)
         self.session, self.now = session, now
         self.picture = Picture(Status.STARTING, now(), now(), session.control.seconds)
         self.said = ""
@@ -107,7 +110,7 @@ class DoctorApp(App[None]):
         self.by_signal = 0
         self._thread: threading.Thread | None = None
         self._silence = 0
-        self.theme = os.environ.get("TEXTUAL_THEME") or ("ansi-light" if _is_light() else "ansi-dark")
+        self.theme = theme or ("ansi-light" if _is_light() else "ansi-dark")
         for name, page in self.PAGES.items():
             self.install_screen(page(), name)
 
@@ -298,7 +301,6 @@ class DoctorApp(App[None]):
         yield SystemCommand("Rescan", "look for the server, its processes and its log anew", self.action_rescan)
         yield SystemCommand("A longer window", "verdicts of more seconds", lambda: self.action_window(1))
         yield SystemCommand("A shorter window", "verdicts of fewer seconds", lambda: self.action_window(-1))
-        yield SystemCommand("Change the colours", "another theme; ansi-… are the terminal's own", self.search_themes)
         yield SystemCommand("Quit", "the exit code is that of the last verdict", self.action_leave)
 
     # ---- the end ----------------------------------------------------------------------------------------------------
@@ -342,20 +344,15 @@ class Found(Provider):
         for name, help, command in self._all():
             score = max(matcher.match(name), matcher.match(help))
             if score > 0:
-                yield Hit(score, _literal(name), command, text=name, help=_literal(help))
+                yield Hit(score, Content(name), command, text=name, help=ink.escaped(help))
 
     async def discover(self) -> Hits:
         for name, help, command in self._all():
             if name.startswith("Finding"):
-                yield DiscoveryHit(_literal(name), command, text=name, help=_literal(help))
+                yield DiscoveryHit(Content(name), command, text=name, help=ink.escaped(help))
 
 
 DoctorApp.COMMANDS = App.COMMANDS | {Found}
-
-
-def _literal(text: str) -> str:
-    """The palette reads markup in what it shows."""
-    return text.replace("[", "\\[")
 
 
 def keep(name: str, text: str) -> Path | None:

@@ -115,7 +115,7 @@ def _courses(picture: Picture, finding: Finding, width: int) -> list[Text]:
         course = picture.course.columns(name, shown.first, shown.last, room)
         said = words.compared(evidence.is_, evidence.than, evidence.unit) if same else ""
         label = "  Course " if not lines else " " * _INDENT
-        told = say((label, "bold"), fit(name.replace("_", " "), 30), " ")
+        told = say((label, "bold"), fit(evidence.says, 30), " ")
         lines.append(Text.assemble(told, bars(course, top, 1, mark, "red")[0], f"  {said}", no_wrap=True, end=""))
     if lines:
         lines.append(say((f"{'':<{_INDENT}}the last {times.duration(shown.seconds)}", DIM)))

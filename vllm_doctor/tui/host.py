@@ -30,8 +30,8 @@ _PROCESSES = (
     Column("process", 16, False), Column("pid", 9), Column("cores", 7), Column("waits", 7), Column("threads", 7),
 )  # fmt: skip
 _GPUS = (
-    Column("GPU", 24, False), Column("busy", 6), Column("memory", 16), Column("clock", 14), Column("power", 13),
-    Column("", 6),
+    Column("GPU", 22, False), Column("busy", 5), Column("memory", 13), Column("clock", 13), Column("power", 9),
+    Column("", 5),
 )  # fmt: skip
 _GROUPS = (
     ("cores", ("core", "cpus", "cpu_", "last_cpu", "threads", "numa", "process", "placement")),
@@ -98,7 +98,7 @@ def _gpus(picture: Picture) -> Iterator[Text]:
         yield table_row(
             _GPUS,
             [
-                f"{gpu.index}  {gpu.name}",
+                f"{gpu.index}  {gpu.name.removeprefix('NVIDIA ')}",
                 (_text(at["utilization"], "share"), "bold"),
                 _of(at["memory_used"], at["memory_total"], "bytes"),
                 _of(at["clock"], at["clock_max"], "MHz"),
@@ -114,7 +114,8 @@ def _of(now: Reading, most: Reading, unit: str) -> str:
         return _text(now, unit)
     number, _, own = words.reading(now, unit).partition(" ")
     other, _, shared = words.reading(most, unit).partition(" ")
-    return f"{number}/{other} {shared}" if own == shared else f"{number} {own}/{other} {shared}"
+    told = f"{number}/{other} {shared}" if own == shared else f"{number} {own}/{other} {shared}"
+    return told.replace(",", "") if unit == "MHz" else told
 
 
 def _text(reading: Reading, unit: str) -> str:

@@ -34,6 +34,11 @@ def plain(text: str) -> str:
     return text if text.isprintable() else redact.text(text, Counter())
 
 
+def escaped(text: str) -> str:
+    """For the few places of Textual's that read markup."""
+    return plain(text).replace("[", "\\[")
+
+
 def say(*parts: str | tuple[str, str]) -> Text:
     """A line of pieces, each with a style or without."""
     line = Text(no_wrap=True, end="")
@@ -72,13 +77,10 @@ def spread(left: Text, right: Text, width: int) -> Text:
 
 
 def ruled(title: str, right: str, width: int) -> Text:
-    """A horizontal line with a title in it."""
-    head = f"── {plain(title)} " if title else "──"
+    """A horizontal line with a title in it; what does not fit of the title is cut."""
     tail = f" {plain(right)} ──" if right else "──"
-    dashes = width - cell_len(head) - cell_len(tail)
-    if dashes < 1:
-        return cut(say((head, DIM)), width)
-    return say((f"{head}{'─' * dashes}{tail}", DIM))
+    head = f"── {cut(say(title), max(0, width - cell_len(tail) - 5)).plain} " if title else "──"
+    return cut(say((f"{head}{'─' * (width - cell_len(head) - cell_len(tail))}{tail}", DIM)), width)
 
 
 def wrapped(text: str, width: int, first: str = "", rest: str | None = None, style: str = "") -> list[Text]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from rich.segment import Segment
+from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import Binding, BindingType
@@ -26,11 +28,11 @@ class Block(Widget):
         self._clicked = clicked
 
     def show(self, lines: Sequence[Text]) -> None:
+        self.display = bool(lines)
         if self.lines == list(lines):
             return
-        if len(lines) != len(self.lines) or not self.display:
+        if len(lines) != len(self.lines):
             self.styles.height = len(lines)
-            self.display = bool(lines)
         self.lines = list(lines)
         self.refresh()
 
@@ -169,7 +171,9 @@ class Lines(ScrollView, can_focus=True):
 
 
 def _strip(widget: Widget, line: Text, width: int) -> Strip:
-    return Strip(cut(line, width).render(widget.app.console)).adjust_cell_length(width)
+    # Textual's filters for NO_COLOR want a style on every segment, also where there is none.
+    segments = Segment.apply_style(cut(line, width).render(widget.app.console), Style.null())
+    return Strip(segments).adjust_cell_length(width, Style.null())
 
 
 class Prompt(Widget, can_focus=True):

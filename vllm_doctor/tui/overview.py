@@ -11,7 +11,7 @@ from vllm_doctor.picture import Status
 from vllm_doctor.render import text as text_report
 from vllm_doctor.report import Finding, Report, Verdict, grouped
 from vllm_doctor.tui import finding, log, vitals
-from vllm_doctor.tui.cure import brief
+from vllm_doctor.tui.cure import brief, to_copy
 from vllm_doctor.tui.ink import DIM, NOTHING, SIGN, Row, badge, cut, ruled, say, severity, spread, wrapped
 from vllm_doctor.tui.page import WIDE, Page, View
 
@@ -28,7 +28,7 @@ class Overview(Page):
     )  # fmt: skip
 
     def draw_head(self, view: View) -> list[Text]:
-        lines = [NOTHING, *verdict(view)]
+        lines = [*([NOTHING] if view.height >= vitals.LOW else []), *verdict(view)]
         if view.picture.is_live:
             shown = vitals.stretch(view.picture, vitals.room(view.width))
             lines.append(ruled(f"last {times.duration(shown.seconds)}", "", view.width))
@@ -80,11 +80,12 @@ def verdict(view: View) -> list[Text]:
     room = 1 if view.height < 22 else 2
     here = (root.here or root.why) if root is not None and (main or is_told) else _judged(report)
     why = _few(wrapped(here, width - 2, "   why   ") if here and not headline.endswith(here) else [], room)
-    lines += why + [NOTHING] * (room - len(why))
+    lines += why
     cure = brief(root) if root is not None and (main or is_told) else ""
-    copies = say(("c copies it ", DIM)) if cure else NOTHING
-    lines.append(spread(say(("   cure  ", DIM), (cure, "bold")), copies, width) if cure else NOTHING)
-    return lines
+    if cure and root is not None:
+        copies = say(("c copies it ", DIM)) if to_copy(report, [root])[0] else NOTHING
+        lines.append(spread(say(("   cure  ", DIM), (cure, "bold")), copies, width))
+    return lines + [NOTHING] * (2 + room - len(lines))
 
 
 def _judged(report: Report) -> str:

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol, cast
 
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.containers import Horizontal
+from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 from textual.screen import Screen
 
@@ -97,9 +97,8 @@ class Page(Screen[None]):
     Page #side { display: none; border-left: solid ansi_bright_black; padding-left: 1; }
     Page.-split #side { display: block; }
     Page Prompt { display: none; }
-    Page.-small > * { display: none; }
-    Page.-small > #small { display: block; height: 100%; }
-    Page > #small { display: none; }
+    Page #all { height: 100%; }
+    Page.-small #all { display: none; }
     """
 
     def __init__(self) -> None:
@@ -133,12 +132,15 @@ class Page(Screen[None]):
     # ---- the frame --------------------------------------------------------------------------------------------------
 
     def compose(self) -> ComposeResult:
-        yield self.top
-        yield self.head
-        yield Horizontal(self.rows, self.side, id="body")
-        yield self.note
-        yield self.prompt
-        yield self.foot
+        yield Vertical(
+            self.top,
+            self.head,
+            Horizontal(self.rows, self.side, id="body"),
+            self.note,
+            self.prompt,
+            self.foot,
+            id="all",
+        )
         yield self.small
 
     def on_mount(self) -> None:
@@ -164,8 +166,8 @@ class Page(Screen[None]):
         self.set_class(small, "-small")
         if small:
             self.small.show(too_small(view.width, view.height))
-            self.small.styles.height = "100%"
             return
+        self.small.show([])
         with self.doctor.batch_update():
             self.top.show(bar(view, self.NAME))
             self.head.show(self.draw_head(view))

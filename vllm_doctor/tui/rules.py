@@ -22,7 +22,7 @@ class RulesPage(Page):
 
     def draw_head(self, view: View) -> list[Text]:
         rules = view.picture.rules
-        counts = [f"{n} {state}" for state in _STATES[:-1] if (n := sum(rule.state == state for rule in rules))]
+        counts = [f"{n} {state}" for state in _STATES[:-2] if (n := sum(rule.state == state for rule in rules))]
         told = f"{len(rules)} rules: {', '.join(counts)}" if counts else f"{len(rules)} rules"
         return [NOTHING, ruled(told, f"by {self.SORTS[view.sort % 3]}", view.width)]
 
@@ -86,4 +86,7 @@ class RulePage(Page):
         for signal, reason in rule.because.items() if rule is not None else ():
             lines += wrapped(f"{signal} is not known ({reason}): {HOW_TO_LEARN[reason]}", view.width - 3, " ? ", "   ")
         page = self.doctor.session.page(self.id_of_rule)
-        return [Row(line) for line in lines] + [Row(say(f" {line}")) for line in page.splitlines()]
+        for line in page.splitlines():
+            indent = " " * (1 + len(line) - len(line.lstrip()))
+            lines += wrapped(line.strip(), view.width - 2, indent) if line.strip() else [NOTHING]
+        return [Row(line) for line in lines]

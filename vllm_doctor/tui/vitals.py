@@ -18,6 +18,8 @@ from vllm_doctor.tui.plot import bars, scale
 
 _LABEL, _VALUE, _BESIDE = 10, 13, 2
 _LEAST_SPAN = 120.0
+LOW = 20
+"""Lines below which only what matters most is shown."""
 _STEPS = (1, 2, 3, 5, 10, 15, 20, 30, 60, 120)
 """Seconds that a column may stand for."""
 
@@ -70,9 +72,7 @@ def draw(view: View, width: int, height: int) -> list[Text]:
     for a, b in zip(left, right, strict=True):
         for one, other in zip(_cell(view, a, each, height), _cell(view, b, each, height), strict=True):
             lines.append(Text.assemble(" ", one, " " * _BESIDE, other, no_wrap=True, end=""))
-    lines.append(_latencies(view.picture.report, each))
-    lines.append(_machine(view, each))
-    return lines
+    return [*lines, _latencies(view.picture.report, each), _machine(view, each)] if view.height >= LOW else lines
 
 
 def signs(picture: Picture) -> tuple[list[Sign], list[Sign]]:
@@ -98,7 +98,8 @@ def _sign(picture: Picture, name: str, label: str, unit: str, top: float | None 
         return Sign(label, str(why) if why is not None else "", name, top, mark, False, False)
     text, is_high = words.number(value, unit), mark is not None and value > mark
     if mark is not None:
-        text = f"{text} {'>' if is_high else '<'} {words.number(mark, unit)}"
+        compared = f"{text} {'>' if is_high else '<'} {words.number(mark, unit)}"
+        text = compared if len(compared) <= _VALUE else text
     return Sign(label, text, name, top, mark, is_high)
 
 
@@ -181,7 +182,7 @@ def _gpu(view: View, width: int) -> Text:
         none = view.picture.report is not None and view.picture.report.patient.gpus == 0
         told = "none here" if none else f"not seen ({why})" if why else ""
         return say((fit(f"{'GPU':<{_LABEL}} {told}", width), DIM))
-    value = words.number(busy, "share") + (f" {words.number(clock, 'MHz')}" if clock is not None else "")
+    value = words.number(busy, "share") + (f" {clock:.0f} MHz" if clock is not None else "")
     return _cell(view, Sign("GPU", value, "gpu_utilization"), width, 1)[0]
 
 

@@ -1,0 +1,415 @@
+"""Keys, copying, saving, banners and the end, without a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.tui.showing import choices, engines, host, lines, run, screen, session, shown, watched
+from tests.tui.watching import Pages
+from vllm_doctor.errors import UsageError
+from vllm_doctor.picture import Control, Picture, Session, Status
+from vllm_doctor.tui.app import DoctorApp, Pictured
+from vllm_doctor.tui.overview import Overview
+
+
+@pytest.fixture(scope="module")
+def picture() -> Picture:
+    return watched(Pages("preemption"), host())
+
+
+def cursor(app: DoctorApp) -> str:
+    assert isinstance(app.screen, Overview)
+    return app.screen.rows.cursor
+
+
+async def press(pilot: Pilot[None], *keys: str) -> None:
+    for key in keys:
+        await pilot.press(key)
+        await pilot.pause()
+
+
+def test_the_frame_is_there_before_anything_is_known() -> None:
+    found = screen(None)
+    assert "starting" in found
+    assert "Looking" in found
+    assert "q quit" in found
+
+
+def test_the_cursor_walks_over_findings_by_arrows_and_letters(picture: Picture) -> None:
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        first = cursor(app)
+        await press(pilot, "j")
+        second = cursor(app)
+        await press(pilot, "up")
+        assert cursor(app) == first
+        await press(pilot, "down", "k", "down")
+        assert cursor(app) == second
+        await press(pilot, "G")
+        assert cursor(app).startswith("unseen:")
+        await press(pilot, "g")
+        assert cursor(app) == first == "finding:preemption:critical"
+
+    run(steps, picture)
+
+
+def test_the_cursor_stays_on_its_row_when_others_come_and_go(picture: Picture) -> None:
+    report = picture.report
+    assert report is not None
+    symptom = next(f for f in report.findings if f.role == "symptom")
+    fewer = replace(
+        picture, report=replace(report, findings=tuple(f for f in report.findings if f.rule != "preemption"))
+    )
+
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        await press(pilot, "j")
+        assert cursor(app) == f"finding:{symptom.rule}:{symptom.severity}"
+        app.post_message(Pictured(replace(picture, at=picture.at + 1)))
+        await pilot.pause()
+        assert cursor(app) == f"finding:{symptom.rule}:{symptom.severity}"
+        app.post_message(Pictured(fewer))
+        await pilot.pause()
+        assert cursor(app) != ""
+
+    run(steps, picture)
+
+
+def test_a_finding_opens_and_closes(picture: Picture) -> None:
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        await press(pilot, "enter")
+        opened = shown(app)
+        assert "preemption · root · high confidence" in opened
+        assert "thresholds: rule of thumb" in opened
+        await press(pilot, "escape")
+        assert isinstance(app.screen, Overview)
+
+    run(steps, picture)
+
+
+def test_a_finding_that_is_gone_stays_as_it_was(picture: Picture) -> None:
+    report = picture.report
+    assert report is not None
+
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        await press(pilot, "enter")
+        app.post_message(Pictured(replace(picture, report=replace(report, findings=()))))
+        await pilot.pause()
+        found = shown(app)
+        assert "not found any more" in found
+        assert "computed again" in found
+
+    run(steps, picture)
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("2", "engine"),
+        ("e", "engine"),
+        ("3", "processes"),
+        ("4", "events"),
+        ("5", "95 rules"),
+        ("question_mark", "Keys"),
+    ],
+)
+def test_each_screen_has_its_key_and_is_left_by_one(picture: Picture, key: str, text: str) -> None:
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        for back in ("1", "escape"):
+            await press(pilot, key)
+            assert text in shown(app)
+            await press(pilot, back)
+            assert "CRITICAL" in shown(app)
+
+    run(steps, picture)
+
+
+def test_c_copies_the_corrected_command_and_writes_it_to_a_file(picture: Picture, tmp_path: Path) -> None:
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        await press(pilot, "c")
+        assert app.clipboard == "vllm serve tiny --max-num-seqs 64"
+        file = tmp_path / "state/vllm-doctor/cure.sh"
+        assert file.read_text() == "vllm serve tiny --max-num-seqs 64\n"
+        assert file.stat().st_mode & 0o077 == 0
+        assert "copied the corrected command" in shown(app)
+
+    run(steps, picture)
+
+
+def test_without_a_command_line_c_copies_what_the_remedy_changes() -> None:
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        await press(pilot, "c")
+        assert app.clipboard == "--num-gpu-blocks-override"
+
+    run(steps, watched(Pages("preemption")))
+
+
+def test_a_folder_that_cannot_be_written_costs_the_file_only(
+    picture: Picture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "a file"
+    blocked.write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(blocked))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(blocked))
+
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        await press(pilot, "c")
+        assert app.clipboard.startswith("vllm serve")
+        assert "copied the corrected command" in shown(app)
+
+    run(steps, picture)
+
+
+def test_y_copies_the_finding_under_the_cursor_as_markdown(picture: Picture) -> None:
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        await press(pilot, "y")
+        assert app.clipboard.startswith("## CRITICAL: The KV cache is too small")
+        await press(pilot, "j", "y")
+        assert app.clipboard.startswith("## WARNING: The KV cache is full")
+
+    run(steps, picture)
+
+
+def test_w_saves_the_whole_report_here(picture: Picture, tmp_path: Path) -> None:
+    assert "saved" in screen(picture, "w", size=(140, 24))
+    (saved,) = tmp_path.glob("vllm-doctor-*.md")
+    assert saved.read_text().startswith("## CRITICAL")
+
+
+def test_slash_filters_the_rows_and_escape_shows_all_again(picture: Picture) -> None:
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        await press(pilot, "5", "slash", *"swap")
+        assert "host-swap" in shown(app)
+        assert "fd-limit" not in shown(app)
+        assert "preemption " not in shown(app).split("rules: ")[1]
+        await press(pilot, "enter")
+        assert "only these rows" in shown(app)
+        await press(pilot, "escape")
+        assert "preemption" in shown(app)
+        assert "only these rows" not in shown(app)
+        await press(pilot, "slash", *"q2p")  # letters that are keys elsewhere are letters here
+        assert "no rule is named so" in shown(app)
+        await press(pilot, "backspace", "backspace", "backspace", "enter")
+        assert "preemption" in shown(app)
+
+    run(steps, picture)
+
+
+def test_s_sorts_the_rows_by_something_else(picture: Picture) -> None:
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        await press(pilot, "5")
+        assert "preemption" in lines(app)[4]
+        await press(pilot, "s")
+        assert "sorted by group" in shown(app)
+        assert "preemption" not in lines(app)[4]
+        await press(pilot, "s")
+        assert "admission-rejected" in lines(app)[4]
+        await press(pilot, "s")
+        assert "preemption" in lines(app)[4]
+
+    run(steps, picture)
+
+
+def test_an_engine_unlike_the_others_is_marked_and_opens() -> None:
+    found = screen(engines(), "2", "s")
+    assert "▲117" in found.splitlines()[5]
+    assert "the median is" in screen(engines(), "2", "s", "enter")
+    assert "▲" not in screen(engines(2), "2").replace("▲ ", "")  # of two nobody is an outlier
+
+
+def test_pause_window_and_rescan_reach_the_watch(picture: Picture) -> None:
+    given = session()
+
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        control = given.control
+        await press(pilot, "p")
+        assert control.paused
+        await press(pilot, "p")
+        assert not control.paused
+        await press(pilot, "plus")
+        assert control.seconds == 60
+        await press(pilot, "minus", "minus")
+        assert control.seconds == 10
+        assert "10 s" in shown(app)
+
+    run(steps, picture, of=given)
+
+
+def test_tab_goes_to_the_other_pane(picture: Picture) -> None:
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        assert isinstance(app.screen, Overview)
+        await press(pilot, "tab")
+        assert app.screen.side.has_focus
+        before = app.screen.side.scroll_offset.y
+        await press(pilot, "down", "down")
+        assert app.screen.side.scroll_offset.y == before + 2
+        await press(pilot, "tab")
+        assert app.screen.rows.has_focus
+
+    run(steps, picture, (140, 30))
+
+
+def test_the_mouse_chooses_opens_and_presses_keys(picture: Picture) -> None:
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        row = next(n for n, line in enumerate(lines(app)) if "kv-cache-saturated" in line)
+        await pilot.click(offset=(20, row))
+        await pilot.pause()
+        assert cursor(app).startswith("finding:kv-cache-saturated")
+        await pilot.click(offset=(20, row))
+        await pilot.pause()
+        assert "kv-cache-saturated · symptom" in shown(app)
+        foot = lines(app)[-1]
+        await pilot.click(offset=(foot.index("rules"), 23))
+        await pilot.pause()
+        assert "by verdict" in shown(app)
+
+    run(steps, picture)
+
+
+def test_the_palette_finds_rules_engines_and_actions(picture: Picture) -> None:
+    for typed, found in (("cpu-thro", "Rule: cpu-throttled"), ("rescan", "Rescan"), ("preemp", "Finding: preemption")):
+
+        async def steps(app: DoctorApp, pilot: Pilot[None], typed: str = typed, found: str = found) -> None:
+            await press(pilot, "ctrl+p", *typed)
+            for _ in range(20):
+                await pilot.pause(0.05)
+                if found in shown(app):
+                    break
+            assert found in shown(app)
+
+        run(steps, picture)
+
+
+def test_several_servers_are_chosen_from() -> None:
+    given = session(())
+
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        assert "Which one is slow?" in shown(app)
+        await press(pilot, "down", "enter")
+        assert given.control.chosen == ("9120",)
+        assert isinstance(app.screen, Overview)
+
+    run(steps, choices(), of=given)
+
+
+def test_all_of_them_can_be_watched_together() -> None:
+    given = session(())
+
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        await press(pilot, "end", "enter")
+        assert given.control.chosen == ("7831", "9120", "9555")
+
+    run(steps, choices(), of=given)
+
+
+def failing(error: Exception, first: Picture | None = None) -> Session:
+    def watch(sources: object, tell: object) -> None:
+        if first is not None and callable(tell):
+            tell(first)
+        raise error
+
+    return Session(watch, lambda id: "", ("x",))
+
+
+def test_nothing_to_watch_ends_it_with_the_reason() -> None:
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        for _ in range(50):
+            await pilot.pause(0.02)
+            if app.failure is not None:
+                return
+
+    app = run(steps, of=failing(UsageError("no such server")))
+    assert str(app.failure) == "no such server"
+
+
+def test_a_fault_in_the_watch_is_a_banner_and_not_the_end(picture: Picture) -> None:
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        for _ in range(50):
+            await pilot.pause(0.02)
+            if "fault" in shown(app):
+                break
+        found = shown(app)
+        assert "the doctor's own fault" in found
+        assert "ZeroDivisionError" in found
+        assert "CRITICAL" in found
+        await press(pilot, "2")
+        assert "engine" in shown(app)
+
+    app = run(steps, of=failing(ZeroDivisionError("division by zero"), picture))
+    assert app.failure is None
+    assert app.crash is None
+
+
+def test_a_fault_in_the_application_ends_it_without_a_traceback(
+    picture: Picture, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(self: object, view: object) -> None:
+        raise KeyError("broken")
+
+    monkeypatch.setattr("vllm_doctor.tui.rules.RulesPage.draw_rows", broken)
+    app = DoctorApp(session())
+
+    async def go() -> None:
+        async with app.run_test() as pilot:
+            await pilot.press("5")
+            await pilot.pause()
+
+    with pytest.raises(KeyError):
+        asyncio.run(go())
+    assert isinstance(app.crash, KeyError)
+    assert "Traceback" not in "".join(capsys.readouterr())
+
+
+def test_lost_paused_and_reading_are_told_in_words(picture: Picture) -> None:
+    lost = replace(picture, status=Status.LOST, problem="http://h:1 refuses connections", since=picture.at - 5)
+    assert "✖ lost" in screen(lost)
+    assert "The last picture stays" in screen(lost)
+    assert "‖ paused" in screen(replace(picture, status=Status.PAUSED))
+    reading = Picture(Status.READING, picture.at, picture.at, 30.0, bytes_read=123_000_000)
+    assert "123 MB" in screen(reading)
+
+
+def test_a_terminal_may_grow_and_shrink(picture: Picture) -> None:
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        for size, text in (((140, 40), "│"), ((40, 10), "Too small"), ((80, 24), "CRITICAL"), ((20, 5), "Too small")):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            assert text in shown(app)
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        assert "Too small" not in shown(app)
+        assert "│" not in shown(app)
+
+    run(steps, picture)
+
+
+def test_leaving_stops_the_watch(picture: Picture) -> None:
+    given = session()
+
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        await press(pilot, "q")
+
+    run(steps, picture, of=given)
+    assert given.control.stopped
+    assert isinstance(given.control, Control)
+
+
+@pytest.mark.parametrize("variable", ["NO_COLOR", ""])
+def test_no_color_is_obeyed(picture: Picture, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if variable:
+        monkeypatch.setenv(variable, "1")
+
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        strips = app.screen._compositor.render_strips()  # what is drawn, with its colours
+        coloured = [
+            segment.text
+            for strip in strips
+            for segment in strip
+            if segment.style is not None and segment.style.color is not None and not segment.style.color.is_default
+        ]
+        assert bool(coloured) is not bool(variable)
+
+    run(steps, picture)

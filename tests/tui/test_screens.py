@@ -1,0 +1,145 @@
+"""The screens, as text that a reviewer can read in a diff.
+
+UPDATE_SCREENS=1 pytest tests/tui/test_screens.py writes them anew.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from tests.tui.showing import choices, engines, gpus, host, screen, watched
+from tests.tui.watching import BEGAN, Clock, Pages, judge, watch_of
+from vllm_doctor import log_lines, rule
+from vllm_doctor.examination import Watcher
+from vllm_doctor.picture import Picture, Status
+from vllm_doctor.sources.log.source import Log
+from vllm_doctor.watch import Watch
+
+FOLDER = Path(__file__).parent / "screens"
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
+
+
+@cache
+def preempting() -> Picture:
+    return watched(Pages("preemption"))
+
+
+@cache
+def local() -> Picture:
+    return watched(Pages("preemption"), host(), gpus())
+
+
+@cache
+def many() -> Picture:
+    return engines()
+
+
+@cache
+def idle() -> Picture:
+    return watched(Pages("client-limited"))
+
+
+@cache
+def lost() -> Picture:
+    clock, pages = Clock(), Pages("preemption")
+    watch = watch_of(pages, clock)
+    watch.open()
+    picture = None
+    for second in range(40):
+        pages.down = second >= 33
+        picture = watch.step() or picture
+        clock.sleep(1.0)
+    assert picture is not None
+    return picture
+
+
+@cache
+def past() -> Picture:
+    """A log, read to its end."""
+    told: list[Picture] = []
+    log = Log([LOGS / "max-num-seqs-cap.log.gz"], log_lines.load(rule.shipped() / log_lines.FOLDER))
+    watcher = Watcher("log", "vllm.log.gz", "vllm.log.gz", lambda: log.examine("vllm.log.gz"), lambda: log.bytes_read)
+    watch = Watch(lambda opened: [watcher], judge(), clock=Clock().now, wall=lambda: BEGAN)
+
+    def tell(picture: Picture) -> None:
+        told.append(picture)
+        if picture.status is Status.READ:
+            watch.control.stop()
+
+    watch.run(tell)
+    return told[-1]
+
+
+SCREENS: dict[str, tuple[Callable[[], Picture | None], tuple[str, ...]]] = {
+    "starting": (lambda: None, ()),
+    "overview": (preempting, ()),
+    "overview-local": (local, ()),
+    "overview-idle": (idle, ()),
+    "overview-lost": (lost, ()),
+    "overview-log": (past, ()),
+    "finding": (preempting, ("enter",)),
+    "engines": (many, ("2",)),
+    "host": (local, ("3",)),
+    "log": (preempting, ("4",)),
+    "log-past": (past, ("4", "down", "down")),
+    "rules": (preempting, ("5",)),
+    "rule": (preempting, ("5", "enter")),
+    "chooser": (choices, ()),
+    "help": (preempting, ("question_mark",)),
+}
+
+
+SMALL_ONLY = {"starting", "overview-idle", "overview-lost", "rule", "help"}
+"""Of these the larger screen shows nothing new."""
+KEPT = [
+    (name, size) for name in SCREENS for size in ((80, 24), (140, 40)) if size == (80, 24) or name not in SMALL_ONLY
+]
+
+
+@pytest.mark.parametrize(("name", "size"), KEPT, ids=[f"{name}-{size[0]}x{size[1]}" for name, size in KEPT])
+def test_a_screen(name: str, size: tuple[int, int]) -> None:
+    make, keys = SCREENS[name]
+    found = screen(make(), *keys, size=size)
+    assert max(map(cell_len, found.splitlines())) <= size[0]
+    path = FOLDER / f"{name}-{size[0]}x{size[1]}.txt"
+    if os.environ.get("UPDATE_SCREENS"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(found, "utf-8")
+    assert found == path.read_text("utf-8")
+
+
+def test_each_kept_screen_is_one_that_is_shown() -> None:
+    wanted = {f"{name}-{size[0]}x{size[1]}.txt" for name, size in KEPT}
+    assert {path.name for path in FOLDER.iterdir()} == wanted
+
+
+@pytest.mark.parametrize("size", [(20, 5), (59, 24), (80, 14)])
+def test_a_terminal_that_is_too_small_says_so(size: tuple[int, int]) -> None:
+    found = screen(preempting(), size=size)
+    assert "Too small" in found
+    assert "60×15" in found
+    assert "preemption" not in found
+
+
+@pytest.mark.parametrize("size", [(60, 15), (80, 24), (109, 30), (110, 30), (250, 80)])
+def test_the_verdict_its_cause_and_its_cure_are_on_the_first_screen(size: tuple[int, int]) -> None:
+    head = "\n".join(screen(preempting(), size=size).splitlines()[:9])
+    assert "CRITICAL" in head
+    assert "The KV cache is too" in head
+    assert "computed again" in head or size[0] < 80
+    assert "--num-gpu-blocks-override" in head or size[0] < 80
+
+
+@pytest.mark.parametrize("key", ["1", "2", "3", "4", "5", "question_mark"])
+@pytest.mark.parametrize("size", [(60, 15), (250, 80)])
+def test_every_screen_fits_every_size(key: str, size: tuple[int, int]) -> None:
+    found = screen(local(), key, size=size).splitlines()
+    assert len(found) == size[1]
+    assert max(map(cell_len, found)) <= size[0]
+    assert "q quit" in found[-1] or size[0] < 80
