@@ -1006,13 +1006,46 @@ def test_a_real_terminal() -> None:
     try:
         with recorded("healthy-busy") as server:
             short = ("--window", "0", "--rule", "preemption")  # nobody reads the terminal until the end
-            ran = python("-m", "vllm_doctor", server.url, *short, stdout=slave, env={"TERM": "xterm"})
+            ran = python("-m", "vllm_doctor", server.url, "--text", *short, stdout=slave, env={"TERM": "xterm"})
         shown = os.read(master, 65536).decode()
     finally:
         os.close(slave)
         os.close(master)
     assert (ran.returncode, ran.stderr) == (3, "")
     assert shown.startswith("\x1b[1;30;46mUNKNOWN\x1b[0m  ")
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize(
+    ("env", "encoding", "why"),
+    [
+        ({"TERM": "dumb"}, "utf-8", "TERM is dumb"),
+        ({"TERM": ""}, "utf-8", "TERM is not set"),
+        ({"TERM": "xterm"}, "latin-1", "it shows latin-1, not UTF-8"),
+        ({"TERM": "xterm"}, "utf-8", "the input is no terminal"),
+    ],
+)
+def test_a_terminal_that_cannot_be_drawn_on_gets_text_and_a_line_why(
+    env: dict[str, str],
+    encoding: str,
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Encoded(Terminal):
+        @property
+        def encoding(self) -> str:  # type: ignore[override]
+            return encoding
+
+    monkeypatch.setenv("TERM", env["TERM"])
+    monkeypatch.setattr(sys, "stdin", io.StringIO() if "input" in why else Terminal())
+    terminal = Encoded()
+    with recorded("preemption") as server, contextlib.redirect_stdout(terminal):
+        assert main([server.url]) == 2
+    assert "CRITICAL" in terminal.getvalue()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("vllm-doctor: text, as this terminal cannot be drawn on: ")
+    assert why in line
 
 
 def test_as_a_module_through_a_pipe() -> None:

@@ -191,3 +191,8 @@ def test_what_is_no_condition_is_refused_and_nothing_runs(text: str, tmp_path: P
 def test_the_refusal_names_the_part() -> None:
     with pytest.raises(ConditionError, match=r"max\(y, 2\)"):
         Condition("x > 1 and max(y, 2) > 3")
+
+
+def test_what_must_lie_above_a_number_can_be_asked() -> None:
+    condition = Condition("(a > 0.9 or b >= 2) and c < 5 and not d > 7 and e > f")
+    assert list(condition.above()) == [("a", 0.9), ("b", 2.0)]

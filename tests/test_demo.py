@@ -124,3 +124,21 @@ def test_the_command_with_a_name_that_does_not_exist(capsys: pytest.CaptureFixtu
     assert out == ""
     assert err.startswith("vllm-doctor: no demo 'nope'; there are: ")
     assert err.count("\n") == 1
+
+
+def test_played_again_its_counters_go_on() -> None:
+    recording = demo.find("preemption")
+    length = recording.times[-1]
+
+    def counter(page: bytes) -> float:
+        lines = page.decode().splitlines()
+        return float(next(line for line in lines if line.startswith("vllm:generation_tokens_total")).split()[-1])
+
+    def running(page: bytes) -> str:
+        return next(line for line in page.decode().splitlines() if line.startswith("vllm:num_requests_running"))
+
+    assert demo.round_at(recording, 0.0) == recording.pages[0]
+    counts = [counter(demo.round_at(recording, float(second))) for second in range(int(3 * length))]
+    assert counts == sorted(counts)
+    assert counts[-1] > 2 * (counts[int(length) - 1] - counts[0])
+    assert running(demo.round_at(recording, length + 0.5)) == running(recording.pages[0])

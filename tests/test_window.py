@@ -38,3 +38,17 @@ def test_latest_is_of_the_last_scrape_and_vanished_is_the_rest() -> None:
 
 def test_a_series_that_stands_twice_on_a_page_counts_once_with_its_last_value() -> None:
     assert window("a 1\na 5", "a 6").series("a") == {(): [(100.0, 5.0), (102.0, 6.0)]}
+
+
+def test_the_oldest_and_the_newest_scrape_can_be_dropped() -> None:
+    made = window('a{x="1"} 1\nb 1', 'a{x="1"} 2', 'a{x="1"} 3\nc 1', every=1)
+    copied = made.copy()
+    made.drop(100.0)
+    assert made.times == [101.0, 102.0]
+    assert list(made.series("a").values()) == [[(101.0, 2.0), (102.0, 3.0)]]
+    assert made.series("b") == {}
+    made.drop(102.0)
+    assert made.latest("a") == {(("x", "1"),): 2.0}
+    assert made.series("c") == {}
+    assert copied.times == [100.0, 101.0, 102.0]
+    assert copied.latest("a") == {(("x", "1"),): 3.0}

@@ -340,7 +340,10 @@ def _is_interactive(options: argparse.Namespace) -> bool:
 def _interactive(sources: Sequence[str], options: argparse.Namespace) -> int:
     """Watch these sources at the terminal; the exit code is that of the last verdict."""
     import gc
+    import os
 
+    if not os.environ.get("NO_COLOR"):  # as no-color.org has it: not where it is empty
+        os.environ.pop("NO_COLOR", None)
     from vllm_doctor.picture import verdict_of
     from vllm_doctor.tui.app import DoctorApp
 

@@ -10,7 +10,7 @@ from tests.serving import HTML, NODE_EXPORTER, page
 from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.errors import SourceError
 from vllm_doctor.sources import exposition
-from vllm_doctor.sources.exposition import parse
+from vllm_doctor.sources.exposition import Heads, parse
 from vllm_doctor.window import Sample
 
 RUNNING, PREEMPTIONS = "vllm:num_requests_running", "vllm:num_preemptions_total"
@@ -213,3 +213,38 @@ def test_too_many_series() -> None:
     with pytest.raises(SourceError, match="200,001 series") as raised:
         parse(text, WANTED)
     assert raised.value.kind == "too-large"
+
+
+HEADS = 'a{x="1"} 1\na{x="2"} 2\nb 3\n'
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        HEADS,
+        HEADS.replace(" 2\n", " 7.5\n"),
+        HEADS + 'a{x="3"} 4\n',
+        'a{x="} 5"} 1\n' + HEADS,
+        HEADS.replace("b 3", "b NaN"),
+        HEADS.replace("b 3", "b 3 1700000000000"),
+        HEADS.replace("b 3", "b x"),
+        HEADS.replace('a{x="1"} 1', "a{x= 1"),
+        "",
+        "b 3",
+    ],
+)
+def test_a_page_that_begins_as_one_before_gives_the_same(again: str) -> None:
+    heads: Heads = {}
+    wanted = frozenset("ab")
+    parse(HEADS, wanted, heads)
+    first, kept = parse(again, wanted), parse(again, wanted, heads)
+    assert sorted(kept.samples, key=str) == sorted(first.samples, key=str)
+    assert (kept.is_metrics or not kept.samples) == (first.is_metrics or not first.samples)
+
+
+def test_what_is_remembered_of_pages_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exposition, "MAX_SERIES", 100)
+    heads: Heads = {}
+    for number in range(50):
+        parse("".join(f'a{{x="{number}-{n}"}} 1\n' for n in range(20)), frozenset("a"), heads)
+    assert len(heads) <= 140

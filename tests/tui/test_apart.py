@@ -1,0 +1,39 @@
+"""The one-shot output pays nothing for the terminal, and nothing but the command line knows it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.serving import pages, serving, vllm
+from tests.test_layers import LAYERS, _imported
+
+PROGRAM = """\
+import sys
+from vllm_doctor.cli import main
+main(sys.argv[1:])
+print(sorted({name.partition('.')[0] for name in sys.modules} & {'textual', 'rich'}), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("form", ["--json", "--text", "--format=markdown", "--format=nagios"])
+def test_other_outputs_import_neither_textual_nor_rich(form: str) -> None:
+    with serving(vllm(pages("preemption"))) as server:
+        command = [sys.executable, "-c", PROGRAM, server.url, form, "--window", "0"]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.stderr.splitlines()[-1] == "[]"
+    assert ran.stdout
+
+
+def test_only_the_command_line_knows_the_terminal() -> None:
+    outside = [name for name in LAYERS if not name.startswith("tui") and name not in ("cli", "__main__")]
+    assert not [name for name in outside for found, _ in _imported(name) if found.startswith("tui")]
+
+
+def test_the_terminal_knows_no_source_and_no_rule() -> None:
+    inside = [name for name in LAYERS if name.startswith("tui")]
+    known = {found for name in inside for found, _ in _imported(name) if not found.startswith("tui")}
+    assert not {name for name in known if name.startswith("sources")}
+    assert not known & {"rule", "catalogue", "diagnose", "examination", "attach", "watch", "postmortem", "cli"}
