@@ -17,9 +17,13 @@ import pytest
 
 from tests.fake_nvml import environment
 from tests.fake_nvml.scenarios import GIB
+from tests.making import shipped_catalogue, shipped_rules
 from tests.serving import pages
 from tests.test_cli import SCHEMA, Ran, one_line, python
+from vllm_doctor import attach, watch
 from vllm_doctor.cli import FORMATS
+from vllm_doctor.picture import Picture
+from vllm_doctor.sources.access import Access
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
@@ -322,3 +326,37 @@ def test_a_server_that_does_not_answer_but_whose_host_is_seen(tmp_path: Path) ->
     assert report["command"]["was"][-2:] == ["--max-num-seqs", "64"]
     assert report["sources"][1]["error"] is None
     assert ran.err.count("\n") == 1
+
+
+# ---- at a terminal --------------------------------------------------------------------------------------------------
+
+
+def test_the_servers_of_this_host_can_be_chosen_from(tmp_path: Path) -> None:
+    with fake_vllm(tmp_path, "--api-key", SECRETS[0]) as server:
+        found = [choice for choice in attach.choices() if choice.sources == (str(server.pid),)]
+    (choice,) = found
+    assert choice.name == "tiny"
+    assert server.url.removeprefix("http://") in choice.details
+    assert f"pid {server.pid}" in choice.details
+    assert SECRETS[0] not in repr(choice)
+
+
+def test_a_server_of_this_host_is_watched_with_its_processes(tmp_path: Path) -> None:
+    signals = shipped_catalogue()
+    judge = watch.Judge(shipped_rules(), signals, {"goal": "throughput"})
+    look = attach.Attachment(signals.metrics, Access(), 3.0, 0.0)
+    told: list[Picture] = []
+    with fake_vllm(tmp_path, "--max-num-seqs", "64") as server:
+        made = watch.Watch(lambda opened: look.watchers([str(server.pid)], opened), judge)
+
+        def tell(picture: Picture) -> None:
+            told.append(picture)
+            if picture.report is not None and picture.processes and picture.limits:
+                made.control.stop()
+
+        made.run(tell)
+    assert {row.pid for row in told[-1].processes} == {server.pid, server.core, server.worker}
+    assert told[-1].limits["max_num_seqs"] == 64
+    report = told[-1].report
+    assert report is not None
+    assert {"server", "host"} <= {source.kind for source in report.sources}

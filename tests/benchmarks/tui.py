@@ -1,4 +1,4 @@
-"""What the doctor at a terminal costs. usage: tui.py [seconds [live] [many] [soak]]
+"""What the doctor at a terminal costs. usage: tui.py [seconds [live] [past] [many] [soak]]
 
 A terminal is opened for the real program beside the demo's server, which runs in a process of its own; then ten
 thousand pictures are made at speed from that server's pages. Prints a table; never fails: a bound missed on a busy
@@ -17,6 +17,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.benchmarks import log
 from tests.benchmarks.run import page_with, served_elsewhere
 from tests.tui.watching import Clock, Pages, watch_of
 from vllm_doctor import demo
@@ -124,6 +126,25 @@ def live(url: str, seconds: float, row: Callable[[str, float, float, str], None]
     terminal.close()
 
 
+def past(megabytes: int, row: Callable[[str, float, float, str], None]) -> None:
+    """A log, made as the benchmark of logs makes them."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "vllm.log")
+        log.write(path, megabytes)
+        terminal = Terminal(program(str(path)))
+        row(f"{megabytes} MB of log: to the frame", terminal.until(b"vllm-doctor", 10), 0.5, "s")
+        keys = [terminal.press(key) for _ in range(5) for key in (b"2", b"1")]
+        row("a key while it is read, slowest of 10", max(keys), 50, "ms")
+        terminal.until(b"rules: ", 60)
+        row("from its start to the time line", time.perf_counter() - terminal.started, 20, "s")
+        terminal.drain(2)
+        keys = [terminal.press(key) for _ in range(10) for key in (b"4", b"[", b"]", b"h", b"1")]
+        row("a key on the time line, median", median(keys), 50, "ms")
+        row("a key on the time line, slowest of 50", max(keys), 50, "ms")
+        row("memory then", terminal.memory(), 200, "MB")
+        terminal.close()
+
+
 def many(engines: int, seconds: float, row: Callable[[str, float, float, str], None]) -> None:
     """A server of many engines, in a process of its own."""
     code = (
@@ -197,7 +218,7 @@ def soak(row: Callable[[str, float, float, str], None]) -> None:
 
 def main() -> None:
     seconds = float(sys.argv[1]) if sys.argv[1:] else 20.0
-    parts = sys.argv[2:] or ["live", "many", "soak"]
+    parts = sys.argv[2:] or ["live", "past", "many", "soak"]
 
     def row(what: str, measured: float, bound: float, unit: str) -> None:
         kept = "ok" if measured <= bound else "MISSED"
@@ -206,6 +227,8 @@ def main() -> None:
     if "live" in parts:
         with served_elsewhere() as url:
             live(url, seconds, row)
+    if "past" in parts:
+        past(200, row)
     if "many" in parts:
         many(64, seconds, row)
     if "soak" in parts:

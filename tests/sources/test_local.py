@@ -17,7 +17,7 @@ from vllm_doctor.observation import Observation
 from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
 from vllm_doctor.sources import process
 from vllm_doctor.sources.kernel import Kernel
-from vllm_doctor.sources.local import Local
+from vllm_doctor.sources.local import FollowedGpus, FollowedHost, Local
 from vllm_doctor.sources.process import ServerProcess
 
 API, CORE, WORKER = 4099, 4100, 4101
@@ -327,3 +327,68 @@ def test_the_default_on_the_cpu(
     site.serve(*words, version="0.32.0+cpu")
     installed(monkeypatch, "no-gpu")
     assert site.gpus()["max_num_seqs_default"] == Known(expected)
+
+
+# Watched on and on
+
+
+def following(site: Site) -> tuple[Local, Clock]:
+    local, clock = site.local(), Clock()
+    local.clock, local.sleep = clock.now, clock.sleep
+    return local, clock
+
+
+def test_a_host_that_is_followed_tells_of_its_last_seconds(site: Site) -> None:
+    site.serve("--max-num-seqs", "64")
+    local, clock = following(site)
+    host = FollowedHost(local)
+    first = host.look(30.0)
+    assert first.facts["engine_cpu_wait"] == Unknown(Reason.FIRST_SCRAPE)
+    for number in range(1, 41):
+        clock.sleep(5)
+        site.tree.write(f"proc/{CORE}/task/{CORE}/schedstat", f"{number * 10**9} {number * 5 * 10**8} 3\n")
+        seen = host.look(30.0)
+    assert value(seen.facts["engine_cpu_wait"]) == pytest.approx(0.1, abs=0.01)  # half a second in five
+    assert value(seen.facts["--max-num-seqs"]) == 64
+    assert [(row.role, row.pid) for row in seen.process_rows] == list(seen.processes)
+    core = next(row for row in seen.process_rows if row.pid == CORE)
+    assert value(core.waited) == pytest.approx(0.1, abs=0.01)
+    assert len(host._samples) <= 13  # each holds all processes of the host
+
+
+def test_a_followed_host_whose_processes_ended_says_so(site: Site) -> None:
+    site.serve()
+    local, clock = following(site)
+    host = FollowedHost(local)
+    host.look(30.0)
+    for pid in (API, CORE, WORKER):
+        site.tree.remove(f"proc/{pid}/stat")
+    clock.sleep(5)
+    gone = host.look(30.0)
+    assert gone.error is not None
+    assert (gone.error.kind, gone.patient) == ("gone", PATIENT)
+    assert str(API) in gone.error.message
+
+
+def test_gpus_that_are_followed_keep_only_the_window(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.serve("-tp", "2")
+    installed(monkeypatch, "l40s-pair")
+    local, clock = following(site)
+    gpus = FollowedGpus(local)
+    for _ in range(100):
+        seen = gpus.look(10.0)
+        clock.sleep(2)
+    assert len(gpus._nvml.view().samples) <= 2 * 7
+    assert [row.index for row in seen.gpu_rows] == [0, 1]
+    assert isinstance(seen.gpu_rows[0].readings["utilization"], Known)
+    assert isinstance(seen.facts["gpu_utilization"], Known)
+
+
+def test_a_host_without_gpus_is_asked_rarely(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.serve()
+    installed(monkeypatch, "no-gpu")
+    local, _ = following(site)
+    gpus = FollowedGpus(local)
+    often = gpus.every
+    assert gpus.look(10.0).gpu_rows == ()
+    assert gpus.every > 10 * often

@@ -80,6 +80,8 @@ def verdict(view: View) -> list[Text]:
     room = 1 if view.height < 22 else 2
     here = (root.here or root.why) if root is not None and (main or is_told) else _judged(report)
     why = _few(wrapped(here, width - 2, "   why   ") if here and not headline.endswith(here) else [], room)
+    for line in why[:1]:
+        line.stylize(DIM, 0, 9)
     lines += why
     cure = brief(root) if root is not None and (main or is_told) else ""
     if cure and root is not None:

@@ -35,7 +35,7 @@ from vllm_doctor import postmortem
 from vllm_doctor.errors import DoctorError, UsageError
 from vllm_doctor.life import Life
 from vllm_doctor.observation import Observation
-from vllm_doctor.sources.log.source import Log, period
+from vllm_doctor.sources.log.source import Followed, Log, period
 
 __all__ = ["log"]
 
@@ -479,3 +479,21 @@ def test_lines_in_which_many_patterns_could_try_long(tmp_path: Path) -> None:
     began = time.monotonic()
     examined(written(tmp_path / "vllm.log", lines))
     assert time.monotonic() - began < 20
+
+
+def test_a_log_that_is_followed_is_read_again_only_when_it_was_written_to(tmp_path: Path) -> None:
+    path = tmp_path / "vllm.log"
+    data = gzip.decompress((Path(__file__).parents[3] / "fixtures/logs/max-num-seqs-cap.log.gz").read_bytes())
+    path.write_bytes(data[: len(data) // 2])
+    followed = Followed([path], table(), "http://h:1")
+    first = followed.look(30.0)
+    assert first.patient == "http://h:1"
+    assert followed.look(30.0) is first
+    with path.open("ab") as file:
+        file.write(data[len(data) // 2 :])
+    second = followed.look(30.0)
+    assert second.lines is not None
+    assert first.lines is not None
+    assert second.lines.read > first.lines.read
+    path.unlink()
+    assert followed.look(30.0).error is not None
