@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
+from textual.pilot import Pilot
 
-from tests.tui.showing import choices, engines, gpus, host, screen, watched
+from tests.tui.showing import choices, engines, gpus, host, lines, run, screen, watched
 from tests.tui.watching import BEGAN, Clock, Pages, judge, watch_of
 from vllm_doctor import log_lines, rule
 from vllm_doctor.examination import Watcher
 from vllm_doctor.picture import Picture, Status
 from vllm_doctor.sources.log.source import Log
+from vllm_doctor.tui.app import DoctorApp
 from vllm_doctor.watch import Watch
 
 FOLDER = Path(__file__).parent / "screens"
@@ -136,10 +138,15 @@ def test_the_verdict_its_cause_and_its_cure_are_on_the_first_screen(size: tuple[
     assert "--num-gpu-blocks-override" in head or size[0] < 80
 
 
-@pytest.mark.parametrize("key", ["1", "2", "3", "4", "5", "question_mark"])
 @pytest.mark.parametrize("size", [(60, 15), (250, 80)])
-def test_every_screen_fits_every_size(key: str, size: tuple[int, int]) -> None:
-    found = screen(local(), key, size=size).splitlines()
-    assert len(found) == size[1]
-    assert max(map(cell_len, found)) <= size[0]
-    assert "q quit" in found[-1] or size[0] < 80
+def test_every_screen_fits_every_size(size: tuple[int, int]) -> None:
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        for key in ("1", "2", "3", "4", "5", "question_mark"):
+            await pilot.press(key)
+            await pilot.pause()
+            found = lines(app)
+            assert len(found) == size[1]
+            assert max(map(cell_len, found)) <= size[0]
+            assert "q quit" in found[-1] or size[0] < 80
+
+    run(steps, local(), size)
