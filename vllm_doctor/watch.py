@@ -53,7 +53,7 @@ _FIRST_VERDICT = 4.0
 _PICTURE = 1.0
 _VERDICT = 3.0
 """Seconds from one verdict to the next: of a window of thirty, one a second would be much work for little news."""
-_JUDGING, _LOOKING = 0.06, 0.03
+_JUDGING, _LOOKING = 0.05, 0.03
 """Shares of one core that judging, and looking at one source, may take: of 64 engines a verdict is less frequent."""
 _ONE_DAY = 86400.0
 _PROGRESS = 0.2
@@ -184,7 +184,7 @@ class Watch:
         self._status, self._since = Status.STARTING, wall()
         self._began = self._since
         self._seen_at: float | None = None
-        self._judge_due = self._tell_due = self._attach_due = -math.inf
+        self._judge_due = self._measure_due = self._tell_due = self._attach_due = -math.inf
         self._lost_kind = ""
         self._picture: Picture | None = None
 
@@ -327,8 +327,9 @@ class Watch:
     def _measure(self, observations: Sequence[Observation], has_news: bool) -> None:
         """One more moment of the vital signs."""
         at = self._wall()
-        if not has_news or (self._times and at <= self._times[-1]):
+        if not has_news or self._clock() < self._measure_due or (self._times and at <= self._times[-1]):
             return
+        cpu = time.thread_time()
         snapshots = self._snapshots(observations)
         if not snapshots:
             return
@@ -344,6 +345,7 @@ class Watch:
             value, why = _together(name, snapshots, name in _SUMS)
             if why is None:
                 self._limits[name] = value
+        self._measure_due = self._clock() + (time.thread_time() - cpu) / _LOOKING - _PICTURE / 2
         if len(self._times) > 2 * _KEPT:
             del self._times[:_KEPT]
             for values in self._values.values():

@@ -236,10 +236,11 @@ HEADS = 'a{x="1"} 1\na{x="2"} 2\nb 3\n'
 def test_a_page_that_begins_as_one_before_gives_the_same(again: str) -> None:
     heads: Heads = {}
     wanted = frozenset("ab")
-    parse(HEADS, wanted, heads)
+    parse("vllm:other 3\n" + HEADS, wanted, heads)
+    again = "vllm:other 3\n" + again
     first, kept = parse(again, wanted), parse(again, wanted, heads)
     assert sorted(kept.samples, key=str) == sorted(first.samples, key=str)
-    assert (kept.is_metrics or not kept.samples) == (first.is_metrics or not first.samples)
+    assert (kept.is_metrics, kept.has_vllm) == (first.is_metrics, first.has_vllm)
 
 
 def test_what_is_remembered_of_pages_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

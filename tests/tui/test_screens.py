@@ -65,7 +65,9 @@ def lost() -> Picture:
 def past() -> Picture:
     """A log, read to its end."""
     told: list[Picture] = []
-    log = Log([LOGS / "max-num-seqs-cap.log.gz"], log_lines.load(rule.shipped() / log_lines.FOLDER))
+    path = Path("vllm.log.gz")
+    path.write_bytes((LOGS / "max-num-seqs-cap.log.gz").read_bytes())
+    log = Log([path], log_lines.load(rule.shipped() / log_lines.FOLDER))
     watcher = Watcher("log", "vllm.log.gz", "vllm.log.gz", lambda: log.examine("vllm.log.gz"), lambda: log.bytes_read)
     watch = Watch(lambda opened: [watcher], judge(), clock=Clock().now, wall=lambda: BEGAN)
 

@@ -50,6 +50,14 @@ def parse(text: str, wanted: frozenset[str], heads: Heads | None = None) -> Page
     whole, _, torn = text.rpartition("\n")  # a page without a last newline was cut: its last value may be half a number
     refused = 1 if torn.strip() else 0
     for raw in whole.split("\n"):
+        head, _, value = raw.rpartition(" ")
+        hit = known.get(head)
+        if hit is not None:
+            name, labels = hit
+            has_vllm = has_vllm or name.startswith("vllm:")
+            if name in wanted and (sample := _again(name, labels, value)) is not None:
+                samples.append(sample)
+            continue
         line = raw.strip(" \t\r")
         if not line or line[0] == "#":
             is_metrics = is_metrics or line.startswith(("# TYPE ", "# HELP "))
@@ -64,11 +72,9 @@ def parse(text: str, wanted: frozenset[str], heads: Heads | None = None) -> Page
         if name.startswith("vllm:"):
             has_vllm = True
         if name in wanted:
-            head, _, value = line.rpartition(" ")
-            if head not in known:
-                lines.append(line)
-            elif (sample := _again(known[head], value)) is not None:
-                samples.append(sample)
+            lines.append(line)
+        elif heads is not None and len(heads) < 2 * MAX_SERIES and _is_head(head):
+            heads[head] = name, ()
     count = len(lines) + len(samples)
     if count > MAX_SERIES:
         raise SourceError("too-large", f"{count:,} series of vLLM on one page, more than {MAX_SERIES:,}")
@@ -82,13 +88,13 @@ def parse(text: str, wanted: frozenset[str], heads: Heads | None = None) -> Page
     return Page(tuple(samples), is_metrics or bool(samples), has_vllm, refused)
 
 
-def _again(head: tuple[str, Labels], text: str) -> Sample | None:
+def _again(name: str, labels: Labels, text: str) -> Sample | None:
     """A line whose head is known; None where its value is no number."""
     try:
         value = float(text)
     except ValueError:
         return None
-    return Sample(*head, value) if math.isfinite(value) else None
+    return Sample(name, labels, value) if math.isfinite(value) else None
 
 
 def _learn(lines: list[str], samples: list[Sample], heads: Heads) -> None:
@@ -101,8 +107,13 @@ def _learn(lines: list[str], samples: list[Sample], heads: Heads) -> None:
         heads.clear()
     for line, sample in zip(lines, samples, strict=True):
         head = line.rpartition(" ")[0]
-        if head.endswith("}") or " " not in head:
+        if _is_head(head):
             heads[head] = sample.name, sample.labels
+
+
+def _is_head(text: str) -> bool:
+    """Whether a value alone may follow: no time stands between."""
+    return text.endswith("}") or " " not in text
 
 
 def _parsed(lines: list[str]) -> tuple[list[Sample], int]:

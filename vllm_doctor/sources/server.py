@@ -10,7 +10,6 @@ import json
 import re
 import ssl
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -334,8 +333,7 @@ class Followed:
     def __init__(self, server: Server, clock: Callable[[], float] = time.monotonic) -> None:
         self._server, self._clock = server, clock
         self._scrapes: list[Scrape] = []
-        self._recent: deque[Scrape] = deque(maxlen=_RECENT)
-        self._window = Window()
+        self._window, self._recent = Window(), Window()
         self._identity: Identity | None = None
         self._heads: Heads = {}
 
@@ -346,8 +344,7 @@ class Followed:
             scrape = server.scrape(deadline, self._heads)
             if self._is_new(scrape):
                 self._scrapes.clear()
-                self._recent.clear()
-                self._window = Window()
+                self._window, self._recent = Window(), Window()
                 self._identity = None
             if self._identity is None:
                 self._identity = server.identify(scrape.page, deadline)
@@ -355,11 +352,11 @@ class Followed:
             self._identity = None  # who answers next may be another
             return Observation("server", server.target, error=Problem(problem.kind, str(problem)))
         self._keep(scrape, seconds)
-        self._recent.append(scrape)
-        recent = Window()
-        for seen in self._recent:
-            recent.add(seen.at, seen.page.samples)
-        return replace(server.seen(self._scrapes, self._identity, window=self._window.copy()), recent=recent)
+        self._recent.add(scrape.at, scrape.page.samples)
+        if len(self._recent.times) > _RECENT:
+            self._recent.drop(self._recent.times[0])
+        seen = server.seen(self._scrapes, self._identity, window=self._window.copy())
+        return replace(seen, recent=self._recent.copy())
 
     def _is_new(self, scrape: Scrape) -> bool:
         """Whether the server was started since the last scrape: what it counts begins anew."""
