@@ -141,7 +141,6 @@ class Picture:
     timeline: Timeline | None = None
     """Of a log, in more steps than the report's."""
     bytes_read: int = 0
-    bytes_of: int = 0
     choices: tuple[Choice, ...] = ()
     began: float = 0.0
     """When the watch began."""

@@ -89,7 +89,14 @@ class Judge:
 class _Eye:
     """One source under watch, with what it last saw. Looked through in a thread of its own: one that hangs is alone."""
 
-    def __init__(self, watcher: Watcher, clock: Callable[[], float], inline: bool, news: threading.Event) -> None:
+    def __init__(
+        self,
+        watcher: Watcher,
+        clock: Callable[[], float],
+        cpu: Callable[[], float],
+        inline: bool,
+        news: threading.Event,
+    ) -> None:
         self.watcher = watcher
         self.feed = watcher.follow() if watcher.follow is not None else None
         self.seen: Observation | None = None
@@ -97,7 +104,7 @@ class _Eye:
         self.began: float | None = None
         self.is_fresh = False
         self._due = -math.inf
-        self._clock, self._inline, self._news = clock, inline, news
+        self._clock, self._cpu, self._inline, self._news = clock, cpu, inline, news
         self._go = threading.Event()
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -139,7 +146,7 @@ class _Eye:
             self._news.set()
 
     def _look(self) -> None:
-        began, cpu = self.began or self._clock(), time.thread_time()
+        began, cpu = self.began or self._clock(), self._cpu()
         try:
             self.seen = self.feed.look(self._seconds) if self.feed is not None else self.watcher.look()
             self.failure = None
@@ -147,13 +154,16 @@ class _Eye:
             self.failure = error
         every = self.feed.every if self.feed is not None else math.inf
         # Not sooner than it may: a look at a large log costs more than one a second may.
-        self._due = max(began + every, self._clock() + (time.thread_time() - cpu) / _LOOKING - every)
+        self._due = max(began + every, self._clock() + (self._cpu() - cpu) / _LOOKING - every)
         self.is_fresh = True
         self.began = None
 
 
 class Watch:
-    """Watches what `attach` gives. `clock` must not step; `wall` is POSIX time; `inline` looks without threads."""
+    """Watches what `attach` gives. `clock` must not step; `wall` is POSIX time, `cpu` what this thread used of it.
+
+    `inline` looks without threads.
+    """
 
     def __init__(
         self,
@@ -163,10 +173,11 @@ class Watch:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         inline: bool = False,
+        cpu: Callable[[], float] = time.thread_time,
     ) -> None:
         self.control = control or Control()
         self._attach, self._judge = attach, judge
-        self._clock, self._wall, self._inline = clock, wall, inline
+        self._clock, self._wall, self._cpu, self._inline = clock, wall, cpu, inline
         self._opened = ExitStack()
         self._eyes: list[_Eye] = []
         self._narrow = judge.catalogue.narrowed(SCALED)
@@ -219,7 +230,7 @@ class Watch:
     def _open(self, watchers: Sequence[Watcher]) -> None:
         for eye in self._eyes:
             eye.close()
-        self._eyes = [_Eye(watcher, self._clock, self._inline, self.control.wake) for watcher in watchers]
+        self._eyes = [_Eye(watcher, self._clock, self._cpu, self._inline, self.control.wake) for watcher in watchers]
 
     def _pause(self) -> float:
         """Seconds until there is something to do."""
@@ -276,13 +287,9 @@ class Watch:
             self._gap()
             self._spans.extend(self._current.values())
             self._current.clear()
-        has_news = bool(answered) and (error is None or self._seen_at is None)
-        if (
-            has_news
-            and (now >= self._judge_due or self._report is None)
-            and observations
-            and not self._is_early(observations)
-        ):
+        has_news = bool(answered and observations) and (error is None or self._seen_at is None)
+        is_time = now >= self._judge_due or self._report is None
+        if has_news and is_time and not self._is_early(observations):
             self._judged(observations)
         if any(o.error is not None and o.error.kind == "gone" for o in observations):
             self._reattach("its processes have ended", forced=False)
@@ -329,7 +336,7 @@ class Watch:
         at = self._wall()
         if not has_news or self._clock() < self._measure_due or (self._times and at <= self._times[-1]):
             return
-        cpu = time.thread_time()
+        cpu = self._cpu()
         snapshots = self._snapshots(observations)
         if not snapshots:
             return
@@ -345,7 +352,7 @@ class Watch:
             value, why = _together(name, snapshots, name in _SUMS)
             if why is None:
                 self._limits[name] = value
-        self._measure_due = self._clock() + (time.thread_time() - cpu) / _LOOKING - _PICTURE / 2
+        self._measure_due = self._clock() + (self._cpu() - cpu) / _LOOKING - _PICTURE / 2
         if len(self._times) > 2 * _KEPT:
             del self._times[:_KEPT]
             for values in self._values.values():
@@ -370,7 +377,7 @@ class Watch:
                 values.append(math.nan)
 
     def _judged(self, observations: Sequence[Observation]) -> None:
-        cpu = time.thread_time()
+        cpu = self._cpu()
         at = self._wall()
         report = self._judge.report(observations, at)
         if (
@@ -380,9 +387,10 @@ class Watch:
         ):
             self._events.append(Event(at, report.verdict.value, report.headline))
         self._report = report
+        self._rules = judged(self._rules, report)
         self._extend(report, at)
         self._facts = self._told(observations)
-        self._judge_due = self._clock() + max(_VERDICT, (time.thread_time() - cpu) / _JUDGING) - _PICTURE / 2
+        self._judge_due = self._clock() + max(_VERDICT, (self._cpu() - cpu) / _JUDGING) - _PICTURE / 2
 
     def _extend(self, report: Report, at: float) -> None:
         """The spans in which each rule's verdict held, as long as it is watched."""
@@ -454,7 +462,7 @@ class Watch:
             facts=self._facts,
             processes=tuple(row for o in observations for row in o.process_rows),
             gpus=tuple(row for o in observations for row in o.gpu_rows),
-            rules=judged(self._rules, self._report),
+            rules=self._rules,
             spans=(*self._spans, *self._current.values()),
             events=tuple(self._events),
             began=self._began,
@@ -478,6 +486,7 @@ class Watch:
                 raise read.failure
             self._become(Status.READ)
             self._report = read.report
+            self._rules = judged(self._rules, read.report)
             picture = replace(self._drawn((), None), timeline=read.timeline, events=read.events)
             tell(replace(picture, spans=read.report.spans if read.report else ()))
             while not (self.control.stopped or self.control.again):

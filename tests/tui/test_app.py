@@ -274,7 +274,7 @@ def test_the_palette_finds_rules_engines_and_actions(picture: Picture) -> None:
 
         async def steps(app: DoctorApp, pilot: Pilot[None], typed: str = typed, found: str = found) -> None:
             await press(pilot, "ctrl+p", *typed)
-            for _ in range(20):
+            for _ in range(200):
                 await pilot.pause(0.05)
                 if found in shown(app):
                     break

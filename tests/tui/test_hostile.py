@@ -111,7 +111,7 @@ def test_the_palette_shows_engines_as_text() -> None:
 
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
         await pilot.press("ctrl+p", *"Engine")
-        for _ in range(20):
+        for _ in range(200):
             await pilot.pause(0.05)
             if "[bold]1[/bold]" in shown(app):
                 break

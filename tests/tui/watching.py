@@ -103,10 +103,21 @@ class Told:
         return replace(self.observation, error=Problem("gone", self.error)) if self.error else self.observation
 
 
-def watch_of(pages: Pages, clock: Clock, *others: Watcher, control: Control | None = None) -> Watch:
+def nothing() -> float:
+    """What a thread used that takes no time."""
+    return 0.0
+
+
+def watch_of(
+    pages: Pages,
+    clock: Clock,
+    *others: Watcher,
+    control: Control | None = None,
+    cpu: Callable[[], float] = nothing,
+) -> Watch:
     """A watch of this server, and of what else there is."""
 
     def attach(opened: ExitStack) -> Sequence[Watcher]:
         return [server(pages, clock), *others]
 
-    return Watch(attach, judge(), control, clock.now, clock.wall, inline=True)
+    return Watch(attach, judge(), control, clock.now, clock.wall, inline=True, cpu=cpu)
