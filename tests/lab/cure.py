@@ -31,10 +31,10 @@ from tests.lab.server import OUT, PAUSE_SECONDS, loaded, must_be_installed, star
 HEAD = """\
 # The cure rate
 
-Faults given to a real vLLM (the lab's: {cores} CPU cores, no GPU, a model of 3.7 million parameters), and what became of
-each when exactly the command that the doctor printed was started in its place. Tokens per second generated: the median of
-the rounds, with the least and the most. "healthy" has the same flags without the fault. All three are loaded in turns.
-Cured: at least 90 % of healthy.
+Faults given to a real vLLM (the lab's: {cores} CPU cores, no GPU, a model of 3.7 million parameters), and what became
+of each when exactly the command that the doctor printed was started in its place. Tokens generated per second: the
+median of the rounds, with the least and the most. "healthy" has the same flags without the fault. All three are loaded
+in turns. Cured: at least 90 % of healthy.
 
     tests/lab/install.sh && .venv/bin/python -m tests.lab.cure
     .venv/bin/python -m tests.lab.cure --table > docs/cures.md
@@ -56,6 +56,8 @@ class Result:
     fault: str
     at: str
     """The day."""
+    no_loss: str
+    """Why none is expected here."""
     found: list[str]
     lacking: list[str]
     changes: list[str]
@@ -77,11 +79,16 @@ class Result:
         return statistics.median(self.cured) / statistics.median(self.healthy) if self.cured else 0.0
 
     @property
+    def is_well(self) -> bool:
+        """Cured, or known to do no harm here, and none was seen."""
+        return (bool(self.no_loss) and not self.is_told) or (self.is_told and self.is_cured)
+
+    @property
     def says(self) -> str:
+        if not self.is_told:
+            return f"no loss that can be told from noise{self.no_loss and ': ' + self.no_loss}"
         if self.lacking:
             return f"not found: {', '.join(self.lacking)}"
-        if not self.is_told:
-            return "no loss that can be told from noise"
         return "cured" if self.is_cured else "not cured"
 
 
@@ -112,7 +119,9 @@ def measured(fault: Mapping[str, Any], least_rounds: int, most_rounds: int) -> R
                 urls["sick"] = stack.enter_context(vllm(fault["sick"], f"{name}-sick", env))
                 order.append("sick")
             order = order[1:] + order[:1]
-    return Result(name, time.strftime("%Y-%m-%d"), found, lacking, _differences(command), **rates)
+    return Result(
+        name, time.strftime("%Y-%m-%d"), fault.get("no_loss", ""), found, lacking, _differences(command), **rates
+    )
 
 
 def _examined(
@@ -205,7 +214,7 @@ def main() -> int:
             (KEPT / f"{fault['name']}.json").write_text(json.dumps(asdict(results[-1]), indent=1) + "\n")
             print(f"{fault['name']}: {results[-1].says}", flush=True)
     print(table(results))
-    return 0 if all(result.is_cured for result in results) else 1
+    return 0 if all(result.is_well for result in results) else 1
 
 
 if __name__ == "__main__":
