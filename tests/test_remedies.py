@@ -193,8 +193,8 @@ def test_the_step_that_the_target_allows() -> None:
 
 
 BOUND: Mapping[str, Value] = {
-    "gpus": 1.0, "decode_of_bound": 0.72, "model_quantization": "none", "gpu_memory_foreign_if_seen": 0.0,
-    "gpu_generation": 9.0, "weights_of_step": 0.6, "weights_read_per_gpu": 15e9,
+    "gpus": 1.0, "decode_of_bound": 0.72, "model_quantization": "none", "quantization_given": 0.0,
+    "gpu_memory_foreign_if_seen": 0.0, "kv_cache_dtype": "auto", "gpu_generation": 9.0, "weights_of_step": 0.6, "weights_read_per_gpu": 15e9,
 }  # fmt: skip
 
 
@@ -208,3 +208,5 @@ def test_at_the_bandwidth_bound_only_smaller_weights_or_more_gpus_help() -> None
     assert "4-bit" in ampere.remedies[0].do
     assert settings("unquantised-bandwidth-bound", {**BOUND, "weights_of_step": 0.3})[0] == {"--kv-cache-dtype": "fp8"}
     assert ampere.role == "opportunity"
+    small = {**BOUND, "weights_of_step": 0.3, "kv_cache_dtype": "fp8"}
+    assert settings("unquantised-bandwidth-bound", small) == [{}]  # it is in FP8 already
