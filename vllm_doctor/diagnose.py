@@ -191,7 +191,7 @@ def _remedy(written: RemedyRule, reader: Reader) -> Remedy | None:
         env={} if needs else env,
         run=() if needs else run,
         by=written.by,
-        computed=words.fill(written.computed, reader.worded) if written.computed else None,
+        computed="; ".join(told for text in written.computed if (told := words.fill(text, reader.worded))) or None,
         needs=needs,
         validated_for=vllm if all((*has, *(flags.has(vllm, flag) for flag in unset))) else None,
         cost=written.cost,

@@ -36,7 +36,8 @@ class RemedyRule:
     env: Mapping[str, Value]
     run: tuple[str, ...]
     by: str
-    computed: str | None
+    computed: tuple[str, ...]
+    """How the values came about, in sentences; one with a signal that is not known is left out."""
     cost: str
     risk: str
     expect: str
@@ -198,9 +199,10 @@ def _remedy(table: Table, catalogue: Catalogue) -> RemedyRule:
         gain = (bound.text("at_most"), bound.text("basis"))
         if gain[0] not in catalogue.signals:
             bound.fail(f"{gain[0]!r} is not a signal", "at_most")
-    computed = table.text("computed") if "computed" in table else None
-    if computed:
-        _check_places(table, "computed", computed, catalogue)
+    several = isinstance(table.get("computed"), list)
+    computed = table.texts("computed") if several or "computed" not in table else (table.text("computed"),)
+    for sentence in computed:
+        _check_places(table, "computed", sentence, catalogue)
     for command in table.texts("run"):
         _check_places(table, "run", command, catalogue)
     return RemedyRule(

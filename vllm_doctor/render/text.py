@@ -228,6 +228,10 @@ def _vital_lines(report: Report) -> list[str]:
             say("itl_p50", "ITL p50 {}"),
             say("itl_p99", "p99 {}"),
         ],
+        [
+            say("decode_of_bound", "decode at {} of the GPUs' memory-bandwidth bound"),
+            say("compute_of_bound", "computing at {} of their compute bound"),
+        ],
     ]
     lines = [" · ".join(part for part in row if part) for row in rows if any(row)]
     for target in report.targets:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import fmean
 
+from vllm_doctor import roofline
 from vllm_doctor.signal import Known, Reading, Reason, Unknown
 
 # Clock event reasons, https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
@@ -125,7 +126,7 @@ class GpuUse:
 
 
 FACTS = (
-    "gpus_on_host", "gpus", "gpu_name", "gpu_compute_capability", "mig", "mig_profile",
+    "gpus_on_host", "gpus", "gpu_name", "gpu_compute_capability", "gpu_bandwidth", "gpu_flops", "mig", "mig_profile",
     "gpu_memory_total", "gpu_memory_used_share", "gpu_memory_free", "gpu_memory_foreign", "gpu_foreign_processes",
     "gpu_utilization", "gpu_utilization_least",
     "gpu_thermal_share", "gpu_thermal_where", "gpu_power_cap_share", "gpu_power_cap_where",
@@ -393,7 +394,17 @@ def _identity(watched: Sequence[_Watched]) -> dict[str, Reading]:
             (gpu.mig_profile for gpu in instances), Reason.NOT_SUPPORTED if instances else Reason.ABSENT
         ),
         "gpu_persistence": _flag(all, (gpu.persistence for gpu in gpus)),
+        **_data_sheet(gpus),
     }
+
+
+def _data_sheet(gpus: Sequence[Gpu]) -> dict[str, Reading]:
+    """Bytes and 16-bit operations a second, of GPUs that are all of one kind that we know, and whole."""
+    sheets = [None if _is_instance(gpu) else roofline.gpu(gpu.name, _number(gpu.memory_total)) for gpu in gpus]
+    sheet = sheets[0]
+    if sheet is None or any(other != sheet for other in sheets):
+        return {"gpu_bandwidth": NOT_TOLD, "gpu_flops": NOT_TOLD}
+    return {"gpu_bandwidth": Known(sheet.bandwidth), "gpu_flops": NOT_TOLD if sheet.bf16 is None else Known(sheet.bf16)}
 
 
 def _memory(watched: Sequence[_Watched]) -> dict[str, Reading]:
