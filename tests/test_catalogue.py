@@ -398,7 +398,7 @@ def test_the_flags_of_a_server_go_with_its_snapshot() -> None:
         "$OMP_NUM_THREADS": Known(8.0),
         "command": COMMAND,
     }
-    assert shipped_catalogue().snapshot(window(), facts).flags == {"--max-num-seqs": 64.0}
+    assert shipped_catalogue().snapshot(window(), facts).flags == {"--max-num-seqs": 64.0, "$OMP_NUM_THREADS": 8.0}
 
 
 def test_without_scrapes_facts_are_known_all_the_same() -> None:
