@@ -171,9 +171,7 @@ def _remedies(rule: Rule, reader: Reader) -> tuple[Remedy, ...]:
     """Those that fit; those that serve the other goal at the cost of the user's come last."""
     fitting = [remedy for written in rule.remedies if (remedy := _remedy(written, reader)) is not None]
     goal = reader(_GOAL)
-    return tuple(
-        sorted(fitting, key=lambda remedy: isinstance(goal, Known) and remedy.goal not in ("", goal.value))
-    )
+    return tuple(sorted(fitting, key=lambda remedy: isinstance(goal, Known) and remedy.goal not in ("", goal.value)))
 
 
 def _gain(bound: tuple[str, str] | None, reader: Callable[[str], Reading]) -> Gain | None:

@@ -25,8 +25,8 @@ class Start:
 class Changed:
     """Reads one engine's signals as they would be with other flags.
 
-    A signal of a flag says what the flag is set to, and a formula over it is computed again. What was measured, and what
-    the server tells of itself, stays as it is: a formula about the future must ask the flag first.
+    A signal of a flag says what the flag is set to, and a formula over it is computed again. What was measured, and
+    what the server tells of itself, stays as it is: a formula about the future must ask the flag first.
     """
 
     def __init__(self, snapshot: Snapshot, subject: Subject, catalogue: Catalogue, flags: Flags) -> None:
@@ -60,8 +60,8 @@ class Changed:
     def start(self) -> Start:
         """Whether vLLM would start, as far as the catalogue's refusals tell.
 
-        What the server does already vLLM has not refused: then the refusal does not know this server. Nor is it asked for
-        what only the server's host tells, where nobody looked there.
+        What the server does already vLLM has not refused: then the refusal does not know this server. Nor is it asked
+        for what only the server's host tells, where nobody looked there.
         """
         unknown: dict[str, Reason] = {}
         for refusal in self._catalogue.refusals:

@@ -123,7 +123,7 @@ class Change:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A finding that the corrected command does not cure, and why: with which change it conflicts, or vLLM's refusal."""
+    """A finding that the corrected command does not cure, and why: the change it conflicts with, or vLLM's refusal."""
 
     rule: str
     do: str
