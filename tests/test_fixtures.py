@@ -127,7 +127,7 @@ def test_two_faults_are_cured_by_one_command(name: str, command: str, now: str, 
     [("preemption", 1.1, 3), ("max-num-seqs-cap", 10, 20), ("prefix-cache-off", None, None), ("cpu-hog", None, None)],
 )
 def test_what_the_cause_costs_at_most(name: str, least: float | None, most: float | None) -> None:
-    """Upper bounds: 32 in flight where 2 may run gain less than in proportion, and preemption of this kind gained nothing."""
+    """Bounds, no more: 32 in flight where 2 may run gain less than in proportion, preemption of this kind nothing."""
     finding = judged(name, slice(None)).findings[0]
     if least is None or most is None:
         assert finding.prize is None
