@@ -121,6 +121,11 @@ def test_a_finding_that_cannot_be_cured_with_the_others_is_told() -> None:
     assert left_out(found("eager", GRAPHS), found("other", again)) == [("other", "without --enforce-eager cures eager")]
 
 
+def test_a_flag_that_was_not_checked_is_told() -> None:
+    unchecked = found("cap", replace(MORE_SEQS, validated_for=None))
+    assert [rule for rule, why in left_out(found("cache", CACHE), unchecked) if "not known whether" in why] == ["cap"]
+
+
 def test_one_key_of_a_flag_contradicts_the_whole() -> None:
     whole = remedy(unset=("--compilation-config",), was={"--compilation-config": "{}"})
     key = remedy(set={"--compilation-config.mode": 3.0})

@@ -11,6 +11,7 @@ from vllm_doctor.signal import Value
 from vllm_doctor.sources.command_line import changed
 
 _CURED = ("critical", "warning")
+_UNCHECKED = "it is not known whether this vLLM has the flag, so a command with it might not start"
 
 Refuses = Callable[[Mapping[str, Value | None]], str | None]
 """Why vLLM would not start with its flags changed like this (None: not given); None: nothing is known against it."""
@@ -26,10 +27,11 @@ def corrected(
     """What to start instead of `command`; None where no remedy changes it.
 
     Of each root finding, and of one that hides all others, the first remedy that changes flags or environment, that is
-    complete, that does not contradict what was taken before, and with which vLLM still starts. They are taken in their
+    complete, of flags that this vLLM is known to have, that does not contradict what was taken before, and with which
+    vLLM still starts. They are taken in their
     order, by cause; those that serve the other goal than the user's, at its cost, after all others. What a finding
-    explains goes with it; what is only a chance or a note is left to the reader. A finding whose remedies all
-    contradict what was taken is told, with the reason.
+    explains goes with it; what is only a chance or a note is left to the reader. A finding that has a remedy of flags
+    and is not cured all the same is told, with the reason.
     """
     taken: dict[str, Change] = {}
     left: dict[int, LeftOut] = {}
@@ -44,7 +46,8 @@ def corrected(
                 changes = {change.name: change for change in _changes(finding, remedy)}
                 if not changes:
                     continue
-                reason = _conflict(changes, taken) or refuses(_flags(changes | taken))
+                unchecked = _UNCHECKED if remedy.set and remedy.validated_for is None else None
+                reason = unchecked or _conflict(changes, taken) or refuses(_flags(changes | taken))
                 if reason is None:
                     taken = changes | taken
                     cured.add(place)
@@ -67,12 +70,8 @@ def _is_cured(finding: Finding) -> bool:
 
 
 def _changes(finding: Finding, remedy: Remedy) -> Iterator[Change]:
-    """What the remedy changes; nothing where its values are not known, or another has to do it.
-
-    Nor where it is not known whether this vLLM has the flags that it sets: such a command might not start.
-    """
-    unchecked = remedy.set and remedy.validated_for is None
-    if remedy.needs or unchecked or remedy.by != "you" or remedy.cost == "capacity":
+    """What the remedy changes; nothing where its values are not known, or another has to do it."""
+    if remedy.needs or remedy.by != "you" or remedy.cost == "capacity":
         return
     for name in remedy.unset:
         if name not in remedy.set and name in remedy.was:

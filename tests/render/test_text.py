@@ -208,4 +208,4 @@ def test_what_the_corrected_command_leaves_out() -> None:
     assert report.correction is not None
     left = (LeftOut("other", "Admit less", "--max-num-seqs 128 cures cap"),)
     shown = text.render(replace(report, correction=replace(report.correction, left_out=left)))
-    assert "without other (Admit less): --max-num-seqs 128 cures cap" in " ".join(shown.split())
+    assert "not against other (Admit less): --max-num-seqs 128 cures cap" in " ".join(shown.split())

@@ -121,7 +121,7 @@ def _correction(report: Report) -> list[str]:
         *words.folded(report.correction.now, _WIDTH),
     ]
     left = [
-        f"- without {code(left.rule)} ({text(left.do)}): {text(left.reason)}" for left in report.correction.left_out
+        f"- not against {code(left.rule)} ({text(left.do)}): {text(left.reason)}" for left in report.correction.left_out
     ]
     blocks = ["### The corrected command, after one restart", *_fenced(lines, "diff")]
     return [*blocks, *(["\n".join(left)] if left else [])]

@@ -175,7 +175,7 @@ def _correction(report: Report) -> list[str]:
     pasted = [*changes, *words.folded(report.correction.now, WIDTH - _INDENT)]
     lines += [f"{'':<{_INDENT}}{line}" for line in pasted]
     for left in report.correction.left_out:
-        lines += _paragraph("", f"without {left.rule} ({left.do}): {left.reason}")
+        lines += _paragraph("", f"not against {left.rule} ({left.do}): {left.reason}")
     return lines
 
 
