@@ -398,7 +398,7 @@ def test_the_flags_of_a_server_go_with_its_snapshot() -> None:
         "$OMP_NUM_THREADS": Known(8.0),
         "command": COMMAND,
     }
-    assert shipped_catalogue().snapshot(window(), facts).flags == {"--max-num-seqs": 64.0}
+    assert shipped_catalogue().snapshot(window(), facts).flags == {"--max-num-seqs": 64.0, "$OMP_NUM_THREADS": 8.0}
 
 
 def test_without_scrapes_facts_are_known_all_the_same() -> None:
@@ -681,7 +681,7 @@ def test_how_far_a_cache_that_was_given_by_hand_could_grow(facts: dict[str, Valu
     [
         (17, {}, 20.0, 22.0),  # 20 fit at full length, 22 on average
         (12, {}, 16.0, 16.0),  # the next power of two
-        (17, {"--max-num-batched-tokens": 18.0}, 18.0, 18.0),  # vLLM would not start
+        (17, {"--max-num-batched-tokens": 18.0}, 20.0, 22.0),  # dropped with the same cure
     ],
 )
 def test_the_max_num_seqs_that_admits_what_waits(
@@ -871,3 +871,79 @@ def test_vllms_own_estimate_goes_first() -> None:
 def test_what_the_bound_needs(lacking: str) -> None:
     facts = {name: value for name, value in LLAMA_ON_H100.items() if name != lacking}
     assert isinstance(read("decode_of_bound", busy(0), busy(2), **facts), Unknown)
+
+
+# ---- the size of the prize
+
+
+@pytest.mark.parametrize(
+    ("signal", "facts", "prize"),
+    [
+        ("throttled_prize", {"cpu_throttled_share": 0.9, "cpu_throttled_cores": 0.5}, 2.0),
+        ("throttled_prize", {"cpu_throttled_share": 0.2, "cpu_throttled_cores": 6.0}, 1.25),
+        ("throttled_prize", {"cpu_throttled_share": 0.2}, 1.25),
+        ("throttled_prize", {"cpu_throttled_share": 1.0, "cpu_throttled_cores": 3.0}, None),  # all the time: no bound
+        ("throttled_prize", {"cpu_throttled_cores": 0.5}, None),
+        ("gpu_clock_prize", {"gpu_busy_clock_share": 0.5}, 2.0),
+        ("gpu_clock_prize", {"gpu_clock_share": 0.5}, None),  # that leaves out what is held down
+        ("cpu_clock_prize", {"cpu_frequency_share": 0.8}, 1.25),
+        ("api_servers_prize", {"api_cpu": 1.0, "api_servers": 1.0}, 2.0),
+        ("latency_targets", {}, 0.0),
+        ("latency_targets", {"slo_itl": 0.05}, 1.0),
+    ],
+)
+def test_what_a_cause_costs_at_most(signal: str, facts: dict[str, Value], prize: float | None) -> None:
+    found = read(signal, "", **facts)
+    assert isinstance(found, Known) is (prize is not None)
+    if isinstance(found, Known):
+        assert found.value == pytest.approx(prize)
+
+
+def test_a_batch_grows_at_most_to_what_is_in_flight() -> None:
+    def page(waiting: int, queued: float) -> str:
+        return (
+            f"vllm:num_requests_waiting{{{ON_0}}} {waiting}\n"
+            f"vllm:request_queue_time_seconds_sum{{{ON_0}}} {queued}\nvllm:preemptions{{{ON_0}}} 0\n"
+        )
+
+    running = 3  # in RUNNING
+    assert read("batch_prize", page(6, 0), page(6, 0)) == Known(1 + 6 / running)
+    # Seen between two bursts with an empty queue, but requests had waited 18 s in the 2 s.
+    assert read("batch_prize", page(0, 0), page(0, 18)) == Known(1 + 9 / running)
+    assert read("batch_prize", page(0, 0), page(0, 0)) == Known(1.0)
+
+
+def test_drafts_cost_what_they_draft_and_check() -> None:
+    def page(drafts: int) -> str:
+        return (
+            f"vllm:spec_decode_num_drafts_total{{{ON_0}}} {drafts}\n"
+            f"vllm:spec_decode_num_draft_tokens_total{{{ON_0}}} {drafts * 4}\n"
+            f"vllm:spec_decode_num_accepted_tokens_total{{{ON_0}}} {drafts * 0.5}\n"
+        )
+
+    assert read("draft_prize", page(0), page(100)) == Known(9 / 1.5)
+
+
+def test_an_even_spread_gains_no_more_than_the_busiest_engine_has() -> None:
+    pages = f"vllm:num_requests_running{{{ON_0}}} 30\nvllm:num_requests_running{{{ON_1}}} 10\n"
+    waiting = f"vllm:num_requests_waiting{{{ON_0}}} %d\nvllm:num_requests_waiting{{{ON_1}}} 0\n"
+    assert snapshot(pages + waiting % 0).read("spread_prize", ENGINE)[1] == Known(1.5)
+    assert snapshot(pages + waiting % 60).read("spread_prize", ENGINE)[1] == Known(2.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("petty: {below: much, when: x > 1}", "'below' must be a number"),
+        ("petty: {below: 1.02, when: y > 1}", "'y' is not a signal"),
+        ("petty: {under: 1.02, when: x > 1}", "unknown key 'under'"),
+        ("refusals: [{when: y > 1, says: no, from: f}]", "'y' is not a signal"),
+        ("refusals: [{when: x > 1, says: no}]", "'from'"),
+    ],
+)
+def test_a_mistake_in_what_is_petty_or_refused(text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "signals.yaml"
+    path.write_text(f"signals:\n  x: {{says: s, unit: s, fact: x}}\n{text}\n", "utf-8")
+    with pytest.raises(DocumentError, match=says) as refused:
+        catalogue.load(path)
+    assert str(refused.value).startswith(f"{path}:")

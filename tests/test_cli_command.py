@@ -50,7 +50,15 @@ def test_a_command_with_nothing_to_find_is_not_ok(doctor: Doctor) -> None:
 
 def test_a_command_that_will_blind_the_doctor(doctor: Doctor) -> None:
     ran = doctor("--command", "vllm serve m --disable-log-stats", "--json")
-    assert (ran.code, ran.report["headline"]) == (3, "Statistics are switched off, so nothing can be said")
+    assert (ran.code, ran.report["headline"]) == (1, "Statistics are switched off, so nothing can be measured")
+    assert ran.report["command"]["now"] == ["vllm", "serve", "m"]
+
+
+def test_statistics_that_are_off_hide_nothing_of_a_command(doctor: Doctor) -> None:
+    ran = doctor("--command", "vllm serve m --disable-log-stats --enforce-eager", "--json")
+    assert (ran.code, ran.report["verdict"]) == (1, "warning")
+    assert rules(ran.report) == {"stats-disabled": "warning", "enforce-eager": "warning"}
+    assert ran.report["command"]["now"] == ["vllm", "serve", "m"]  # both at once
 
 
 @pytest.mark.parametrize("form", ["text", "markdown"])

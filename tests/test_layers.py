@@ -17,7 +17,7 @@ LAYERS = [
     # the core: texts and numbers in, a diagnosis out; no network
     "errors", "signal", "window", "promql", "formula", "condition", "history", "flags", "metric_names", "defaults",
     "model_config", "kv_cache", "parameters", "roofline", "words", "document", "log_lines", "report", "times",
-    "catalogue", "life", "rule", "observation", "redact", "diagnose", "postmortem",
+    "catalogue", "prediction", "life", "rule", "observation", "redact", "diagnose", "postmortem",
     "sources", "sources.access", "sources.exposition", "sources.server", "sources.recording", "sources.kernel",
     "sources.kernel_log", "sources.cgroup", "sources.environment", "sources.topology", "sources.command_line",
     "sources.process_files", "sources.sockets", "sources.process", "sources.model_files", "sources.host", "sources.gpu",

@@ -12,6 +12,7 @@ from vllm_doctor.correction import corrected
 from vllm_doctor.diagnose import diagnose
 from vllm_doctor.life import Life
 from vllm_doctor.observation import Observation
+from vllm_doctor.prediction import Changed
 from vllm_doctor.report import LifeSeen, Patient, Problem, Report, SourceSeen, Verdict, worst
 from vllm_doctor.rule import Rule
 from vllm_doctor.signal import Known, Reading, Snapshot, Value
@@ -116,15 +117,15 @@ def judge(
         )
         for seen in patients
     ]
-    diagnosis = past.diagnosis if past is not None else diagnose(rules, catalogue, snapshots)
+    kinds = {o.kind for o in observations}
+    is_measured = not {_WRITTEN} <= kinds <= {_WRITTEN, "gpu"}
+    diagnosis = past.diagnosis if past is not None else diagnose(rules, catalogue, snapshots, is_measured)
     verdict, headline = diagnosis.verdict, diagnosis.headline
     if error is not None:
         # What could not be read is not ok, and a server that stopped answering is what to say first.
         headline = headline if verdict in (Verdict.CRITICAL, Verdict.WARNING) else error.message
         verdict = worst(verdict, Verdict.UNKNOWN)
-    kinds = {o.kind for o in observations}
-    is_blind = any(finding.role == "blind" for finding in diagnosis.findings)
-    if verdict is Verdict.UNKNOWN and not is_blind and error is None and {_WRITTEN} <= kinds <= {_WRITTEN, "gpu"}:
+    if verdict is Verdict.UNKNOWN and error is None and not is_measured:
         headline = UNMEASURED
     if strict and diagnosis.unknown:
         verdict = worst(verdict, Verdict.UNKNOWN)
@@ -143,12 +144,20 @@ def judge(
         states=diagnosis.states,
         error=error,
         command=command,
-        correction=corrected(diagnosis.findings, command),
+        correction=corrected(
+            diagnosis.findings, command, wishes.get("goal"), lambda flags: _refusal(snapshots, catalogue, flags)
+        ),
         lives=lives,
         spans=past.spans if past is not None else (),
         lines=told.lines if told is not None else None,
         timeline=past.timeline if past is not None else None,
     )
+
+
+def _refusal(snapshots: Sequence[Snapshot], catalogue: Catalogue, flags: Mapping[str, Value | None]) -> str | None:
+    """Why vLLM would not start with these flags, as far as any of the engines tells."""
+    starts = (Changed(one, engine, catalogue, flags).start() for one in snapshots for engine in one.subjects)
+    return next((told.refused for told in starts if told.refused), None)
 
 
 def _patients(observations: Sequence[Observation]) -> list[list[Observation]]:

@@ -120,7 +120,7 @@ class Snapshot:
     tag: Subject = ()
     """Tells servers apart where several are examined together."""
     flags: Mapping[str, Value] = field(default_factory=dict)
-    """What the server was started with, where its command line was read."""
+    """What the server was started with, where its command line was read; a variable X of its environment as "$X"."""
 
     def read(self, name: str, subject: Subject) -> tuple[Subject, Reading]:
         """A signal for one engine, and the subject that the reading belongs to."""

@@ -326,6 +326,13 @@ def test_a_locked_clock_shows_where_nothing_else_holds_it_down() -> None:
     assert one({}, low | {"utilization": 0.5}, *capped)["gpu_clock_share"] == 1
     assert one(*capped)["gpu_clock_share"] == Reason.IDLE
     assert one(low | {"utilization": NOT_TOLD})["gpu_clock_share"] == Reason.NOT_SUPPORTED
+    # What it costs counts the samples that were held down, and the slowest GPU.
+    assert one({}, low | {"utilization": 0.5}, *capped)["gpu_busy_clock_share"] == pytest.approx(
+        (2000 + 4 * 1000) / 5 / 2000
+    )
+    assert two({}, {"sm_clock": 1200.0})["gpu_busy_clock_share"] == 0.6
+    assert two({}, {"sm_clock": NOT_TOLD})["gpu_busy_clock_share"] == Reason.NOT_SUPPORTED
+    assert one({"utilization": 0.5})["gpu_busy_clock_share"] == Reason.IDLE
     assert one(low | {"event_reasons": NOT_TOLD})["gpu_clock_share"] == Reason.NOT_SUPPORTED
 
 

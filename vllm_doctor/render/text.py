@@ -173,7 +173,10 @@ def _correction(report: Report) -> list[str]:
     # The changes of a single finding stand with its cure.
     changes = report.correction.differences if len(rules) > 1 else ()
     pasted = [*changes, *words.folded(report.correction.now, WIDTH - _INDENT)]
-    return [*lines, *(f"{'':<{_INDENT}}{line}" for line in pasted)]
+    lines += [f"{'':<{_INDENT}}{line}" for line in pasted]
+    for left in report.correction.left_out:
+        lines += _paragraph("", f"not against {left.rule} ({left.do}): {left.reason}")
+    return lines
 
 
 def _gpus(count: int, name: str | None) -> str:
@@ -266,9 +269,17 @@ def _finding(group: Sequence[Finding], report: Report) -> list[str]:
     ))  # fmt: skip
     for symptom in symptoms:
         lines += _wrapped(f"       → explains: {symptom}", " " * (_INDENT + 2))
+    lines += _prize(finding)
     for place, remedy in enumerate(finding.remedies):
-        lines += ["", *_remedy("Or" if place else "Cure", remedy, brief=place > 0)]
+        lines += ["", *_remedy("Or" if place else "Cure", remedy, finding)]
     return lines
+
+
+def _prize(finding: Finding) -> list[str]:
+    """What the cause costs, where that is asked."""
+    if finding.prize is not None:
+        return _paragraph("Gain", words.bound(finding.prize.at_most, finding.prize.basis))
+    return _paragraph("Gain", "unknown") if finding.asks_prize else []
 
 
 def _evidence(finding: Finding) -> list[str]:
@@ -316,7 +327,7 @@ def _widths(rows: Sequence[tuple[str, ...]]) -> list[int]:
     return [max((len(row[column]) for row in rows), default=0) for column in range(3)]
 
 
-def _remedy(label: str, remedy: Remedy, brief: bool) -> list[str]:
+def _remedy(label: str, remedy: Remedy, finding: Finding) -> list[str]:
     lines = _paragraph(label, remedy.do)
     for flag in remedy.unset:
         if flag not in remedy.set:
@@ -337,11 +348,16 @@ def _remedy(label: str, remedy: Remedy, brief: bool) -> list[str]:
         are = "are" if names[1:] else "is"
         lines += _paragraph("", f"the value needs {listed}, which {are} not known ({reason}): {HOW_TO_LEARN[reason]}")
     lines += _paragraph("", f"{words.COST[remedy.cost]}; then expect: {remedy.expect}")
+    for sentence in remedy.then:
+        lines += _paragraph("", f"then: {sentence}")
     lines += _paragraph("", f"risk: {remedy.risk}")
-    if brief:
+    if remedy.starts_unknown:
+        told = ", ".join(f"{name} ({reason})" for name, reason in remedy.starts_unknown.items())
+        lines += _paragraph("", f"not known whether vLLM starts with it: {told}")
+    if remedy.gain is not None and remedy.gain != finding.prize:
+        lines += _paragraph("", f"gain: {words.bound(remedy.gain.at_most, remedy.gain.basis)}")
+    if remedy is not finding.remedies[0]:
         return lines
-    if remedy.gain is not None:
-        lines += _paragraph("", f"gain: at most × {words.number(remedy.gain.at_most)} ({remedy.gain.basis})")
     if remedy.set and remedy.validated_for is None:
         lines += _paragraph("", "the flag was not checked: the server does not tell its version")
     return lines
@@ -352,7 +368,12 @@ def _aside(group: Sequence[Finding], report: Report) -> list[str]:
     word = {"opportunity": "Chance", "not-server": "Client", "info": "Note", "root": "Note"}.get(finding.role, "Note")
     where = _where(group, report)
     when = times.held(group, report)
-    parts = (f"({where})" if where else "", finding.here, f"({when})" if when and "all the time" not in when else "")
+    parts = (
+        f"({where})" if where else "",
+        finding.here,
+        f"Gain: {words.bound(finding.prize.at_most, finding.prize.basis)}." if finding.prize else "",
+        f"({when})" if when and "all the time" not in when else "",
+    )
     details = " ".join(part for part in parts if part)
     said = report.headline.startswith(finding.title)
     text = f"{finding.title} [{finding.rule}]{f': {details}' if details else ''}"

@@ -133,6 +133,7 @@ FACTS = (
     "gpu_hw_slowdown_share", "gpu_hw_slowdown_where", "gpu_temperature",
     "gpu_power_share", "gpu_power_limit", "gpu_power_limit_default", "gpu_power_limit_share", "gpu_power_limit_where",
     "gpu_clock_share", "gpu_clock", "gpu_clock_max", "gpu_clock_where", "gpu_applications_clock_share",
+    "gpu_busy_clock_share",
     "pcie_width_share", "pcie_width", "pcie_width_max",
     "pcie_generation_share", "pcie_generation", "pcie_generation_max", "pcie_where",
     "gpu_remap_pending", "gpu_remap_failed", "gpu_ecc_uncorrected", "gpu_unhealthy_where",
@@ -509,13 +510,21 @@ def _clocks(watched: Sequence[_Watched]) -> dict[str, Reading]:
     clocks = {one.gpu.uuid: _free_clock(one) for one in watched}
     slowest, share = _least([(one, _ratio(clocks[one.gpu.uuid], one.gpu.sm_clock_max)) for one in watched])
     set_lower = [_ratio(one.gpu.applications_clock, one.gpu.applications_clock_default) for one in watched]
+    at_work = [_ratio(_busy_clock(one), one.gpu.sm_clock_max) for one in watched]
     return {
+        "gpu_busy_clock_share": next((r for r in at_work if isinstance(r, Unknown)), _fold(min, at_work)),
         "gpu_clock_share": share,
         "gpu_clock": clocks[slowest.gpu.uuid],
         "gpu_clock_max": slowest.gpu.sm_clock_max,
         "gpu_clock_where": Known(_label([slowest.gpu])) if isinstance(share, Known) else share,
         "gpu_applications_clock_share": _fold(min, set_lower),
     }
+
+
+def _busy_clock(watched: _Watched) -> Reading:
+    """MHz while at work, also where it is held down."""
+    busy = watched.busy
+    return _fold(fmean, [sample.sm_clock for sample in busy]) if busy else _idle(watched.utilizations)
 
 
 def _free_clock(watched: _Watched) -> Reading:
