@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from vllm_doctor import words
 from vllm_doctor.report import Change, Correction, Finding, Remedy
-from vllm_doctor.signal import Value
 from vllm_doctor.sources.command_line import changed
 
 _CURED = ("critical", "warning")
@@ -31,7 +30,7 @@ def corrected(findings: Sequence[Finding], command: Sequence[str]) -> Correction
     if not taken or not command:
         return None
     flags = {name: change for name, change in taken.items() if name.startswith("-")}
-    set = {name: _written(name, change.now) for name, change in flags.items() if change.now is not None}
+    set = {name: words.setting(name, change.now) for name, change in flags.items() if change.now is not None}
     return Correction(
         changed(command, set, {name for name, change in flags.items() if change.now is None}),
         tuple(sorted(taken.values(), key=lambda change: _order(findings, change))),
@@ -52,12 +51,6 @@ def _changes(finding: Finding, remedy: Remedy) -> Iterator[Change]:
     for name, value in {**remedy.set, **remedy.env}.items():
         if remedy.was.get(name) != value:
             yield Change(name, remedy.was.get(name), value, finding.rule)
-
-
-def _written(name: str, value: Value) -> tuple[str, ...]:
-    """The words that set a flag."""
-    flag, space, text = words.flag(name, value).partition(" ")
-    return (flag, text) if space else (flag,)
 
 
 def _order(findings: Sequence[Finding], change: Change) -> int:

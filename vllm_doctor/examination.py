@@ -11,10 +11,11 @@ from vllm_doctor.catalogue import COMMAND, ENVIRONMENT, Catalogue
 from vllm_doctor.correction import corrected
 from vllm_doctor.diagnose import diagnose
 from vllm_doctor.life import Life
-from vllm_doctor.observation import Observation
-from vllm_doctor.report import LifeSeen, Patient, Problem, Report, SourceSeen, Verdict, worst
+from vllm_doctor.observation import Document, Observation
+from vllm_doctor.report import Change, Finding, LifeSeen, Patch, Patient, Problem, Report, SourceSeen, Verdict, worst
 from vllm_doctor.rule import Rule
 from vllm_doctor.signal import Known, Reading, Snapshot, Value
+from vllm_doctor.sources import command_diff
 from vllm_doctor.window import Window
 
 _HANDOVER_SECONDS = 0.5
@@ -144,6 +145,7 @@ def judge(
         error=error,
         command=command,
         correction=corrected(diagnosis.findings, command),
+        patches=_patches(patients, diagnosis.findings),
         lives=lives,
         spans=past.spans if past is not None else (),
         lines=told.lines if told is not None else None,
@@ -157,6 +159,26 @@ def _patients(observations: Sequence[Observation]) -> list[list[Observation]]:
     for observation in observations:
         found.setdefault(observation.patient or observation.target, []).append(observation)
     return list(found.values())
+
+
+def _patches(patients: Sequence[Sequence[Observation]], findings: Sequence[Finding]) -> tuple[Patch, ...]:
+    """The corrections of all patients, each in the form in which its command came: a written one before what runs."""
+    found: list[Patch] = []
+    of_documents: dict[int, tuple[Document, dict[int, Sequence[Change]]]] = {}
+    for seen in patients:
+        told = [finding for finding in findings if finding.subject.get("server", _name(seen)) == _name(seen)]
+        written = sorted((o for o in seen if o.command), key=lambda o: o.kind != _WRITTEN)
+        for observation in written[:1]:
+            command = next(o.command for o in _believed(seen) if o.command)
+            correction = corrected(told, command)
+            if correction is None:
+                continue
+            if observation.document is None:
+                found.append(command_diff.of_words(observation.command, correction.changes, observation.target))
+                continue
+            _, changes = of_documents.setdefault(id(observation.document), (observation.document, {}))
+            changes[observation.number] = correction.changes
+    return (*found, *(patch for document, changes in of_documents.values() for patch in document.patched(changes)))
 
 
 def _facts(seen: Sequence[Observation]) -> dict[str, Reading]:

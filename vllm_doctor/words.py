@@ -110,6 +110,12 @@ def flag(name: str, value: Value) -> str:
     return f"{name} {plain(value)}"
 
 
+def setting(name: str, value: Value) -> tuple[str, ...]:
+    """The words that set a flag: ("--max-num-seqs", "64")."""
+    written, space, text = flag(name, value).partition(" ")
+    return (written, text) if space else (written,)
+
+
 def folded(command: Sequence[str], width: int) -> list[str]:
     """A command line, folded between its words so that it can still be pasted."""
     lines: list[str] = []
