@@ -14,7 +14,7 @@ _MASK = "[masked]"
 _SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("url-credentials", re.compile(r"(?<=://)[^/\s]+(?=@)")),
     ("authorization", re.compile(r"(?i)(?<=authorization: )\S+(?: \S+)?|(?<=bearer )[\w.~+/=-]{8,}")),
-    ("api-key", re.compile(r"(?i)(?<=--api-key )\S+(?: [^-\s]\S*)*|(?<=--api-key=)\S+")),
+    ("api-key", re.compile(r"(?i)(?<=--api-key )\S+(?: [^-\s\\]\S*)*|(?<=--api-key=)\S+")),
     (
         "api-key",
         re.compile(

@@ -130,7 +130,7 @@ def _written(name: str, value: Value) -> str:
 
 @dataclass(frozen=True)
 class Patch:
-    """A correction in the form its command came in. `file`: where that stands; `place`: where in it.
+    """Corrections in the form their commands came in. `file`: where these stand; `changes`: by their places in it.
 
     `lines`: what to apply; none where `problem` says why it cannot be written. `apply`: how, in sentences and commands,
     in which PATCH stands for the file with these lines.
@@ -138,8 +138,7 @@ class Patch:
 
     form: str
     file: str | None
-    place: str
-    changes: tuple[Change, ...]
+    changes: Mapping[str, tuple[Change, ...]]
     apply: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     problem: str | None = None

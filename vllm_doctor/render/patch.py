@@ -28,17 +28,19 @@ def render(report: Report) -> str:
 
 def remark(report: Report) -> str:
     """What to tell a person beside it, in a line; "" where the patch says all."""
+    if not report.patches and report.correction is not None:
+        return "the written command has already what is advised"
     if not report.patches:
-        return "no change of the command is advised" if report.command else "no command was seen: nothing to change"
+        is_seen = report.command or any(source.kind == "command" for source in report.sources)
+        return "no change of the command is advised" if is_seen else "no command was seen, so there is none to change"
     return "; ".join(patch.problem for patch in report.patches if patch.problem)
 
 
 def _lines(patch: Patch) -> Iterator[str]:
-    where = ": ".join(part for part in (patch.file or "", patch.place) if part and part != patch.file)
-    if where or patch.file:
-        yield _comment(where or str(patch.file))
-    for change in patch.changes:
-        yield _comment(_says(change))
+    for place, changes in patch.changes.items():
+        yield _comment(": ".join(dict.fromkeys(part for part in (patch.file, place) if part)))
+        for change in changes:
+            yield _comment(_says(change))
     if patch.problem:
         yield _comment(f"no patch: {patch.problem}")
     for text in patch.apply:
@@ -51,15 +53,13 @@ def _lines(patch: Patch) -> Iterator[str]:
 
 
 def _says(change: Change) -> str:
-    """ "--max-num-seqs 64 -> 10   [preemption]"."""
-    was, now = _value(change.was), _value(change.now)
-    text = f"{was} -> {now}" if was and now else f"+ {now}" if now else f"- {was}".rstrip()
-    return f"{change.name} {text}   [{change.rule}]"
+    """ "--max-num-seqs 64 -> 10 [preemption]"."""
+    return f"{change.name} {_value(change.was)} -> {_value(change.now)} [{change.rule}]"
 
 
 def _value(value: Value | None) -> str:
     if value is None:
-        return ""
+        return "not set"
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(words.plain(value))
 
 

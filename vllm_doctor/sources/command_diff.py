@@ -49,7 +49,7 @@ def of_config(keys: Mapping[str, str], changes: Sequence[Change], file: str, pla
     ]
     if None in found.values():
         apply.append("null takes a key out (RFC 7396); left in the file, vLLM would read it as the text None")
-    return Patch("config", file, place, tuple(changes), tuple(apply), tuple(yaml_text.dump(found)))
+    return Patch("config", file, {place: tuple(changes)}, tuple(apply), tuple(yaml_text.dump(found)))
 
 
 @dataclass(frozen=True)
@@ -87,5 +87,5 @@ def of_words(argv: Sequence[str], changes: Sequence[Change], place: str) -> Patc
         if change.now is not None and not change.name.startswith("-")
     ]
     was = lines(map(shlex.quote, argv))
-    patch = Patch("shell", None, place, tuple(changes), ("start it with the lines of +",))
+    patch = Patch("shell", None, {place: tuple(changes)}, ("start it with the lines of +",))
     return replace(patch, lines=between(was, lines([*variables, *map(shlex.quote, now)])))

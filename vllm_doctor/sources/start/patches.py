@@ -84,9 +84,8 @@ class WrittenDocument:
 
     def _patch(self, numbers: Iterable[int], changes: Mapping[int, Sequence[Change]], **more: Any) -> Patch:
         numbers = list(numbers)
-        places = ", ".join(self.starts[number].place for number in numbers)
-        all_of_them = tuple(change for number in numbers for change in changes[number])
-        return replace(Patch(str(self.starts[numbers[0]].form), self.path, places, all_of_them), **more)
+        of_places = {self.starts[number].place: tuple(changes[number]) for number in numbers}
+        return replace(Patch(str(self.starts[numbers[0]].form), self.path, of_places), **more)
 
     @property
     def _file(self) -> str:
@@ -95,27 +94,39 @@ class WrittenDocument:
     # ---- a shell
 
     def _of_scripts(self, changes: Mapping[int, Sequence[Change]]) -> Iterator[Patch]:
-        for number in changes:
-            holder, wanted = self.written[number].holder, rewrite.wanted(changes[number])
+        lines = self._of_file(changes)
+        if lines:
+            root = "-d / " if os.path.isabs(self.path or "") else ""
+            yield self._patch(changes, changes, lines=lines, apply=(f"patch {root}-p1 < PATCH",))
+            return
+        for number, given in changes.items():
+            holder = self.written[number].holder
             assert isinstance(holder, launching.Script)
-            whole = holder.text == self.text and self.is_exact and self.path is not None
+            apply = "start it with the lines of +"
             try:
-                new = rewrite.in_text(holder.text, self.written[number], wanted)
-                lines = _of_lines(holder.text, new, self.written[number], self.path or "") if whole else ()
-                if lines:
-                    root = "-d / " if os.path.isabs(self.path or "") else ""
-                    yield self._patch([number], changes, lines=lines, apply=(f"patch {root}-p1 < PATCH",))
-                else:
-                    yield self._patch(
-                        [number],
-                        changes,
-                        apply=("start it with the lines of +",),
-                        lines=_of_words(holder, self.written[number], new),
-                    )
+                new = rewrite.in_text(holder.text, self.written[number], rewrite.wanted(given))
+                shown = _of_words(holder, self.written[number], new)
             except UnwritableError as error:
-                shown = command_diff.of_words(self.starts[number].argv, changes[number], "")
-                says = f"not in place, as {error}; with all that the text tells filled in:"
-                yield self._patch([number], changes, lines=shown.lines, apply=(says,))
+                apply = f"not in place ({error}); with all filled in that the text tells:"
+                shown = command_diff.of_words(self.starts[number].argv, given, "").lines
+            yield self._patch([number], changes, lines=shown, apply=(apply,))
+
+    def _of_file(self, changes: Mapping[int, Sequence[Change]]) -> tuple[str, ...]:
+        """A diff of the whole file; nothing where it is no script, or its lines cannot be printed."""
+        holders = [self.written[number].holder for number in changes]
+        if not (
+            self.path
+            and self.is_exact
+            and all(isinstance(h, launching.Script) and h.text == self.text for h in holders)
+        ):
+            return ()
+        text = self.text
+        try:
+            for number, given in changes.items():  # as many servers start in it as before
+                text = rewrite.in_text(text, launching.of_script(text)[number], rewrite.wanted(given))
+        except UnwritableError:
+            return ()
+        return _of_lines(self.text, text, [self.written[number] for number in changes], self.path)
 
     # ---- vLLM's own file
 
@@ -234,10 +245,9 @@ class WrittenDocument:
             return self._patch(holders, changes, problem="it is a chart's template: change it by hand")
         if _has_secrets(models):
             by = " ".join(f"--set-json {shlex.quote(text)}" for text in sets)
-            hand = () if _has_secrets(by.split()) else (f"helm upgrade RELEASE CHART -f {self._file} {by}",)
-            return self._patch(
-                holders, changes, problem=_SECRET + (", or with --set-json:" if hand else ""), apply=hand
-            )
+            is_short = not _has_secrets(by.split()) and not any(text.endswith("=null") for text in sets)
+            hand = (f"or: helm upgrade RELEASE CHART -f {self._file} {by}",) if is_short else ()
+            return self._patch(holders, changes, problem=_SECRET, apply=hand)
         return self._patch(
             holders,
             changes,
@@ -295,31 +305,33 @@ def not_in_force(start: Start, changes: Sequence[Change]) -> tuple[Change, ...]:
 # ---- lines of a file
 
 
-def _of_lines(text: str, new: str, launch: Launch, path: str) -> tuple[str, ...]:
+def _of_lines(text: str, new: str, launches: Sequence[Launch], path: str) -> tuple[str, ...]:
     """A unified diff of the file without context, which might hold a secret; none where a changed line might."""
-    if ".." in path.split("/") or not path.isprintable() or '"' in path or "\\" in path:
+    if ".." in path.split("/") or not path.isprintable() or '"' in path or "\\" in path or "\t" in path:
         return ()
-    blank = text
-    hidden = set(rewrite.hides(launch))
-    if not launch.inside:
-        for place, word in enumerate(launch.words):
-            if word.start >= 0 and place not in hidden:
-                blank = blank[: word.start] + re.sub(r"[^\n]", " ", text[word.start : word.end]) + blank[word.end :]
-    elif rewrite.may_tell(text, launch):
-        return ()
-    was, now, around = text.split("\n"), new.split("\n"), blank.split("\n")
+    around = text
+    for launch in launches:
+        if launch.inside and rewrite.may_tell(text, launch):
+            return ()
+        hidden = set(rewrite.hides(launch))
+        for word in (
+            [] if launch.inside else [w for n, w in enumerate(launch.words) if n not in hidden and w.start >= 0]
+        ):
+            blank = re.sub(r"[^\n]", " ", text[word.start : word.end])
+            around = around[: word.start] + blank + around[word.end :]
+    was, now, rest = text.split("\n"), new.split("\n"), around.split("\n")
     lines: list[str] = []
-    name = path.lstrip("/").removeprefix("./")
-    ending = "\t" if " " in name else ""
     for tag, i, j, k, m in difflib.SequenceMatcher(None, was, now, autojunk=False).get_opcodes():
         if tag == "equal":
             continue
-        if not launch.inside and rewrite.tells("\n".join(around[i:j]), launch):
+        if j == len(was) or m == len(now):
+            return ()  # the file's last line has no end
+        if any(not launch.inside and rewrite.tells("\n".join(rest[i:j]), launch) for launch in launches):
             return ()
         lines.append(f"@@ -{i + (j > i)},{j - i} +{k + (m > k)},{m - k} @@")
         lines += [f"-{line}" for line in was[i:j]] + [f"+{line}" for line in now[k:m]]
-        if max(j - len(was), m - len(now)) == 0 and text[-1:] != "\n":
-            return ()  # a file without an end of its last line
+    name = path.lstrip("/").removeprefix("./")
+    ending = "\t" if " " in name else ""
     return (f"--- a/{name}{ending}", f"+++ b/{name}{ending}", *lines) if lines else ()
 
 
@@ -548,7 +560,7 @@ def _operations(holder: Container, new: _New) -> Iterator[dict[str, Any]]:
             if new.hidden & set(part[k:m]):
                 raise UnwritableError(_SECRET)
             for place in reversed(range(i, j)):
-                if was[place] not in new.hidden and not any(text in new.hidden for text in part):
+                if was[place] not in new.hidden:
                     yield {"op": "test", "path": f"{at}/{key}/{place}", "value": node.items[place].plain}
                 yield {"op": "remove", "path": f"{at}/{key}/{place}"}
             for text in reversed(part[k:m]):

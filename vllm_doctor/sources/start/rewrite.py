@@ -20,6 +20,7 @@ from vllm_doctor.sources.start.start import Launch, Word
 Quote = Callable[[str], str]
 
 _BEFORE = re.compile(r"(?:\\\n|\s)*\Z")
+_BLANKS = re.compile(r"[ \t]+(?=[^\s\\#])")
 _GAP = re.compile(r"(?:\\\n|\s)*")
 _SET = re.compile(r"(?<![\w-])([A-Za-z_]\w*)\+?=([^\s;&|]+)")
 _TELLS = re.compile(r"(?i)-[\w-]*(?:key|token|secret|passw\w*|credentials?)[ =]+\S")
@@ -126,12 +127,19 @@ def spliced(text: str, words: Sequence[Word], found: Sequence[Splice], quote: Qu
         here = [word for word in own if splice.start <= word.start < splice.end]
         if not all(_GAP.fullmatch(text, a.end, b.start) for a, b in pairwise(here)):
             raise UnwritableError("a flag and its value do not stand together")
-        match = None if splice.words else _BEFORE.search(text, 0, splice.start)
-        places.append((match.start() if match and match.start() else splice.start, splice.end, joined))
+        places.append((*((splice.start, splice.end) if splice.words else _left_out(text, splice)), joined))
     places += [(at, at, joined) for at, joined in added.items()]
     for start, end, joined in sorted(places, key=lambda place: place[:2], reverse=True):
         text = text[:start] + joined + text[end:]
     return text
+
+
+def _left_out(text: str, splice: Splice) -> tuple[int, int]:
+    """What goes with words that go: the blanks before them, or, where they begin a line with others, those after."""
+    before, after = _BEFORE.search(text, 0, splice.start), _BLANKS.match(text, splice.end)
+    if before is None or (after and "\n" in before[0]) or not before.start():
+        return splice.start, after.end() if after else splice.end
+    return before.start(), splice.end
 
 
 def _separator(text: str, words: Sequence[Word]) -> str:
