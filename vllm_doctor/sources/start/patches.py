@@ -29,6 +29,7 @@ _SECRET = "the text to change may hold a secret, which is not printed: change it
 _REFERENCE = re.compile(r"\$\$|\$\([A-Za-z_][\w.-]*\)")
 _INTERPOLATED = re.compile(r"\$\$|\$\{[^{}]*\}|\$[A-Za-z_]\w*")
 _ASSIGNED = re.compile(r"((?:-e|--env=)?([A-Za-z_]\w*)=).+", re.DOTALL)
+_HIDDEN = "\0"
 _MERGED = {
     "v1": {"Pod", "ReplicationController"},
     "apps/v1": {"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"},
@@ -84,7 +85,10 @@ class WrittenDocument:
 
     def _patch(self, numbers: Iterable[int], changes: Mapping[int, Sequence[Change]], **more: Any) -> Patch:
         numbers = list(numbers)
-        of_places = {self.starts[number].place: tuple(changes[number]) for number in numbers}
+        of_places: dict[str, tuple[Change, ...]] = {}
+        for number in numbers:
+            place = self.starts[number].place
+            of_places[place] = (*of_places.get(place, ()), *changes[number])
         return replace(Patch(str(self.starts[numbers[0]].form), self.path, of_places), **more)
 
     @property
@@ -314,11 +318,11 @@ def _of_lines(text: str, new: str, launches: Sequence[Launch], path: str) -> tup
         if launch.inside and rewrite.may_tell(text, launch):
             return ()
         hidden = set(rewrite.hides(launch))
-        for word in (
-            [] if launch.inside else [w for n, w in enumerate(launch.words) if n not in hidden and w.start >= 0]
-        ):
-            blank = re.sub(r"[^\n]", " ", text[word.start : word.end])
-            around = around[: word.start] + blank + around[word.end :]
+        for place, word in enumerate(() if launch.inside else launch.words):
+            if word.start >= 0:
+                sign = _HIDDEN if place in hidden else " "
+                blank = re.sub(r"[^\n]", sign, text[word.start : word.end])
+                around = around[: word.start] + blank + around[word.end :]
     was, now, rest = text.split("\n"), new.split("\n"), around.split("\n")
     lines: list[str] = []
     for tag, i, j, k, m in difflib.SequenceMatcher(None, was, now, autojunk=False).get_opcodes():
@@ -326,7 +330,8 @@ def _of_lines(text: str, new: str, launches: Sequence[Launch], path: str) -> tup
             continue
         if j == len(was) or m == len(now):
             return ()  # the file's last line has no end
-        if any(not launch.inside and rewrite.tells("\n".join(rest[i:j]), launch) for launch in launches):
+        changed = "\n".join(rest[i:j])
+        if _HIDDEN in changed or any(not launch.inside and rewrite.tells(changed, launch) for launch in launches):
             return ()
         lines.append(f"@@ -{i + (j > i)},{j - i} +{k + (m > k)},{m - k} @@")
         lines += [f"-{line}" for line in was[i:j]] + [f"+{line}" for line in now[k:m]]

@@ -22,7 +22,8 @@ Quote = Callable[[str], str]
 _BEFORE = re.compile(r"(?:\\\n|\s)*\Z")
 _BLANKS = re.compile(r"[ \t]+(?=[^\s\\#])")
 _GAP = re.compile(r"(?:\\\n|\s)*")
-_SET = re.compile(r"(?<![\w-])([A-Za-z_]\w*)\+?=([^\s;&|]+)")
+_SET = re.compile(r"(?<![\w-])(?:-e)?([A-Za-z_]\w*)\+?=([^\s;&|]+)")
+_HARMLESS = re.compile(r"\w{0,3}|\d{1,5}")
 _TELLS = re.compile(r"(?i)-[\w-]*(?:key|token|secret|passw\w*|credentials?)[ =]+\S")
 
 
@@ -194,7 +195,7 @@ def tells(rest: str, launch: Launch) -> bool:
     for match in _SET.finditer(rest):
         value = match[2].strip("'\"")
         is_used = not is_secret("--" + match[1].lower()) and value in command
-        if not (is_shown(match[1]) or is_used or value.startswith("$")):
+        if not (is_shown(match[1]) or is_used or value.startswith("$") or _HARMLESS.fullmatch(value)):
             return True
     return False
 
