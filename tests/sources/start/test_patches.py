@@ -407,3 +407,20 @@ def test_no_reader_takes_a_word_for_another_kind(tmp_path: Path) -> None:
     assert not any("&" in line.replace('"&a"', "") or line.startswith("*") for line in lines)
     [start] = again(path, found).starts
     assert "--enforce-eager" not in start.command.flags
+
+
+def test_an_array_may_become_empty(tmp_path: Path) -> None:
+    path = written(tmp_path, 'ARGS=(\n  --enforce-eager\n)\nvllm serve m "${ARGS[@]}" --seed 1\n', "start.sh")
+    [start] = again(path, patched(path, {"--enforce-eager": None})).starts
+    assert path.read_text() == 'ARGS=(\n)\nvllm serve m "${ARGS[@]}" --seed 1\n'
+    assert start.argv == ("vllm", "serve", "m", "--seed", "1")
+
+
+def test_long_scripts_are_compared_only_where_they_change(tmp_path: Path) -> None:
+    lines = "x\n" * 5000
+    path = written(tmp_path, f"{lines}vllm serve m \\\n  --enforce-eager \\\n  --seed 1\n{lines}", "start.sh")
+    [start] = again(path, patched(path, {"--enforce-eager": None})).starts
+    assert "--enforce-eager" not in start.command.flags
+    far = written(tmp_path, f"A=(--enforce-eager)\n{lines}vllm serve m --seed 1 ${{A[@]}}\n", "far.sh")
+    [patch] = patched(far, {"--enforce-eager": None, "--seed": 2.0})
+    assert patch.lines[:2] == ("--- command", "+++ corrected")

@@ -28,8 +28,10 @@ from vllm_doctor.sources.start.unexpanded import as_written, is_marked, mark
 _SECRET = "the text to change may hold a secret, which is not printed: change it by hand"
 _REFERENCE = re.compile(r"\$\$|\$\([A-Za-z_][\w.-]*\)")
 _INTERPOLATED = re.compile(r"\$\$|\$\{[^{}]*\}|\$[A-Za-z_]\w*")
+_PARTED = re.compile(r"\S\s{0,999}\n---")
 _ASSIGNED = re.compile(r"((?:-e|--env=)?([A-Za-z_]\w*)=).+", re.DOTALL)
 _HIDDEN = "\0"
+_MOST_LINES = 2000
 _MERGED = {
     "v1": {"Pod", "ReplicationController"},
     "apps/v1": {"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"},
@@ -220,14 +222,17 @@ class WrittenDocument:
         target = f"{named}/{object.at('metadata', 'name').text}"
         options = f" -n {shlex.quote(space.text)}" if space.is_scalar else ""
         how = "" if kind == "strategic" else f" --type {kind}"
-        if object["kind"].text in _FROZEN and is_own:
+        is_alone = not object.path and _PARTED.search(self.text) is None
+        if object["kind"].text in _FROZEN and is_own and is_alone:
             yield (
                 f"kubectl patch --local -f {self._file}{how} --patch-file PATCH -o yaml | kubectl replace --force -f -"
             )
             yield f"a {object['kind'].text} that exists keeps its command: it is deleted and made again"
             return
+        if not object.at("metadata", "name").is_scalar:
+            target = f"{named}/NAME"
         yield f"kubectl patch {shlex.quote(target)}{options}{how} --patch-file PATCH"
-        if is_own:
+        if is_own and is_alone:
             yield f"for the file itself: kubectl patch --local -f {self._file}{how} --patch-file PATCH -o yaml"
 
     # ---- Helm values of the production stack
@@ -324,10 +329,15 @@ def _of_lines(text: str, new: str, launches: Sequence[Launch], path: str) -> tup
                 blank = re.sub(r"[^\n]", sign, text[word.start : word.end])
                 around = around[: word.start] + blank + around[word.end :]
     was, now, rest = text.split("\n"), new.split("\n"), around.split("\n")
+    same = next((n for n, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), 0)
+    if len(was) - same > _MOST_LINES and was[same + _MOST_LINES :] != now[len(now) - len(was) + same + _MOST_LINES :]:
+        return ()  # so many lines between two changes would take long to compare
     lines: list[str] = []
-    for tag, i, j, k, m in difflib.SequenceMatcher(None, was, now, autojunk=False).get_opcodes():
+    matcher = difflib.SequenceMatcher(None, was[same : same + _MOST_LINES], _but_end(was, now, same), autojunk=False)
+    for tag, *places in matcher.get_opcodes():
         if tag == "equal":
             continue
+        i, j, k, m = (place + same for place in places)
         if j == len(was) or m == len(now):
             return ()  # the file's last line has no end
         changed = "\n".join(rest[i:j])
@@ -338,6 +348,11 @@ def _of_lines(text: str, new: str, launches: Sequence[Launch], path: str) -> tup
     name = path.lstrip("/").removeprefix("./")
     ending = "\t" if " " in name else ""
     return (f"--- a/{name}{ending}", f"+++ b/{name}{ending}", *lines) if lines else ()
+
+
+def _but_end(was: Sequence[str], now: Sequence[str], same: int) -> Sequence[str]:
+    """The new lines that stand in the place of those that are compared."""
+    return now[same : len(now) - max(0, len(was) - same - _MOST_LINES)]
 
 
 def _of_words(holder: launching.Script, launch: Launch, new: str) -> tuple[str, ...]:

@@ -19,12 +19,12 @@ from vllm_doctor.sources.start.start import Launch, Word
 
 Quote = Callable[[str], str]
 
-_BEFORE = re.compile(r"(?:\\\n|\s)*\Z")
 _BLANKS = re.compile(r"[ \t]+(?=[^\s\\#])")
 _GAP = re.compile(r"(?:\\\n|\s)*")
 _SET = re.compile(r"(?<![\w-])(?:-e)?([A-Za-z_]\w*)\+?=([^\s;&|]+)")
+_MOST_SETTINGS = 200
 _HARMLESS = re.compile(r"\w{0,3}|\d{1,5}")
-_TELLS = re.compile(r"(?i)-[\w-]*(?:key|token|secret|passw\w*|credentials?)[ =]+\S")
+_TELLS = re.compile(r"(?i)-[\w-]{0,60}(?:key|token|secret|passw\w{0,9}|credentials?)[ =]+\S")
 
 
 Place = tuple[int, int, str]
@@ -137,10 +137,19 @@ def spliced(text: str, words: Sequence[Word], found: Sequence[Splice], quote: Qu
 
 def _left_out(text: str, splice: Splice) -> tuple[int, int]:
     """What goes with words that go: the blanks before them, or, where they begin a line with others, those after."""
-    before, after = _BEFORE.search(text, 0, splice.start), _BLANKS.match(text, splice.end)
-    if before is None or (after and "\n" in before[0]) or not before.start():
+    before, after = _before(text, splice.start), _BLANKS.match(text, splice.end)
+    start = splice.start - len(before)
+    if (after and "\n" in before) or not start:
         return splice.start, after.end() if after else splice.end
-    return before.start(), splice.end
+    return start, splice.end
+
+
+def _before(text: str, at: int) -> str:
+    """The blanks and continued lines that end there."""
+    start = at
+    while start and (text[start - 1].isspace() or (text[start - 1] == "\\" and text[start : start + 1] == "\n")):
+        start -= 1
+    return text[start:at]
 
 
 def _separator(text: str, words: Sequence[Word]) -> str:
@@ -151,8 +160,8 @@ def _separator(text: str, words: Sequence[Word]) -> str:
         return " "
     if not all(_GAP.fullmatch(text, a.end, b.start) for a, b in pairwise(tail)):
         return " "
-    match = _BEFORE.search(text, 0, tail[0].start)
-    return match[0] if match and "\n" in match[0] else " "
+    before = _before(text, tail[0].start)
+    return before if "\n" in before else " "
 
 
 def _of_variables(launch: Launch, environment: Mapping[str, str], quote: Quote) -> list[Place]:
@@ -192,10 +201,12 @@ def tells(rest: str, launch: Launch) -> bool:
     command = " ".join(word.text for word in launch.words)
     if masked(rest) != rest or _TELLS.search(rest):
         return True
-    for match in _SET.finditer(rest):
+    for count, match in enumerate(_SET.finditer(rest)):
         value = match[2].strip("'\"")
         is_used = not is_secret("--" + match[1].lower()) and value in command
         if not (is_shown(match[1]) or is_used or value.startswith("$") or _HARMLESS.fullmatch(value)):
+            return True
+        if count > _MOST_SETTINGS:
             return True
     return False
 

@@ -207,12 +207,15 @@ class _Reader:
         self._in_word = self._quoted = self._is_split = False
         self._word_line = self._line
         self._span: tuple[int, int] | None = None
+        self._is_nothing = False  # an array without items is no word, not even an empty one
 
     def _end_word(self) -> None:
         if self._in_word:
             text = "".join(self._chars)
             assignment = None if self._simple.words or self._plain or self._is_array else _ASSIGNMENT.fullmatch(text)
-            if self._skips_next:
+            if self._is_nothing and not text:
+                pass
+            elif self._skips_next:
                 self._skips_next = False
             elif assignment:
                 self._assign(assignment[1], assignment[2], assignment[3])
@@ -406,6 +409,7 @@ class _Reader:
             return
         self._in_word = self._in_word or is_quoted
         if isinstance(value, tuple):
+            self._is_nothing = not value
             parts = list(value)
         else:
             texts = [value] if is_quoted else value.split()
