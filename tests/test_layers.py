@@ -16,10 +16,11 @@ LAYERS = [
     "__init__",
     # the core: texts and numbers in, a diagnosis out; no network
     "errors", "signal", "window", "promql", "formula", "condition", "history", "flags", "metric_names", "defaults",
-    "model_config", "kv_cache", "parameters", "roofline", "words", "document", "log_lines", "report", "times",
-    "catalogue", "prediction", "life", "rule", "observation", "redact", "diagnose", "postmortem",
+    "model_config", "kv_cache", "parameters", "roofline", "words", "yaml_text", "document", "log_lines", "report",
+    "times", "catalogue", "prediction", "life", "rule", "observation", "redact", "diagnose", "postmortem",
     "sources", "sources.access", "sources.exposition", "sources.server", "sources.recording", "sources.kernel",
     "sources.kernel_log", "sources.cgroup", "sources.environment", "sources.topology", "sources.command_line",
+    "sources.command_diff",
     "sources.process_files", "sources.sockets", "sources.process", "sources.model_files", "sources.host", "sources.gpu",
     "sources.nvidia_smi", "sources.nvml", "sources.local",
     "sources.log", "sources.log.blocks", "sources.log.scan", "sources.log.tail", "sources.log.clock",
@@ -27,9 +28,9 @@ LAYERS = [
     "sources.log.arguments", "sources.log.reader", "sources.log.lives", "sources.log.source",
     "sources.start", "sources.start.unexpanded", "sources.start.start", "sources.start.shell",
     "sources.start.docker", "sources.start.launch", "sources.start.tree", "sources.start.manifests",
-    "sources.start.systemd", "sources.start.source",
+    "sources.start.systemd", "sources.start.rewrite", "sources.start.patches", "sources.start.source",
     "correction", "examination", "attach", "progress", "render", "render.text", "render.json_v1", "render.markdown",
-    "render.nagios", "render.checkmk", "render.openmetrics", "rulebook", "demo",
+    "render.nagios", "render.checkmk", "render.openmetrics", "render.patch", "rulebook", "demo",
     "vllm_parser", "ask_vllm", "flag_pages", "cli", "__main__",
 ]  # fmt: skip
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vllm_doctor.signal import Value
     from vllm_doctor.sources.access import Access
 
-FORMATS = ("text", "json", "markdown", "nagios", "checkmk", "openmetrics")
+FORMATS = ("text", "json", "markdown", "nagios", "checkmk", "openmetrics", "patch")
 COULD_NOT_TELL = 3
 _ONE_DAY = 86400.0
 _EPILOG = """\
@@ -305,6 +305,11 @@ def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
         observations = examination.observe(watchers, timeout)
     report = redact.report(examination.judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict))
     _write(report, options)
+    if options.format == "patch" and report.error is None:
+        from vllm_doctor.render import patch
+
+        if remark := patch.remark(report):
+            print(f"vllm-doctor: {remark}", file=sys.stderr)
     if report.error is not None:
         print(f"vllm-doctor: {report.error.message}", file=sys.stderr)
     return _exit_code(report, options.fail_on)

@@ -57,7 +57,7 @@ def corrected(
         return None
     changed_flags = _flags(taken)
     told = {change.rule for change in taken.values()}  # of several engines with one fault one is enough
-    written = {name: _written(name, value) for name, value in changed_flags.items() if value is not None}
+    written = {name: words.setting(name, value) for name, value in changed_flags.items() if value is not None}
     return Correction(
         changed(command, written, {name for name, value in changed_flags.items() if value is None}),
         tuple(sorted(taken.values(), key=lambda change: _order(findings, change))),
@@ -114,12 +114,6 @@ def _conflict(changes: Mapping[str, Change], taken: Mapping[str, Change]) -> str
 
 def _flags(changes: Mapping[str, Change]) -> dict[str, Value | None]:
     return {name: change.now for name, change in changes.items() if name.startswith("-")}
-
-
-def _written(name: str, value: Value) -> tuple[str, ...]:
-    """The words that set a flag."""
-    flag, space, text = words.flag(name, value).partition(" ")
-    return (flag, text) if space else (flag,)
 
 
 def _order(findings: Sequence[Finding], change: Change) -> int:

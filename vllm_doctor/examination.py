@@ -11,15 +11,29 @@ from vllm_doctor.catalogue import COMMAND, ENVIRONMENT, Catalogue
 from vllm_doctor.correction import corrected
 from vllm_doctor.diagnose import diagnose
 from vllm_doctor.life import Life
-from vllm_doctor.observation import Observation
+from vllm_doctor.observation import Document, Observation
 from vllm_doctor.prediction import Changed
-from vllm_doctor.report import LifeSeen, Patient, Problem, Report, SourceSeen, Verdict, worst
+from vllm_doctor.report import (
+    Change,
+    Correction,
+    Finding,
+    LifeSeen,
+    Patch,
+    Patient,
+    Problem,
+    Report,
+    SourceSeen,
+    Verdict,
+    worst,
+)
 from vllm_doctor.rule import Rule
 from vllm_doctor.signal import Known, Reading, Snapshot, Value
+from vllm_doctor.sources import command_diff
 from vllm_doctor.window import Window
 
 _HANDOVER_SECONDS = 0.5
 _WRITTEN = "command"
+Cure = Callable[[Sequence[Finding], Sequence[str]], Correction | None]
 UNMEASURED = "Nothing was measured: judged by its command alone"
 
 
@@ -130,6 +144,13 @@ def judge(
     if strict and diagnosis.unknown:
         verdict = worst(verdict, Verdict.UNKNOWN)
     command = next((o.command for o in _believed(observations) if o.command), ()) if len(patients) == 1 else ()
+
+    def refuses(changed: Mapping[str, Value | None]) -> str | None:
+        return _refusal(snapshots, catalogue, changed)
+
+    def cure(findings: Sequence[Finding], started: Sequence[str]) -> Correction | None:
+        return corrected(findings, started, wishes.get("goal"), refuses)
+
     return Report(
         at=at,
         verdict=verdict,
@@ -144,9 +165,8 @@ def judge(
         states=diagnosis.states,
         error=error,
         command=command,
-        correction=corrected(
-            diagnosis.findings, command, wishes.get("goal"), lambda flags: _refusal(snapshots, catalogue, flags)
-        ),
+        correction=cure(diagnosis.findings, command),
+        patches=_patches(patients, diagnosis.findings, cure),
         lives=lives,
         spans=past.spans if past is not None else (),
         lines=told.lines if told is not None else None,
@@ -166,6 +186,26 @@ def _patients(observations: Sequence[Observation]) -> list[list[Observation]]:
     for observation in observations:
         found.setdefault(observation.patient or observation.target, []).append(observation)
     return list(found.values())
+
+
+def _patches(patients: Sequence[Sequence[Observation]], findings: Sequence[Finding], cure: Cure) -> tuple[Patch, ...]:
+    """The corrections of all patients, each in the form in which its command came: a written one before what runs."""
+    found: list[Patch] = []
+    of_documents: dict[int, tuple[Document, dict[int, Sequence[Change]]]] = {}
+    for seen in patients:
+        told = [finding for finding in findings if finding.subject.get("server", _name(seen)) == _name(seen)]
+        written = sorted((o for o in seen if o.command), key=lambda o: o.kind != _WRITTEN)
+        for observation in written[:1]:
+            command = next(o.command for o in _believed(seen) if o.command)
+            correction = cure(told, command)
+            if correction is None:
+                continue
+            if observation.document is None:
+                found.append(command_diff.of_words(observation.command, correction.changes, observation.target))
+                continue
+            _, changes = of_documents.setdefault(id(observation.document), (observation.document, {}))
+            changes[observation.number] = correction.changes
+    return (*found, *(patch for document, changes in of_documents.values() for patch in document.patched(changes)))
 
 
 def _facts(seen: Sequence[Observation]) -> dict[str, Reading]:

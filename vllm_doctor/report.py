@@ -154,6 +154,22 @@ def _written(name: str, value: Value) -> str:
 
 
 @dataclass(frozen=True)
+class Patch:
+    """Corrections in the form their commands came in. `file`: where these stand; `changes`: by their places in it.
+
+    `lines`: what to apply; none where `problem` says why it cannot be written. `apply`: how, in sentences and commands,
+    in which PATCH stands for the file with these lines.
+    """
+
+    form: str
+    file: str | None
+    changes: Mapping[str, tuple[Change, ...]]
+    apply: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
 class UnknownRule:
     rule: str
     because: Mapping[str, Reason]
@@ -299,6 +315,8 @@ class Report:
     command: tuple[str, ...] = ()
     """The server's command line, where it was read."""
     correction: Correction | None = None
+    patches: tuple[Patch, ...] = ()
+    """The corrections in the form in which their commands came."""
     redacted: Mapping[str, int] = field(default_factory=dict)
     lives: tuple[LifeSeen, ...] = ()
     spans: tuple[Span, ...] = ()

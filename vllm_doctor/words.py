@@ -116,6 +116,12 @@ def bound(at_most: float, basis: str) -> str:
     return f"at most × {number(math.ceil(at_most * 10**digits - 1e-9) / 10**digits)} ({basis})"
 
 
+def setting(name: str, value: Value) -> tuple[str, ...]:
+    """The words that set a flag: ("--max-num-seqs", "64")."""
+    written, space, text = flag(name, value).partition(" ")
+    return (written, text) if space else (written,)
+
+
 def folded(command: Sequence[str], width: int) -> list[str]:
     """A command line, folded between its words so that it can still be pasted."""
     lines: list[str] = []

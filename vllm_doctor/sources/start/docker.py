@@ -44,6 +44,9 @@ class Run:
     environment: Mapping[str, str | None]
     resources: Resources
     notes: tuple[str, ...]
+    image_at: Word
+    assignments: Mapping[str, Word]
+    """The words NAME=VALUE of -e."""
 
 
 def parse(words: Sequence[Word]) -> Run | None:
@@ -78,6 +81,8 @@ def parse(words: Sequence[Word]) -> Run | None:
         environment,
         _resources(options, [value.text for name, value in given if name == "--ulimit"]),
         notes,
+        words[at],
+        {value.text.partition("=")[0]: value for name, value in given if name == "--env"},
     )
 
 

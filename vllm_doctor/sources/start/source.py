@@ -17,6 +17,7 @@ from vllm_doctor.observation import Observation
 from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
 from vllm_doctor.sources.environment import number_or_text
 from vllm_doctor.sources.start import launch, manifests, systemd, tree
+from vllm_doctor.sources.start.patches import WrittenDocument
 from vllm_doctor.sources.start.start import Flaw, Form, Start, Written, judged, printed
 from vllm_doctor.sources.start.unexpanded import without_marks
 
@@ -43,6 +44,7 @@ class StartSource:
 
     name: str
     starts: tuple[Start, ...]
+    document: WrittenDocument
 
     def target(self, start: Start) -> str:
         """Where the start stands."""
@@ -58,6 +60,8 @@ class StartSource:
             notes=tuple(notes(start)),
             patient=patient,
             command=start.argv,
+            document=self.document,
+            number=self.starts.index(start),
         )
 
 
@@ -67,15 +71,22 @@ def open_command(given: str) -> StartSource:
     Raises SourceError: not-found, denied, unreadable, empty, too-large, not-vllm.
     """
     if given == STDIN:
-        return StartSource("standard input", read(_decoded(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input")))
+        return _source("standard input", _decoded(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input"))
     if os.path.isdir(given):
         raise SourceError("unreadable", f"--command {given}: is a folder; give one file of it")
     if os.path.exists(given):
-        return StartSource(given, read(_file(given), given))
+        return _source(given, _file(given), given)
     if not re.search(r"\s", given) and not os.path.basename(given).startswith(_PROGRAMS):
         raise SourceError("not-found", f"--command {printed(given)}: there is no such file, and it is no command line")
     text = given.encode("utf-8", "surrogateescape")
-    return StartSource("--command", read(_decoded(text, "--command")))
+    return _source("--command", _decoded(text, "--command"))
+
+
+def _source(name: str, text: str, path: str = "") -> StartSource:
+    is_windows = "\r\n" in text
+    starts, written = _read(text, path)
+    exact = WrittenDocument(name, path or None, text.replace("\r\n", "\n"), written, starts, not is_windows)
+    return StartSource(name, starts, exact)
 
 
 def _file(path: str) -> str:
@@ -107,6 +118,10 @@ def _decoded(raw: bytes, name: str) -> str:
 
 def read(text: str, name: str = "") -> tuple[Start, ...]:
     """The starts in the text; at least one. Pure. `name`: of its file. Raises SourceError."""
+    return _read(text, name)[0]
+
+
+def _read(text: str, name: str) -> tuple[tuple[Start, ...], tuple[Written, ...]]:
     is_windows = "\r\n" in text
     text = without_marks(text.replace("\r\n", "\n"))
     written = _written(text, name)
@@ -117,7 +132,7 @@ def read(text: str, name: str = "") -> tuple[Start, ...]:
         raise SourceError("not-vllm", _nothing(text))
     if is_windows and any(start.form in (Form.SHELL, Form.DOCKER_RUN) for start in found):
         found = tuple(replace(start, notes=(*start.notes, _WINDOWS)) for start in found)
-    return found
+    return found, tuple(written)
 
 
 def _nothing(text: str) -> str:
@@ -145,7 +160,7 @@ def _written(text: str, name: str) -> list[Written]:
             "this YAML is neither a compose file, nor a Kubernetes manifest, nor values of vLLM's production stack,"
             " nor a --config file of vLLM",
         )
-    return launch.of_script(text, Form.SHELL)
+    return launch.of_script(text)
 
 
 def _looks_like_yaml(text: str) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from typing import Any
 
 from vllm_doctor.errors import SourceError
 from vllm_doctor.signal import Reason
@@ -54,11 +55,17 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """An argument, and the line it stands in. `is_split`: unquoted, so that one piece may become several arguments."""
+    """An argument, and the line it stands in. `is_split`: unquoted, so that one piece may become several arguments.
+
+    `start`, `end`: where it stands, in characters of the text that was parted or in items of a list; `start` is -1
+    where it does not stand there by itself: one of several words of a variable, or one that was added.
+    """
 
     text: str
     line: int
     is_split: bool = False
+    start: int = field(default=-1, compare=False)
+    end: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True)
@@ -106,21 +113,46 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Written:
-    """A start before it is judged. Its texts may hold secrets and marks of what is not expanded."""
+class Launch:
+    """What is started, before the text around it is known.
 
-    form: Form
-    place: str
+    `inside`: the words that are scripts in which it stands (`bash -c SCRIPT`), outermost first. `assignments`: the
+    words of the innermost text that set a variable for it (NAME=VALUE, or -e's value). `image_at`: of `docker run` in
+    that text, the word of the image. `is_wrapped`: another program runs it.
+    """
+
     words: Sequence[Word]
+    form: Form
     environment: Mapping[str, str | None] = field(default_factory=dict)
     is_environment_whole: bool = False
     image: str | None = None
     resources: Resources = field(default_factory=Resources)
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
+    inside: tuple[Word, ...] = ()
+    assignments: Mapping[str, Word] = field(default_factory=dict)
+    image_at: Word | None = None
+    is_wrapped: bool = False
+
+
+class Holder:
+    """What in a document holds a start, and can be written anew with another; each form has its own."""
+
+
+@dataclass(frozen=True)
+class Written(Launch):
+    """A start in its document, before it is judged. Its texts may hold secrets and marks of what is not expanded."""
+
+    place: str = ""
     is_open: bool = False
     config: str | None = None
     """The text of its --config file, where that is what was given."""
+    holder: Holder | None = None
+
+    @classmethod
+    def of(cls, launch: Launch, **more: Any) -> Written:
+        """The launch, with what the text around it tells; that goes over what the launch has."""
+        return cls(**{field.name: getattr(launch, field.name) for field in fields(launch)} | more)
 
 
 MAX_WORDS = 2000
