@@ -176,8 +176,17 @@ def _compose_resources(service: Node) -> Resources:
         cpu_request=docker.number(service.at("deploy", "resources", "reservations", "cpus").text),
         shm_bytes=docker.size(service["shm_size"].text),
         host_ipc=service["ipc"].text == "host",
+        other_shm=service["ipc"].text not in ("", "private", "host")
+        or _mounts_shm(service["volumes"], service["tmpfs"])
+        or (bool(service["shm_size"]) and docker.size(service["shm_size"].text) is None),
         open_files=docker.number(files["soft"].text if files.kind == "map" else files.text),
     )
+
+
+def _mounts_shm(*lists: Node) -> bool:
+    """Whether a volume of compose is mounted at /dev/shm."""
+    items = [item for node in lists for item in (node.items or (node,))]
+    return any("/dev/shm" in (item["target"].text or item.text) for item in items)
 
 
 def _device(device: Node) -> float | None:
@@ -273,6 +282,7 @@ def _pod_resources(spec: Node, container: Node) -> Resources:
         cpu_request=docker.number(requests["cpu"].text),
         shm_bytes=_shm(spec, container),
         host_ipc=spec["hostIPC"].plain is True,
+        other_shm=any(m["mountPath"].text.rstrip("/") == "/dev/shm" for m in container["volumeMounts"].items),
     )
 
 
