@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from vllm_doctor import defaults
+from vllm_doctor.flags import release
 from vllm_doctor.signal import Known, Reason, Value
 
 GIB = 1024.0**3
@@ -107,7 +108,7 @@ def test_every_line_of_the_data_is_understood() -> None:
     lines = (Path(defaults.__file__).parent / "data" / "device_defaults.tsv").read_text("utf-8").splitlines()[1:]
     for flag, listed, values, _ in (line.split("\t") for line in lines):
         version = listed.rpartition(".." if ".." in listed else " ")[2]
-        if (defaults.release(version) or ()) < (0, 11, 0):
+        if (release(version) or ()) < (0, 11, 0):
             continue
         devices = [(None, ""), (24 * GIB, "L4"), (80 * GIB, "A100"), (80 * GIB, "H100"), (180 * GIB, "B200")]
         found = {defaults.by_device(version, flag, memory, name, 1) for memory, name in devices}

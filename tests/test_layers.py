@@ -27,7 +27,7 @@ LAYERS = [
     "sources.log.arguments", "sources.log.reader", "sources.log.lives", "sources.log.source",
     "sources.start", "sources.start.unexpanded", "sources.start.start", "sources.start.shell",
     "sources.start.docker", "sources.start.launch", "sources.start.tree", "sources.start.manifests",
-    "sources.start.systemd", "sources.start.processes", "sources.start.source",
+    "sources.start.systemd", "sources.start.processes", "sources.start.model", "sources.start.source",
     "correction", "examination", "attach", "progress", "render", "render.text", "render.json_v1", "render.markdown",
     "render.nagios", "render.checkmk", "render.openmetrics", "rulebook", "demo",
     "vllm_parser", "ask_vllm", "flag_pages", "cli", "__main__",

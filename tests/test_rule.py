@@ -45,6 +45,7 @@ examples:
 """
 IDS = frozenset((Path(__file__).parent / "data" / "rule-ids.txt").read_text("utf-8").split()) | {
     "command-broken",
+    "flag-value-refused",
     "gpu-mem-util-lowered",
     "gpus-short",
     "max-num-batched-tokens-lowered",

@@ -109,7 +109,7 @@ class Attachment:
             return [
                 watcher
                 for start in found.starts
-                for watcher in (self._of_start(found, start, found.target(start)), *self._of_file(found.target(start)))
+                for watcher in (self._of_start_alone(found, start), *self._of_file(found.target(start)))
             ]
         watchers = self._of_sources(sources, opened)
         patients = {watcher.patient for watcher in watchers}
@@ -119,6 +119,11 @@ class Attachment:
             places = ", ".join(start.place for start in found.starts[:4])
             raise UsageError(f"--command holds {len(found.starts)} commands of vLLM ({places}): give the server's own")
         return [*watchers, self._of_start(found, found.starts[0], patients.pop())]
+
+    def _of_start_alone(self, found: StartSource, start: Start) -> Watcher:
+        """A start without a server, with what this machine has of its model."""
+        target = found.target(start)
+        return Watcher("command", target, target, lambda: found.examine(start, target, self.kernel))
 
     def _of_start(self, found: StartSource, start: Start, patient: str) -> Watcher:
         return Watcher("command", found.target(start), patient, lambda: found.examine(start, patient))

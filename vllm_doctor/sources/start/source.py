@@ -16,7 +16,8 @@ from vllm_doctor.errors import SourceError
 from vllm_doctor.observation import Observation
 from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
 from vllm_doctor.sources.environment import number_or_text
-from vllm_doctor.sources.start import launch, manifests, processes, systemd, tree
+from vllm_doctor.sources.kernel import Kernel
+from vllm_doctor.sources.start import launch, manifests, model, processes, systemd, tree
 from vllm_doctor.sources.start.start import Flaw, Form, Start, Written, judged, printed
 from vllm_doctor.sources.start.unexpanded import without_marks
 
@@ -52,14 +53,15 @@ class StartSource:
         """Where the start stands."""
         return f"{self.name}: {start.place}" if start.place and start.place != self.name else self.name
 
-    def examine(self, start: Start, patient: str) -> Observation:
-        """What this start alone tells."""
+    def examine(self, start: Start, patient: str, kernel: Kernel | None = None) -> Observation:
+        """What this start alone tells; with `kernel`, its model's files on this machine as well."""
+        of_model, said = model.facts(kernel, start) if kernel is not None else ({}, ())
         return Observation(
             KIND,
             self.target(start),
-            facts=facts(start) | {"commands_written": Known(float(len(self.starts)), origin="cmdline")},
+            facts=of_model | facts(start) | {"commands_written": Known(float(len(self.starts)), origin="cmdline")},
             models=(start.command.model,) if start.command.model else (),
-            notes=tuple(notes(start)),
+            notes=(*notes(start), *said),
             patient=patient,
             command=start.argv,
         )
