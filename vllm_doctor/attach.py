@@ -21,6 +21,7 @@ from vllm_doctor.sources.kernel import Kernel
 
 if TYPE_CHECKING:
     # Imported late below: a log needs no client, a server on another machine no processes, and all start sooner.
+    from vllm_doctor.sources.command_line import Command
     from vllm_doctor.sources.gpu_name import NamedGpu
     from vllm_doctor.sources.process import ServerProcess
     from vllm_doctor.sources.server import Server
@@ -109,7 +110,10 @@ class Attachment:
             return [
                 watcher
                 for start in found.starts
-                for watcher in (self._of_start_alone(found, start), *self._of_file(found.target(start)))
+                for watcher in (
+                    self._of_start_alone(found, start),
+                    *self._of_file(found.target(start), start.command),
+                )
             ]
         watchers = self._of_sources(sources, opened)
         patients = {watcher.patient for watcher in watchers}
@@ -179,14 +183,15 @@ class Attachment:
                     pass
         return self._of_file(server.target)
 
-    def _of_file(self, patient: str) -> list[Watcher]:
-        """The GPUs of a server whose processes cannot be seen, from --nvidia-smi."""
+    def _of_file(self, patient: str, command: Command | None = None) -> list[Watcher]:
+        """The GPUs of a server whose processes cannot be seen, from --nvidia-smi; `command`: it is only written."""
         if self.smi is None:
             return []
         from vllm_doctor.sources.local import Local
         from vllm_doctor.sources.process import ServerProcess
 
-        nobody = Local(ServerProcess.unseen(), patient, self.kernel, self.smi)
+        server = ServerProcess.unseen() if command is None else ServerProcess(root=0, command=command)
+        nobody = Local(server, patient, self.kernel, self.smi)
         return [Watcher("gpu", str(self.smi), patient, lambda: nobody.examine_gpus(0, self.deadline))]
 
     def _of_server(self, found: ServerProcess, opened: ExitStack) -> list[Watcher]:

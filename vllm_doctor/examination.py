@@ -115,7 +115,7 @@ def judge(
     snapshots = [
         catalogue.snapshot(
             next((o.window for o in seen if o.window.times), Window()),
-            _facts(seen) | wished,
+            _with_defaults(_facts(seen)) | wished,
             (("server", _name(seen)),) if len(_patients(observations)) > 1 else (),
         )
         for seen in patients
@@ -173,7 +173,7 @@ def _facts(seen: Sequence[Observation]) -> dict[str, Reading]:
     kinds = {observation.kind for observation in seen}
     if {_WRITTEN} <= kinds <= _UNMEASURED_KINDS and "flags_judged_as" in facts:
         facts["flags_checked_by"] = facts["flags_judged_as"]
-    return _with_defaults(facts)
+    return facts
 
 
 def _with_defaults(facts: Mapping[str, Reading]) -> dict[str, Reading]:
@@ -193,7 +193,7 @@ def _without_named_where_seen(observations: Sequence[Observation]) -> list[Obser
 
     def checked(o: Observation) -> Observation:
         name = seen.get(o.patient or o.target) if o.kind == _NAMED else None
-        note = f"not used: the driver tells which GPU it is ({name})"
+        note = f"--gpu is not used: the driver tells which GPU it is ({name})"
         return o if name is None else replace(o, facts={}, notes=(*o.notes, note))
 
     return [checked(o) for o in observations]

@@ -47,7 +47,7 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
     Reason.NOT_GIVEN: "no target was given: --slo ttft=2s --slo itl=50ms",
     Reason.BETWEEN: "the histogram's buckets are too coarse to tell",
     Reason.NOT_SUPPORTED: "this device, driver or kernel does not tell it",
-    Reason.NO_DRIVER: "no GPU was seen: run me where the GPUs are, or give --nvidia-smi FILE, or their name: --gpu NAME",
+    Reason.NO_DRIVER: "no GPU was seen: run me where the GPUs are, or give --nvidia-smi FILE, or name it: --gpu NAME",
     Reason.NOT_SET: "it is not on the server's command line, so vLLM's own default holds",
 }
 

@@ -31,8 +31,8 @@ class NamedGpu:
     @property
     def name(self) -> str:
         """As data/gpus.tsv has it, near to what the driver would say: "A100-SXM4-80GB"."""
-        names = _readable(self.gpu)
-        return next((name for name in names if name.lower() in self.text.lower()), names[0])
+        known = names(self.gpu)
+        return next((name for name in known if name.lower() in self.text.lower()), known[0])
 
     @property
     def target(self) -> str:
@@ -69,7 +69,7 @@ def facts(named: NamedGpu) -> dict[str, Reading]:
     return {name: Known(value, origin=OPTION) for name, value in told.items()}
 
 
-def _readable(gpu: roofline.Gpu) -> list[str]:
+def names(gpu: roofline.Gpu) -> list[str]:
     """The names that a pattern of data/gpus.tsv stands for."""
     plain = re.sub(r"\\b|\$", "", gpu.pattern).replace("\\", "")
     match = _ALTERNATIVES.search(plain)
@@ -84,7 +84,7 @@ def _nearest(name: str) -> str:
         shares = any(word in known.lower() or known.lower() in word for word in words)
         return not shares, -SequenceMatcher(None, wanted[:100], known.lower()).ratio()
 
-    known = [readable for gpu in roofline.gpus() for readable in _readable(gpu)]
+    known = [readable for gpu in roofline.gpus() for readable in names(gpu)]
     return ", ".join(sorted(known, key=unlike)[:_NAMED])
 
 

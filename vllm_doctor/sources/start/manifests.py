@@ -276,13 +276,15 @@ def _not_text(*lists: Node) -> Iterator[Fault]:
 def _pod_resources(spec: Node, container: Node) -> Resources:
     limits, requests = container.at("resources", "limits"), container.at("resources", "requests")
     gpus = [docker.number(n.text) for key, n in {**requests.fields, **limits.fields}.items() if _GPU.fullmatch(key)]
+    shm = _shm(spec, container)
+    mounted = any(m["mountPath"].text.rstrip("/") == "/dev/shm" for m in container["volumeMounts"].items)
     return Resources(
         gpus=sum(count for count in gpus if count) or None,
         cpu_limit=docker.number(limits["cpu"].text),
         cpu_request=docker.number(requests["cpu"].text),
-        shm_bytes=_shm(spec, container),
+        shm_bytes=shm,
         host_ipc=spec["hostIPC"].plain is True,
-        other_shm=any(m["mountPath"].text.rstrip("/") == "/dev/shm" for m in container["volumeMounts"].items),
+        other_shm=mounted and shm is None,
     )
 
 
