@@ -51,6 +51,7 @@ def image(version: str, flags: str) -> str:
         (image("0.23.0", "-qgptq"), "L4", {"quant-kernel-unoptimised": "warning"}),
         (image("0.23.0", "--quantization awq_marlin"), "H100", {}),
         (image("0.23.0", "--quantization awq"), "T4", {}),
+        (image("0.23.0", "--quantization awq"), "MI300X", {}),
         (image("0.24.0", "--quantization awq"), "H100", {}),
         ("vllm serve M --quantization awq", "H100", {}),
         ("vllm serve M --max-num-seqs 256", "H100", {"max-num-seqs-lowered": "info"}),
@@ -67,6 +68,9 @@ def image(version: str, flags: str) -> str:
         ("vllm serve M -tp 4 --disable-custom-all-reduce", "8xH100", {"custom-allreduce-off": "info"}),
         ("vllm serve M -tp 8", "4xH100", {"gpus-short": "critical"}),
         ("vllm serve M -tp 8", "8xH100", {}),
+        ("vllm serve M -tp 8 -pp 2 --distributed-executor-backend ray", "8xH100", {}),
+        ("vllm serve M -tp 8 -pp 2 --nnodes 2", "8xH100", {}),
+        (image("0.11.2", "-tp 8 -pp 2"), "8xH100", {}),
         ("vllm serve M -O0", "H100", {"compile-off": "warning"}),
         ('{"enable-chunked-prefill": False, "max-num-batched-tokens": 0}', "H100",
          {"flag-value-refused": "critical", "chunked-prefill-off": "warning"}),
@@ -101,3 +105,17 @@ def test_names_that_guides_give(name: str, code: int, words: tuple[str, ...]) ->
     asked, out, _ = guides.asked(("flags", "0.32.0", name))
     assert asked == code
     assert all(word in out for word in words)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("docker run vllm/vllm-openai-rocm:v0.20.0 --model M --quantization awq", {}),
+        ("docker run rocm/vllm:v0.20.0 --model M --quantization awq --enforce-eager", {"enforce-eager": "warning"}),
+        ("docker run vllm/vllm-openai-cpu:v0.20.0 --model M --enforce-eager --dtype float32 --block-size 32", {}),
+        ("VLLM_CPU_KVCACHE_SPACE=8 vllm serve M --enforce-eager --dtype float32", {}),
+        ("docker run vllm/vllm-openai:v0.20.0 --model M --enforce-eager", {"enforce-eager": "warning"}),
+    ],
+)
+def test_what_is_no_nvidia_gpu(command: str, expected: dict[str, str]) -> None:
+    assert found("--command", command) == expected

@@ -13,6 +13,7 @@ _API_SERVERS = "--api-server-count"
 _COUNTS = (_TENSOR, _PIPELINE, _DATA, "--nnodes")
 _ELSEWHERE = frozenset(
     {
+        "--data-parallel-backend",
         "--data-parallel-address", "--data-parallel-external-lb", "--data-parallel-hybrid-lb",
         "--data-parallel-multi-port-external-lb", "--data-parallel-rank", "--data-parallel-rpc-port",
         "--data-parallel-size-local", "--data-parallel-start-rank", "--headless", "--node-rank",

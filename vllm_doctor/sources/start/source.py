@@ -28,6 +28,7 @@ MAX_STARTS = 64
 MAX_FENCES = 200
 
 _NAMED = 3
+_PLATFORM = re.compile(r"(?:^|[-_/:.])(cpu|xpu|tpu|hpu|rocm)(?=$|[-_/:.\d])")
 _SHM_DEFAULT = 64.0 * 2**20
 _OWN_SHM = frozenset({Form.DOCKER_RUN, Form.COMPOSE, Form.KUBERNETES})
 """Where a container gets a /dev/shm of that size, unless the text says otherwise: Docker's and containerd's default."""
@@ -201,7 +202,18 @@ def facts(start: Start) -> dict[str, Reading]:
         "fd_limit": start.resources.open_files,
     }
     found |= {name: Known(value, origin="manifest") for name, value in asked.items() if value is not None}
-    return found | processes.facts(start) | _faults(start) | _strangers(start)
+    return found | _device(start) | processes.facts(start) | _faults(start) | _strangers(start)
+
+
+def _device(start: Start) -> dict[str, Reading]:
+    """What the server runs on, where its image or its environment says that this is no NVIDIA GPU."""
+    match = _PLATFORM.search((start.image or "").lower())
+    if match is not None and match[1] == "rocm":
+        return {"image_for_amd": Known(1.0, origin="image")}
+    if match is not None:
+        return {"device_written": Known(match[1], origin="image")}
+    is_cpu = any(name.startswith("VLLM_CPU_") for name in start.environment)
+    return {"device_written": Known("cpu", origin="environ")} if is_cpu else {}
 
 
 def _strangers(start: Start) -> dict[str, Reading]:
