@@ -111,7 +111,7 @@ def test_a_gpu_that_was_seen_goes_before_one_that_is_named(doctor: Doctor) -> No
     smi = Path(__file__).parent / "sources" / "nvidia_smi" / "h100-driver-550.xml"
     command = "vllm serve m --max-num-batched-tokens 4096"
     report = doctor("--command", command, "--gpu", "L4", "--nvidia-smi", smi, "--json").report
-    assert rules(report)["max-num-batched-tokens-lowered"] == "info"
+    assert rules(report)["batched-tokens-lowered"] == "info"
     [named] = [source for source in report["sources"] if source["kind"] == "gpu-name"]
     assert "--gpu is not used: the driver tells which GPU it is" in named["notes"][0]
     assert report["patient"]["gpu"].startswith("NVIDIA H100")

@@ -57,7 +57,7 @@ def image(version: str, flags: str) -> str:
         ("vllm serve M --max-num-seqs 256", "H100", {"max-num-seqs-lowered": "info"}),
         ("vllm serve M --max-num-seqs 256", "A100-SXM4-80GB", {}),
         ("vllm serve M --max-num-seqs 255", "A100-SXM4-80GB", {"max-num-seqs-lowered": "info"}),
-        ("vllm serve M --max-num-batched-tokens 4096", "H100", {"max-num-batched-tokens-lowered": "info"}),
+        ("vllm serve M --max-num-batched-tokens 4096", "H100", {"batched-tokens-lowered": "info"}),
         ("vllm serve M --max-num-batched-tokens 4096", "L40S", {}),
         ("vllm serve M --block-size 32", "H100", {"block-size-by-hand": "info"}),
         ("vllm serve M --enforce-eager", "H100", {"enforce-eager": "warning"}),

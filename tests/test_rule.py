@@ -48,7 +48,7 @@ IDS = frozenset((Path(__file__).parent / "data" / "rule-ids.txt").read_text("utf
     "flag-value-refused",
     "gpu-mem-util-lowered",
     "gpus-short",
-    "max-num-batched-tokens-lowered",
+    "batched-tokens-lowered",
     "max-num-seqs-lowered",
 }
 """Those that were agreed on, and those that they lacked a word for."""
