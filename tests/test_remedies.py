@@ -193,7 +193,7 @@ def test_the_step_that_the_target_allows() -> None:
 
 
 BOUND: Mapping[str, Value] = {
-    "gpus": 1.0, "decode_of_bound": 0.72, "model_quantization": "none", "quantization_given": 0.0,
+    "gpus": 1.0, "decode_of_bound": 0.72, "model_quantization": "none", "quantization_asked": 0.0,
     "gpu_memory_foreign_if_seen": 0.0, "kv_cache_dtype": "auto", "gpu_generation": 9.0,
     "weights_of_step": 0.6, "weights_read_per_gpu": 15e9,
 }  # fmt: skip

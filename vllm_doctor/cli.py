@@ -149,6 +149,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     add("--token-file", metavar="FILE", help="send the token in FILE as Authorization: Bearer")
     add("--ca-file", metavar="FILE", help="certificates to trust (PEM)")
     add("--nvidia-smi", metavar="FILE", help="GPUs from a file of `nvidia-smi -q -x`, not from the driver")
+    add("--gpu", metavar="NAME", help="the GPUs, where none can be seen: H100, 8xL40S, 'NVIDIA A100-SXM4-80GB'")
     add("--insecure", action="store_true", help="do not check the server's certificate")
     add("--version", action="version", version=f"vllm-doctor {__version__}")
 
@@ -296,10 +297,11 @@ def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
         since=since,
         until=options.until,
         command=options.command,
+        gpu=options.gpu,
     )
     with contextlib.ExitStack() as opened:
         watchers = look.watchers(sources, opened)
-        if options.timeout is None and all(watcher.kind == "log" for watcher in watchers):
+        if options.timeout is None and all(watcher.kind in ("log", "command", "gpu-name") for watcher in watchers):
             timeout = _ONE_DAY  # a log is read to its end; nobody waits for an answer
         opened.enter_context(progress.shown(watchers))
         observations = examination.observe(watchers, timeout)

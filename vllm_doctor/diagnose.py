@@ -26,7 +26,7 @@ from vllm_doctor.rule import NOT_APPLICABLE, OK, SEVERITIES, STAGES, UNKNOWN, Ou
 from vllm_doctor.signal import Known, Reading, Reason, Snapshot, Subject, Unknown, Value
 
 _STATES = (*SEVERITIES, UNKNOWN, OK, NOT_APPLICABLE)  # a rule's state over all engines is the first it has
-_VERSION, _GOAL = "vllm_version", "goal"
+_VERSION, _CHECKED_BY, _GOAL = "vllm_version", "flags_checked_by", "goal"
 _HEADLINES = ("broken", "client", "limit")  # of a server that is well: what it does; not which kernels it has
 
 
@@ -215,7 +215,7 @@ def _remedy(written: RemedyRule, reader: Reader) -> Remedy | None:
             return None
         if fits is None:  # no flag is printed that may be followed already, or not fit
             needs |= {name: reason for c in seen if c.holds is None for name, reason in c.unknowns()}
-    version = reader(_VERSION)
+    version = checked if isinstance(checked := reader(_CHECKED_BY), Known) else reader(_VERSION)
     vllm = str(version.value) if isinstance(version, Known) else None
     has = [flags.has(vllm, flag) for flag in written.set]
     if False in has:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from vllm_doctor.catalogue import COMMAND, ENVIRONMENT, Catalogue
+from vllm_doctor import defaults
+from vllm_doctor.catalogue import COMMAND, ENVIRONMENT, FORM, Catalogue
 from vllm_doctor.correction import corrected
 from vllm_doctor.diagnose import diagnose
 from vllm_doctor.life import Life
@@ -34,6 +35,8 @@ from vllm_doctor.window import Window
 _HANDOVER_SECONDS = 0.5
 _WRITTEN = "command"
 Cure = Callable[[Sequence[Finding], Sequence[str]], Correction | None]
+_NAMED = "gpu-name"
+_UNMEASURED_KINDS = frozenset({_WRITTEN, "gpu", _NAMED})
 UNMEASURED = "Nothing was measured: judged by its command alone"
 
 
@@ -97,6 +100,7 @@ def judge(
     strict: bool = False,
 ) -> Report:
     """The report on what was observed. Pure. `wishes`: the user's goal and targets, as facts."""
+    observations = _without_named_where_seen(observations)
     sources = tuple(
         SourceSeen(o.kind, o.target, o.window.seconds, len(o.window.times), o.error, o.notes) for o in observations
     )
@@ -106,7 +110,7 @@ def judge(
     patients = [
         seen
         for seen in _patients(observations)
-        if any(o.window.times or ((o.facts or o.lives) and o.kind != "server") for o in seen)
+        if any(o.window.times or ((o.facts or o.lives) and o.kind not in ("server", _NAMED)) for o in seen)
     ]
     error = error or next((o.error for o in observations if o.error is not None and not patients), None)
     if not patients:
@@ -126,13 +130,13 @@ def judge(
     snapshots = [
         catalogue.snapshot(
             next((o.window for o in seen if o.window.times), Window()),
-            _facts(seen) | wished,
+            _with_defaults(_facts(seen)) | wished,
             (("server", _name(seen)),) if len(_patients(observations)) > 1 else (),
         )
         for seen in patients
     ]
     kinds = {o.kind for o in observations}
-    is_measured = not {_WRITTEN} <= kinds <= {_WRITTEN, "gpu"}
+    is_measured = not {_WRITTEN} <= kinds <= _UNMEASURED_KINDS
     diagnosis = past.diagnosis if past is not None else diagnose(rules, catalogue, snapshots, is_measured)
     verdict, headline = diagnosis.verdict, diagnosis.headline
     if error is not None:
@@ -214,19 +218,52 @@ def _facts(seen: Sequence[Observation]) -> dict[str, Reading]:
     facts: dict[str, Reading] = {}
     for observation in _believed(seen):
         told = observation.facts
-        facts = _completed(facts, told) if observation.kind == _WRITTEN else {**told, **facts}
+        facts = _completed(facts, told) if observation.kind in (_WRITTEN, _NAMED) else {**told, **facts}
+    kinds = {observation.kind for observation in seen}
+    if {_WRITTEN} <= kinds <= _UNMEASURED_KINDS and "flags_judged_as" in facts:
+        facts["flags_checked_by"] = facts["flags_judged_as"]
     return facts
+
+
+def _with_defaults(facts: Mapping[str, Reading]) -> dict[str, Reading]:
+    """The facts with what the server takes where it is not told, as far as they do not say so themselves."""
+    of_device = defaults.of_device(facts) if FORM in facts else {}
+    known = {name: fact for name, fact in facts.items() if isinstance(fact, Known) or name not in of_device}
+    return defaults.of_version(facts) | of_device | known
+
+
+def _without_named_where_seen(observations: Sequence[Observation]) -> list[Observation]:
+    """The observations; of a GPU that was named (--gpu) only a note, where the driver tells which one it is."""
+    seen = {
+        o.patient or o.target: name.value
+        for o in observations
+        if o.kind == "gpu" and isinstance(name := o.facts.get("gpu_name"), Known)
+    }
+
+    def checked(o: Observation) -> Observation:
+        name = seen.get(o.patient or o.target) if o.kind == _NAMED else None
+        note = f"--gpu is not used: the driver tells which GPU it is ({name})"
+        return o if name is None else replace(o, facts={}, notes=(*o.notes, note))
+
+    return [checked(o) for o in observations]
 
 
 def _believed(seen: Sequence[Observation]) -> list[Observation]:
     """What was looked up goes before what a log once told, and that before a command that was given as a text."""
-    return sorted(seen, key=lambda o: {"log": 1, _WRITTEN: 2}.get(o.kind, 0))
+    return sorted(seen, key=lambda o: {"log": 1, _WRITTEN: 2, _NAMED: 3}.get(o.kind, 0))
 
 
 def _with_command(lives: Sequence[Life], observations: Sequence[Observation]) -> list[Life]:
-    """The lives of a log, with what a written command tells of their flags where the log does not."""
-    written = [o.facts for o in observations if o.kind == _WRITTEN]
-    return [replace(life, facts=_completed(life.facts, facts)) for life in lives for facts in written] or list(lives)
+    """The lives of a log, with what a written command tells of their flags, and a name of their GPU, where the log
+    does not."""
+    added = [o.facts for o in _believed(observations) if o.kind in (_WRITTEN, _NAMED)]
+    found = []
+    for life in lives:
+        facts: Mapping[str, Reading] = life.facts
+        for more in added:
+            facts = _completed(facts, more)
+        found.append(replace(life, facts=_with_defaults(facts)))
+    return found
 
 
 def _completed(facts: Mapping[str, Reading], written: Mapping[str, Reading]) -> dict[str, Reading]:

@@ -196,8 +196,17 @@ def _compose_resources(service: Node) -> Resources:
         cpu_request=docker.number(service.at("deploy", "resources", "reservations", "cpus").text),
         shm_bytes=docker.size(service["shm_size"].text),
         host_ipc=service["ipc"].text == "host",
+        other_shm=service["ipc"].text not in ("", "private", "host")
+        or _mounts_shm(service["volumes"], service["tmpfs"])
+        or (bool(service["shm_size"]) and docker.size(service["shm_size"].text) is None),
         open_files=docker.number(files["soft"].text if files.kind == "map" else files.text),
     )
+
+
+def _mounts_shm(*lists: Node) -> bool:
+    """Whether a volume of compose is mounted at /dev/shm."""
+    items = [item for node in lists for item in (node.items or (node,))]
+    return any("/dev/shm" in (item["target"].text or item.text) for item in items)
 
 
 def _device(device: Node) -> float | None:
@@ -294,12 +303,15 @@ def _not_text(*lists: Node) -> Iterator[Fault]:
 def _pod_resources(spec: Node, container: Node) -> Resources:
     limits, requests = container.at("resources", "limits"), container.at("resources", "requests")
     gpus = [docker.number(n.text) for key, n in {**requests.fields, **limits.fields}.items() if _GPU.fullmatch(key)]
+    shm = _shm(spec, container)
+    mounted = any(m["mountPath"].text.rstrip("/") == "/dev/shm" for m in container["volumeMounts"].items)
     return Resources(
         gpus=sum(count for count in gpus if count) or None,
         cpu_limit=docker.number(limits["cpu"].text),
         cpu_request=docker.number(requests["cpu"].text),
-        shm_bytes=_shm(spec, container),
+        shm_bytes=shm,
         host_ipc=spec["hostIPC"].plain is True,
+        other_shm=mounted and shm is None,
     )
 
 

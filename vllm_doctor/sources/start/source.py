@@ -16,7 +16,8 @@ from vllm_doctor.errors import SourceError
 from vllm_doctor.observation import Observation
 from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
 from vllm_doctor.sources.environment import number_or_text
-from vllm_doctor.sources.start import launch, manifests, systemd, tree
+from vllm_doctor.sources.kernel import Kernel
+from vllm_doctor.sources.start import launch, manifests, model, processes, systemd, tree
 from vllm_doctor.sources.start.patches import WrittenDocument
 from vllm_doctor.sources.start.start import Flaw, Form, Start, Written, judged, printed
 from vllm_doctor.sources.start.unexpanded import without_marks
@@ -28,6 +29,11 @@ MAX_STARTS = 64
 MAX_FENCES = 200
 
 _NAMED = 3
+_PLATFORM = re.compile(r"(?:^|[-_/:.])(cpu|xpu|tpu|hpu|rocm)(?=$|[-_/:.\d])")
+_SHM_DEFAULT = 64.0 * 2**20
+_OWN_SHM = frozenset({Form.DOCKER_RUN, Form.COMPOSE, Form.KUBERNETES})
+"""Where a container gets a /dev/shm of that size, unless the text says otherwise: Docker's and containerd's default."""
+
 _NO_FLAGS = frozenset({"--omni"})
 """What vLLM's main looks for before its parser does."""
 
@@ -50,14 +56,15 @@ class StartSource:
         """Where the start stands."""
         return f"{self.name}: {start.place}" if start.place and start.place != self.name else self.name
 
-    def examine(self, start: Start, patient: str) -> Observation:
-        """What this start alone tells."""
+    def examine(self, start: Start, patient: str, kernel: Kernel | None = None) -> Observation:
+        """What this start alone tells; with `kernel`, its model's files on this machine as well."""
+        of_model, said = model.facts(kernel, start) if kernel is not None else ({}, ())
         return Observation(
             KIND,
             self.target(start),
-            facts=facts(start),
+            facts=of_model | facts(start) | {"commands_written": Known(float(len(self.starts)), origin="cmdline")},
             models=(start.command.model,) if start.command.model else (),
-            notes=tuple(notes(start)),
+            notes=(*notes(start), *said),
             patient=patient,
             command=start.argv,
             document=self.document,
@@ -199,15 +206,29 @@ def facts(start: Start) -> dict[str, Reading]:
         found[f"${name}"] = untold if value is None else Known(number_or_text(value), origin="environ")
     if start.version is not None:
         found["vllm_version"] = Known(start.version, origin="image")
+    shm = start.resources.shm_bytes
+    if shm is None and start.form in _OWN_SHM and not (start.resources.host_ipc or start.resources.other_shm):
+        shm = _SHM_DEFAULT
     asked = {
         "gpus_requested": start.resources.gpus,
         "cpu_quota": start.resources.cpu_limit,
         "cpu_requested": start.resources.cpu_request,
-        "shm_size": start.resources.shm_bytes,
+        "shm_size": shm,
         "fd_limit": start.resources.open_files,
     }
     found |= {name: Known(value, origin="manifest") for name, value in asked.items() if value is not None}
-    return found | _faults(start) | _strangers(start)
+    return found | _device(start) | processes.facts(start) | _faults(start) | _strangers(start)
+
+
+def _device(start: Start) -> dict[str, Reading]:
+    """What the server runs on, where its image or its environment says that this is no NVIDIA GPU."""
+    match = _PLATFORM.search((start.image or "").lower())
+    if match is not None and match[1] == "rocm":
+        return {"image_for_amd": Known(1.0, origin="image")}
+    if match is not None:
+        return {"device_written": Known(match[1], origin="image")}
+    is_cpu = any(name.startswith("VLLM_CPU_") for name in start.environment)
+    return {"device_written": Known("cpu", origin="environ")} if is_cpu else {}
 
 
 def _strangers(start: Start) -> dict[str, Reading]:
@@ -261,4 +282,5 @@ def notes(start: Start) -> list[str]:
     for fault in start.faults:
         lost = f"; never reaches vLLM: {', '.join(fault.lost)}" if fault.lost else ""
         said.append(f"line {fault.line}: {fault.says}{lost}")
-    return [*dict.fromkeys(said), *start.notes]
+    judged_as = flags.judgement(start.version) if start.version is not None else ""
+    return [*dict.fromkeys(said), *([judged_as] if judged_as else []), *start.notes]

@@ -79,6 +79,8 @@ class Resources:
     shm_bytes: float | None = None
     host_ipc: bool = False
     """It has the /dev/shm of the host."""
+    other_shm: bool = False
+    """It has another /dev/shm, of a size that is not in the text."""
     open_files: float | None = None
 
 
