@@ -204,7 +204,7 @@ def test_no_secret_leaves(form: str, tmp_path: Path) -> None:
     env = dict(zip(names, SECRETS[3:], strict=True)) | {"OMP_NUM_THREADS": "8"}
     with fake_vllm(tmp_path, *words, name="preemption", env=env) as fake:
         ran = doctor(str(fake.pid), "--window", "0", "--format", form)
-    assert ran.out
+    assert ran.out or form == "patch"  # nothing is measured, so nothing is to be changed
     assert not [secret for secret in SECRETS if secret in ran.out + ran.err]
     if form == "json":
         assert "--api-key" in ran.report["command"]["was"]
