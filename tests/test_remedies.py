@@ -127,7 +127,7 @@ def test_a_cap_is_raised_by_what_is_held_on_average_or_at_full_length(goal: str,
     signals: Mapping[str, Value] = {
         "queue_per_running": 11.0, "kv_cache_usage": 0.3, "cap_reached": 1.0, "running_to_cap": 1.0,
         "prompt_share": 0.4, "running_cap": 8.0, "max_num_seqs_wanted": 20.0, "requests_in_flight_peak": 48.0,
-        "max_num_seqs_wanted_for_throughput": 30.0, "goal": goal,
+        "max_num_seqs_wanted_for_throughput": 30.0, "goal": goal, "token_budget_in_the_way": 1e12,
     }  # fmt: skip
     assert settings("max-num-seqs-cap", signals) == [{"--max-num-seqs": value}]
     assert first("max-num-seqs-cap", signals).computed == "48 in flight, to the next power of two"

@@ -326,6 +326,21 @@ def test_a_flag_that_is_gone_and_one_that_never_was() -> None:
     assert (found["flags_judged_as"], found["flags_version_told"]) == ("0.32.0", 1.0)
 
 
+@pytest.mark.parametrize(
+    ("version", "flag", "strange"),
+    [
+        ("0.9.2", "--disable-log-requests", 0),
+        ("0.9.2", "--enable-log-requests", 1),
+        ("0.9.2", "--no-enable-log-requests", 1),
+        ("0.32.0", "--disable-log-requests", 0),
+        ("0.32.0", "--no-enable-log-requests", 0),
+        ("0.32.0", "--enable_log_requests=False", 0),
+    ],
+)
+def test_a_switch_is_looked_up_as_it_is_written(version: str, flag: str, strange: int) -> None:
+    assert told(f"docker run vllm/vllm-openai:v{version} --model m {flag}")["flags_unknown"] == strange
+
+
 def test_a_flag_that_was_renamed() -> None:
     found = told("docker run vllm/vllm-openai:v0.11.0 --model m --speculative-model draft")
     assert found["flags_unknown_says"] == "--speculative-model (in 0.4.3 to 0.8.2; now --speculative-config, key model)"

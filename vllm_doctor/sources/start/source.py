@@ -237,7 +237,7 @@ def _strangers(start: Start) -> dict[str, Reading]:
     strange = [
         name
         for name in (*start.command.flags, *start.unknown_flags)
-        if name not in _NO_FLAGS and flags.has(version, name) is False
+        if name not in _NO_FLAGS and _lacks(version, start, name)
     ]
     told: dict[str, Value] = {
         "flags_unknown": float(len(strange)),
@@ -249,6 +249,16 @@ def _strangers(start: Start) -> dict[str, Reading]:
         told["flags_unknown_names"] = " ".join(strange)
         told["flags_unknown_says"] = "; ".join(_instead(version, name) for name in strange[:_NAMED])
     return {name: Known(value, origin="cmdline") for name, value in told.items()}
+
+
+def _lacks(version: str, start: Start, name: str) -> bool:
+    """Whether no parser of that version takes it. A flag that is off may have been written as its opposite."""
+    verb = "--disable-" if name.startswith("--enable-") else "--enable-"
+    bare = name.removeprefix("--enable-").removeprefix("--disable-").removeprefix("--")
+    opposites = (verb + bare, "--no-" + name.removeprefix("--"))
+    spellings = [name, *(opposites if start.command.flags.get(name) is False else ())]
+    written = {text.partition("=")[0].replace("_", "-") for text in start.command.argv}
+    return all(flags.has(version, one) is False for one in written.intersection(spellings) or spellings)
 
 
 def _instead(version: str, name: str) -> str:
