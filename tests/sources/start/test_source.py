@@ -332,7 +332,8 @@ def test_a_flag_that_is_gone_and_one_that_never_was() -> None:
         ("0.9.2", "--disable-log-requests", 0),
         ("0.9.2", "--enable-log-requests", 1),
         ("0.9.2", "--no-enable-log-requests", 1),
-        ("0.32.0", "--disable-log-requests", 0),
+        ("0.32.0", "--disable-log-requests", 1),  # of all releases up to 0.16, and again of 0.33
+        ("0.33.0", "--disable-log-requests", 0),
         ("0.32.0", "--no-enable-log-requests", 0),
         ("0.32.0", "--enable_log_requests=False", 0),
     ],
