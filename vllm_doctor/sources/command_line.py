@@ -229,8 +229,8 @@ def edits(argv: Sequence[str], set: Mapping[str, Sequence[str]], unset: Containe
         name = _setting(word.flag, word.text if word.text is not None else " ".join(texts) or None)
         if name in set:  # where it stands twice, the last counts: one is enough
             found.append(Edit(at, end, tuple(still.pop(name, ())), name))
-        elif word.flag and name in unset:
-            found.append(Edit(at, end, (), name))
+        elif word.flag and (name in unset or word.flag in unset):
+            found.append(Edit(at, end, (), name if name in unset else word.flag))
         at = end
     return [*found, *(Edit(at, at, tuple(words), name) for name, words in still.items())]
 

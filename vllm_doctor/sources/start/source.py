@@ -237,7 +237,7 @@ def _strangers(start: Start) -> dict[str, Reading]:
     strange = [
         name
         for name in (*start.command.flags, *start.unknown_flags)
-        if name not in _NO_FLAGS and _lacks(version, start, name)
+        if name not in _NO_FLAGS and flags.has(version, name) is False
     ]
     told: dict[str, Value] = {
         "flags_unknown": float(len(strange)),
@@ -251,21 +251,12 @@ def _strangers(start: Start) -> dict[str, Reading]:
     return {name: Known(value, origin="cmdline") for name, value in told.items()}
 
 
-def _lacks(version: str, start: Start, name: str) -> bool:
-    """Whether no parser of that version takes it. A flag that is off may have been written as its opposite."""
-    verb = "--disable-" if name.startswith("--enable-") else "--enable-"
-    bare = name.removeprefix("--enable-").removeprefix("--disable-").removeprefix("--")
-    opposites = (verb + bare, "--no-" + name.removeprefix("--"))
-    spellings = [name, *(opposites if start.command.flags.get(name) is False else ())]
-    written = {text.partition("=")[0].replace("_", "-") for text in start.command.argv}
-    return all(flags.has(version, one) is False for one in written.intersection(spellings) or spellings)
-
-
 def _instead(version: str, name: str) -> str:
     """ "--swap-space (in 0.4.3 to 0.17.1; gone: …)"."""
     spans = flags.spans(name)
     replacement, near = flags.replacement(name), flags.nearest(version, name)
-    was = f"in {spans[0][0]} to {spans[-1][1]}" if spans else "in no version"
+    stretches = [first if first == last else f"{first} to {last}" for first, last in spans]
+    was = f"in {' and '.join(stretches)}" if spans else "in no version"
     if replacement is not None:
         return f"{name} ({was}; {replacement.instead if ':' in replacement.instead else f'now {replacement.instead}'})"
     return f"{name} ({was}{f'; nearest: {near[0]}' if near else ''})"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
+from vllm_doctor import flags as catalogue
 from vllm_doctor.errors import SourceError
-from vllm_doctor.signal import Reason
+from vllm_doctor.signal import Reason, Value
 from vllm_doctor.sources import command_line
 from vllm_doctor.sources.command_line import MASK, Command, is_secret, masked
 from vllm_doctor.sources.environment import is_shown
@@ -203,6 +204,8 @@ def judged(written: Written) -> Start:
         {flag: value for flag, value in flags.items() if flag not in unknown and not is_marked(flag)},
         tuple(as_written(note) for note in command.notes),
     )
+    version = None if written.image is None else version_of(written.image)
+    shown = replace(shown, flags=_as_taken(shown, version or catalogue.newest()))
     image = None if written.image is None else masked(as_written(written.image))
     return Start(
         written.form,
@@ -213,11 +216,26 @@ def judged(written: Written) -> Start:
         _told(written.environment),
         written.is_environment_whole,
         image,
-        None if written.image is None else version_of(written.image),
+        version,
         written.resources,
         tuple(sorted(dict.fromkeys(faults), key=lambda fault: (list(Flaw).index(fault.kind), fault.line))),
         (*written.notes, *shown.notes),
     )
+
+
+def _as_taken(command: Command, version: str) -> dict[str, Value]:
+    """Its flags. What is off was perhaps written as its opposite, which not every version takes: then it stands here as
+    it was written."""
+    taken = dict(command.flags)
+    written = {text.partition("=")[0].replace("_", "-") for text in command.argv}
+    for name in [name for name, value in taken.items() if value is False]:
+        verb = "--disable-" if name.startswith("--enable-") else "--enable-"
+        bare = name.removeprefix("--enable-").removeprefix("--disable-").removeprefix("--")
+        for spelling in sorted({verb + bare, "--no-" + name.removeprefix("--")} & written):
+            if name in taken and False in (catalogue.has(version, spelling), catalogue.has(version, name)):
+                del taken[name]
+                taken[spelling] = True
+    return taken
 
 
 def _is_model(name: str) -> bool:
