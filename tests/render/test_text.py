@@ -209,3 +209,15 @@ def test_what_the_corrected_command_leaves_out() -> None:
     left = (LeftOut("other", "Admit less", "--max-num-seqs 128 cures cap"),)
     shown = text.render(replace(report, correction=replace(report.correction, left_out=left)))
     assert "not against other (Admit less): --max-num-seqs 128 cures cap" in " ".join(shown.split())
+
+
+def test_of_many_comparisons_the_first_are_shown_and_of_two_bounds_the_stricter() -> None:
+    [found, *_] = postmortem().findings
+    one = found.evidence[0]
+    bounds = [replace(one, than=0.1), replace(one, than=0.5), replace(one, than=0.2)]
+    others = [replace(one, signal=f"signal_{n}", says=f"number {n}") for n in range(8)]
+    shown = text.render(replace(postmortem(), findings=(replace(found, evidence=(*bounds, *others)),)))
+    rows = [line for line in shown.splitlines() if line.endswith("from log")]
+    assert len(rows) == 6
+    assert "> 0.5" in rows[0]
+    assert "and 3 more comparisons: --json" in shown

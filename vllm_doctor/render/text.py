@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from vllm_doctor import times, words
-from vllm_doctor.report import Finding, LifeSeen, Remedy, Report, UnknownRule, grouped
+from vllm_doctor.report import Evidence, Finding, LifeSeen, Remedy, Report, UnknownRule, grouped
 from vllm_doctor.signal import HOW_TO_LEARN, Known, Reason
 
 WIDTH = 80
 _INDENT = 9
+_EVIDENCE = 6  # rows of it that a person in a hurry reads
 _PIDS = 6
 _LIVES = 6
 _ASKED = 6
@@ -283,6 +284,7 @@ def _prize(finding: Finding) -> list[str]:
 
 
 def _evidence(finding: Finding) -> list[str]:
+    evidence = _strictest(finding.evidence)
     rows = [
         (
             e.says,
@@ -290,37 +292,40 @@ def _evidence(finding: Finding) -> list[str]:
             words.compared(e.is_, e.than, e.unit, e.than_signal),
             "computed" if e.origin == "computed" else f"from {e.origin}",
         )
-        for e in finding.evidence
+        for e in evidence[:_EVIDENCE]
     ]
     widths = _widths(rows)
-    if _INDENT + sum(widths) + 6 + max((len(row[3]) for row in rows), default=0) > WIDTH:  # the bare value fits
+    origins = max((len(row[3]) for row in rows), default=0)
+    if _INDENT + sum(widths) + 6 + origins > WIDTH:  # the bare value fits
         rows = [(says, value, than.partition(" (")[0], origin) for says, value, than, origin in rows]
         widths = _widths(rows)
-    if any(e.origin == "log" for e in finding.evidence):
-        lines = _evidence_of_log(rows, widths)
-    else:
-        lines = []
-        for says, value, than, origin in rows:
-            label = "" if lines else "  Seen"
-            cells = f"{says:<{widths[0]}}  {value:>{widths[1]}}  {than:<{widths[2]}}  {origin}"
-            lines += _wrapped(f"{label:<{_INDENT}}{cells}", " " * (_INDENT + 2))
-    if rows:
-        lines += _paragraph("", f"thresholds: {words.ORIGIN[finding.threshold_from]}")
-    return lines
-
-
-def _evidence_of_log(rows: Sequence[tuple[str, str, str, str]], widths: Sequence[int]) -> list[str]:
-    """Its signals have long names, which are wrapped within their column."""
-    lines: list[str] = []
-    origins = max(len(row[3]) for row in rows)
     room = max(_INDENT, min(widths[0], WIDTH - _INDENT - 6 - widths[1] - widths[2] - origins))
+    lines: list[str] = []
     for says, value, than, origin in rows:
         first, *rest = textwrap.wrap(says, room) or [""]
         label = "" if lines else "  Seen"
         cells = f"{first:<{room}}  {value:>{widths[1]}}  {than:<{widths[2]}}  {origin}"
         lines += _wrapped(f"{label:<{_INDENT}}{cells}", " " * (_INDENT + 2))
         lines += [f"{'':<{_INDENT + 2}}{line}" for line in rest]
+    if more := len(evidence) - len(rows):
+        lines += _paragraph("", f"and {more} more {'comparison' if more == 1 else 'comparisons'}: --json")
+    if rows:
+        lines += _paragraph("", f"thresholds: {words.ORIGIN[finding.threshold_from]}")
     return lines
+
+
+def _strictest(evidence: Iterable[Evidence]) -> list[Evidence]:
+    """Of one signal that is above two bounds, or below two, the bound that says more."""
+    kept: dict[tuple[str, str], Evidence] = {}
+    for e in evidence:
+        key = (e.signal, e.is_[:1])
+        before = kept.get(key)
+        if before is not None and isinstance(before.than, float) and isinstance(e.than, float):
+            says_more = e.than > before.than if key[1] == ">" else e.than < before.than
+            kept[key] = e if says_more else before
+        else:
+            kept.setdefault(key, e)
+    return list(kept.values())
 
 
 def _widths(rows: Sequence[tuple[str, ...]]) -> list[int]:
