@@ -212,11 +212,11 @@ def test_what_the_corrected_command_leaves_out() -> None:
 
 
 def test_of_many_comparisons_the_first_are_shown_and_of_two_bounds_the_stricter() -> None:
-    [found, *_] = postmortem().findings
-    one = found.evidence[0]
+    found = finding("cap")
+    [one] = found.evidence
     bounds = [replace(one, than=0.1), replace(one, than=0.5), replace(one, than=0.2)]
     others = [replace(one, signal=f"signal_{n}", says=f"number {n}") for n in range(8)]
-    shown = text.render(replace(postmortem(), findings=(replace(found, evidence=(*bounds, *others)),)))
+    shown = text.render(postmortem([replace(found, evidence=(*bounds, *others))]))
     rows = [line for line in shown.splitlines() if line.endswith("from log")]
     assert len(rows) == 6
     assert "> 0.5" in rows[0]
