@@ -43,6 +43,15 @@ def test_a_command_alone(doctor: Doctor) -> None:
     assert report["vitals_unknown"]["requests_running"] == "not-in-command"
 
 
+@pytest.mark.parametrize(("more", "asks"), [([], True), (["--gpu", "H100"], False)])
+def test_what_only_a_running_server_shows_is_said_once(doctor: Doctor, more: list[str], asks: bool) -> None:
+    ran = doctor("--command", "vllm serve m --enforce-eager", "--text", *more)
+    missing = ran.out[ran.out.index("Not seen") :]
+    assert missing.startswith("Not seen  What only a running server shows (")
+    assert not {"not-in-command", "not-local", "log:"} & set(missing.split())
+    assert ("--gpu 8xH100" in missing) == asks
+
+
 def test_a_command_with_nothing_to_find_is_not_ok(doctor: Doctor) -> None:
     ran = doctor("--command", "vllm serve m", "--json")
     assert (ran.code, ran.err, ran.report["verdict"]) == (3, "", "unknown")

@@ -15,6 +15,8 @@ from vllm_doctor.signal import HOW_TO_LEARN, Known, Reason
 
 WIDTH = 80
 _INDENT = 9
+_RUNNING = (Reason.NOT_IN_COMMAND, Reason.NOT_LOCAL, Reason.NO_LOG)
+"""Why something is not known of a command alone: nothing runs yet."""
 _EVIDENCE = 6  # rows of it that a person in a hurry reads
 _PIDS = 6
 _LIVES = 6
@@ -412,10 +414,18 @@ def _not_seen(report: Report) -> list[str]:
         for reason in dict.fromkeys(unknown.because.values()):
             by_reason.setdefault(reason, []).append(unknown.rule)
     kinds = {source.kind for source in report.sources}
+    if report.is_unmeasured:
+        running = {rule for reason in _RUNNING for rule in by_reason.pop(reason, [])}
+        needed = f" ({len(running)} rules)" if running else ""
+        add(f"What only a running server shows{needed}: examine it then, on its host or by its URL.")
+        if report.patient.gpu is None:
+            add("The GPUs that it is for: --gpu 8xH100.")
     need_log = by_reason.pop(Reason.NO_LOG, []) if "log" not in kinds else []
     for reason, rules in by_reason.items():
         how = _NOT_IN_THIS_LOG if reason is Reason.NOT_IN_LOG else HOW_TO_LEARN[reason]
         add(f"{reason}: {_named(rules, 3)}. {how[0].upper()}{how[1:]}.")
+    if report.is_unmeasured:
+        return lines
     if "log" not in kinds:
         needed = f"{len(need_log)} rule{'s need' if len(need_log) > 1 else ' needs'} " if need_log else ""
         add(f"{needed}the log: add its file as another argument.")
