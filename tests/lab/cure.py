@@ -133,7 +133,8 @@ def _examined(
     command: dict[str, Any] | None = None
     for _ in range(LOOKS):
         report = json.loads(doctor(url, "--json").stdout or NO_ANSWER)
-        found = [finding["rule"] for finding in report["findings"] if finding["role"] in ("root", "blind")]
+        causes = [finding for finding in report["findings"] if finding["role"] in ("root", "blind")]
+        found = [finding["rule"] for finding in causes if finding["severity"] != "info"]
         lacking = [rules for rules in finds if not set(rules.split("|")) & set(found)]
         command = report["command"] if report["command"] and report["command"]["now"] else None
         changed = {change["name"]: change["now"] for change in command["changes"]} if command else {}
