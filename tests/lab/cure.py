@@ -113,7 +113,8 @@ def measured(fault: Mapping[str, Any], least_rounds: int, most_rounds: int) -> R
                     rates[kind].append(tokens_per_second(urls[kind], MEASURE_SECONDS))
             told = ", ".join(f"{kind} {rates[kind][-1]:,.0f}" for kind in rates if rates[kind])
             print(f"{name} round {turn + 1}: {told}", flush=True)
-            if turn + 1 >= least_rounds and max(rates["sick"]) < min(rates["healthy"]):
+            is_told = max(rates["sick"]) < min(rates["healthy"])
+            if turn + 1 >= least_rounds and (is_told or "no_loss" in fault):
                 break
             if not turn:
                 urls["sick"] = stack.enter_context(vllm(fault["sick"], f"{name}-sick", env))
