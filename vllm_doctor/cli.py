@@ -305,9 +305,11 @@ def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
             timeout = _ONE_DAY  # a log is read to its end; nobody waits for an answer
         opened.enter_context(progress.shown(watchers))
         observations = examination.observe(watchers, timeout)
-    report = redact.report(examination.judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict))
+    patched = options.format == "patch"
+    report = examination.judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict, patched)
+    report = redact.report(report)
     _write(report, options)
-    if options.format == "patch" and report.error is None:
+    if patched and report.error is None:
         from vllm_doctor.render import patch
 
         if remark := patch.remark(report):

@@ -98,8 +98,12 @@ def judge(
     wishes: Mapping[str, Value],
     at: datetime,
     strict: bool = False,
+    patched: bool = False,
 ) -> Report:
-    """The report on what was observed. Pure. `wishes`: the user's goal and targets, as facts."""
+    """The report on what was observed. Pure. `wishes`: the user's goal and targets, as facts.
+
+    `patched`: with the corrections in the form in which their commands came, which takes long for a long script.
+    """
     observations = _without_named_where_seen(observations)
     sources = tuple(
         SourceSeen(o.kind, o.target, o.window.seconds, len(o.window.times), o.error, o.notes) for o in observations
@@ -135,8 +139,7 @@ def judge(
         )
         for seen in patients
     ]
-    kinds = {o.kind for o in observations}
-    is_measured = not {_WRITTEN} <= kinds <= _UNMEASURED_KINDS
+    is_measured = not _is_written_alone(observations)
     diagnosis = past.diagnosis if past is not None else diagnose(rules, catalogue, snapshots, is_measured)
     verdict, headline = diagnosis.verdict, diagnosis.headline
     if error is not None:
@@ -170,7 +173,7 @@ def judge(
         error=error,
         command=command,
         correction=cure(diagnosis.findings, command),
-        patches=_patches(patients, diagnosis.findings, cure),
+        patches=_patches(patients, diagnosis.findings, cure) if patched else (),
         lives=lives,
         spans=past.spans if past is not None else (),
         lines=told.lines if told is not None else None,
@@ -219,10 +222,14 @@ def _facts(seen: Sequence[Observation]) -> dict[str, Reading]:
     for observation in _believed(seen):
         told = observation.facts
         facts = _completed(facts, told) if observation.kind in (_WRITTEN, _NAMED) else {**told, **facts}
-    kinds = {observation.kind for observation in seen}
-    if {_WRITTEN} <= kinds <= _UNMEASURED_KINDS and "flags_judged_as" in facts:
+    if _is_written_alone(seen) and "flags_judged_as" in facts:
         facts["flags_checked_by"] = facts["flags_judged_as"]
     return facts
+
+
+def _is_written_alone(observations: Sequence[Observation]) -> bool:
+    """Whether a command, and the GPUs for it, are all that there is: nothing runs yet."""
+    return {_WRITTEN} <= {observation.kind for observation in observations} <= _UNMEASURED_KINDS
 
 
 def _with_defaults(facts: Mapping[str, Reading]) -> dict[str, Reading]:
