@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.making import shipped_catalogue, window
+from tests.sources.test_model_files import LLAMA_KV
 from vllm_doctor import catalogue
 from vllm_doctor.errors import DocumentError
 from vllm_doctor.signal import Known, Reading, Reason, Snapshot, Subject, Unknown, Value
@@ -433,18 +434,7 @@ def test_the_cores_that_vllm_wants(counts: tuple[int, ...], wanted: float) -> No
 # ---- what the KV cache holds
 
 GIB = 2.0**30
-LLAMA_8B: dict[str, Value] = {
-    "hidden_layers": 32.0,
-    "kv_bytes_per_token": 131_072.0,
-    "kv_window_bytes_per_token": 0.0,
-    "kv_window": 0.0,
-    "kv_state_bytes": 0.0,
-    "kv_state_page_bytes": 0.0,
-    "kv_state_copies": 2.0,
-    "kv_cache_heads": 8.0,
-    "kv_draft_bytes_per_token": 0.0,
-    "command": True,
-}
+LLAMA_8B: dict[str, Value] = {**LLAMA_KV, "hidden_layers": 32.0, "command": True}
 DEEPSEEK_V3 = LLAMA_8B | {"hidden_layers": 61.0, "kv_bytes_per_token": 70_272.0, "kv_cache_heads": 1.0}
 GEMMA3_4B = LLAMA_8B | {
     "hidden_layers": 34.0,
