@@ -211,3 +211,19 @@ def test_at_the_bandwidth_bound_only_smaller_weights_or_more_gpus_help() -> None
     assert ampere.role == "opportunity"
     small = {**BOUND, "weights_of_step": 0.3, "kv_cache_dtype": "fp8"}
     assert settings("unquantised-bandwidth-bound", small) == [{}]  # it is in FP8 already
+
+
+@pytest.mark.parametrize(
+    ("version", "left_out"),
+    [
+        ("0.32.0", ("--speculative-config", "--spec-method", "--spec-model", "--spec-tokens")),
+        ("0.20.0", ("--speculative-config",)),  # the short flags are of 0.22
+    ],
+)
+def test_only_flags_that_this_vllm_has_are_told_to_be_left_out(version: str, left_out: tuple[str, ...]) -> None:
+    signals: Mapping[str, Value] = {
+        "vllm_version": version, "speculative_decoding": True, "drafts_per_second": 100.0, "draft_acceptance": 0.05,
+        "acceptance_length": 1.2, "draft_length": 5.0,
+    }  # fmt: skip
+    remedy = first("spec-decode-low-acceptance", signals)
+    assert (remedy.unset, remedy.validated_for) == (left_out, version)

@@ -222,7 +222,9 @@ def _remedy(written: RemedyRule, reader: Reader) -> Remedy | None:
         return None
     settings = {flag: _value(value, reader, needs) for flag, value in written.set.items()}
     env = {name: _value(value, reader, needs) for name, value in written.env.items()}
-    unset = tuple(flag for text in written.unset for flag in str(_value(text, reader, needs)).split())
+    named = [flag for text in written.unset for flag in str(_value(text, reader, needs)).split()]
+    # One that was not given, and that this vLLM does not have, is not told to be left out.
+    unset = tuple(flag for flag in named if flag in reader.flags or flags.has(vllm, flag) is not False)
     run = tuple(_command(command, reader, needs) for command in written.run)
     # Of its values one that is not known yet cannot be predicted with.
     changes: dict[str, Value | None] = {} if needs else {**dict.fromkeys(unset), **settings}
