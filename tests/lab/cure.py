@@ -26,7 +26,16 @@ from typing import Any
 import yaml
 
 from tests.lab.doctor import NO_ANSWER, doctor
-from tests.lab.server import OUT, PAUSE_SECONDS, loaded, must_be_installed, started, tokens_per_second, vllm
+from tests.lab.server import (
+    OUT,
+    PAUSE_SECONDS,
+    before_all_others,
+    loaded,
+    must_be_installed,
+    started,
+    tokens_per_second,
+    vllm,
+)
 
 HEAD = """\
 # The cure rate
@@ -208,6 +217,7 @@ def main() -> int:
         print(table([Result(**json.loads(path.read_text())) for path in kept if path.exists()]))
         return 0
     must_be_installed()
+    before_all_others(os.getpid())
     KEPT.mkdir(parents=True, exist_ok=True)
     results = []
     for fault in faults:
