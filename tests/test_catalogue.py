@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.making import shipped_catalogue, window
+from tests.sources.test_model_files import LLAMA_KV
 from vllm_doctor import catalogue
 from vllm_doctor.errors import DocumentError
 from vllm_doctor.signal import Known, Reading, Reason, Snapshot, Subject, Unknown, Value
@@ -398,7 +399,7 @@ def test_the_flags_of_a_server_go_with_its_snapshot() -> None:
         "$OMP_NUM_THREADS": Known(8.0),
         "command": COMMAND,
     }
-    assert shipped_catalogue().snapshot(window(), facts).flags == {"--max-num-seqs": 64.0}
+    assert shipped_catalogue().snapshot(window(), facts).flags == {"--max-num-seqs": 64.0, "$OMP_NUM_THREADS": 8.0}
 
 
 def test_without_scrapes_facts_are_known_all_the_same() -> None:
@@ -433,18 +434,7 @@ def test_the_cores_that_vllm_wants(counts: tuple[int, ...], wanted: float) -> No
 # ---- what the KV cache holds
 
 GIB = 2.0**30
-LLAMA_8B: dict[str, Value] = {
-    "hidden_layers": 32.0,
-    "kv_bytes_per_token": 131_072.0,
-    "kv_window_bytes_per_token": 0.0,
-    "kv_window": 0.0,
-    "kv_state_bytes": 0.0,
-    "kv_state_page_bytes": 0.0,
-    "kv_state_copies": 2.0,
-    "kv_cache_heads": 8.0,
-    "kv_draft_bytes_per_token": 0.0,
-    "command": True,
-}
+LLAMA_8B: dict[str, Value] = {**LLAMA_KV, "hidden_layers": 32.0, "command": True}
 DEEPSEEK_V3 = LLAMA_8B | {"hidden_layers": 61.0, "kv_bytes_per_token": 70_272.0, "kv_cache_heads": 1.0}
 GEMMA3_4B = LLAMA_8B | {
     "hidden_layers": 34.0,
@@ -505,8 +495,8 @@ def test_what_vllm_says_of_its_cache_is_not_computed_again() -> None:
     for facts in (LLAMA_8B, {}):
         assert read("kv_tokens", page, **facts) == Known(10_000.0)
         assert read("requests_that_fit", page, **facts) == Known(20.0)  # of 500 tokens
-        assert read("max_num_seqs_for_latency", page, **facts) == Known(20.0)
-        assert read("max_num_seqs_for_throughput", page, **facts) == Known(25.0)  # of 300 + 200 / 2
+        assert read("max_num_seqs_for_throughput", page, **facts) == Known(22.0)  # 90 % of 10,000 / (300 + 200 / 2)
+        assert read("watermark_wanted", page, **facts) == Known(0.05)  # one of the twenty
 
 
 @pytest.mark.parametrize(
@@ -602,7 +592,7 @@ def test_what_the_gpus_memory_holds() -> None:
     assert isinstance(memory, Known)
     assert memory.value == pytest.approx(left)
     assert tokens == Known(float(left // 131_072))
-    assert read("tokens_that_fit", kv_page(10.0, 1000), **facts) == Known(10_000.0)  # what vLLM says
+    assert read("tokens_that_fit", kv_page(10.0, 1000), **facts) == Known(float(left // (512 * 131_072 / 500)))
     assert read("gpu_memory_utilization_wanted", "", **facts) == Known(0.9)  # 0.8 + 10/80 - 0.02, rounded down
     gained = read("kv_tokens_gained", "", **facts)
     assert isinstance(gained, Known)
@@ -630,6 +620,320 @@ def test_the_memory_to_ask_for() -> None:
     }
     found = read("kv_memory_wanted", "", **facts)
     assert isinstance(found, Known)
-    assert found.value == pytest.approx(48.4 * GIB, abs=1)
+    assert found.value == pytest.approx(47.6 * GIB, abs=1)  # 40 + 10, of which 3 % of 80 stay free
     told = facts | {"log:memory-summary.kv_bytes_whole_gpu": 65_498_251_264.0}
     assert read("kv_memory_wanted", "", **told) == Known(65_498_251_264.0)
+
+
+@pytest.mark.parametrize(
+    ("facts", "wanted"),
+    [
+        ({"gpu_memory_free": 10 * GIB}, 0.9),  # 0.8 + 0.125 - 0.02
+        ({"gpu_memory_free": 1 * GIB}, 0.8),  # nothing to gain
+        ({"gpu_memory_free": 40 * GIB}, 0.95),
+        # another server's 16 GiB; ours has not yet touched 12 of the 64 that it asked for
+        ({"gpu_memory_free": 12 * GIB, "gpu_memory_foreign": 16 * GIB}, 0.8),
+        ({"gpu_memory_free": 12 * GIB, "gpu_memory_foreign": 8 * GIB}, 0.88),
+    ],
+)
+def test_no_more_of_a_gpu_is_asked_for_than_is_free(facts: dict[str, Value], wanted: float) -> None:
+    facts = LLAMA_8B | {"gpu_memory_total": 80 * GIB, "--gpu-memory-utilization": 0.8} | facts
+    found = read("gpu_memory_utilization_wanted", "", **facts)
+    assert isinstance(found, Known)
+    assert found.value == pytest.approx(wanted)
+
+
+def test_free_memory_that_is_not_seen_is_not_zero() -> None:
+    facts = LLAMA_8B | {"gpu_memory_total": 80 * GIB, "--gpu-memory-utilization": 0.8}
+    assert read("gpu_memory_utilization_wanted", "", **facts) == Unknown(Reason.NOT_LOCAL)
+    assert read("gpu_memory_spare", "", **facts) == Known(1.0)
+    assert read("gpu_memory_utilization_if_free", "", **facts) == Known(0.0)
+
+
+@pytest.mark.parametrize(
+    ("facts", "growth"),
+    [
+        ({"--kv-cache-memory-bytes": 20 * GIB, "gpu_memory_free": 10 * GIB}, 0.38),  # 7.6 of 20
+        ({"--kv-cache-memory-bytes": 20 * GIB, "gpu_memory_free": 1 * GIB}, 0.0),
+        ({"--kv-cache-memory-bytes": 20 * GIB}, 0.0),
+        ({"gpu_memory_free": 10 * GIB}, 0.0),  # not given by hand
+    ],
+)
+def test_how_far_a_cache_that_was_given_by_hand_could_grow(facts: dict[str, Value], growth: float) -> None:
+    page = kv_page(10.0, 1000, kv_cache_memory_bytes=facts.get("--kv-cache-memory-bytes"))
+    found = read("kv_memory_growth", page, **LLAMA_8B, gpu_memory_total=80 * GIB, **facts)
+    assert isinstance(found, Known)
+    assert found.value == pytest.approx(growth)
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "facts", "wanted", "for_throughput"),
+    [
+        (17, {}, 20.0, 22.0),  # 20 fit at full length, 22 on average
+        (12, {}, 16.0, 16.0),  # the next power of two
+        (17, {"--max-num-batched-tokens": 18.0}, 20.0, 22.0),  # dropped with the same cure
+    ],
+)
+def test_the_max_num_seqs_that_admits_what_waits(
+    in_flight: int, facts: dict[str, Value], wanted: float, for_throughput: float
+) -> None:
+    page = f"vllm:num_requests_waiting{{{ON_0}}} {in_flight - 3}\n{kv_page(10.0, 1000)}"
+    assert read("max_num_seqs_wanted", page, **LLAMA_8B, **facts) == Known(wanted)
+    assert read("max_num_seqs_wanted_for_throughput", page, **LLAMA_8B, **facts) == Known(for_throughput)
+
+
+def test_the_context_that_the_pool_holds() -> None:
+    page = kv_page(0.5, 8192)  # 4,096 tokens; three requests run
+    assert read("max_model_len_of_pool", page) == Known(4096.0)
+    assert read("max_model_len_that_fits", page + f"vllm:num_requests_waiting{{{ON_0}}} 0\n") == Known(1024.0)
+    small = kv_page(0.05, 8192)
+    assert read("max_model_len_of_pool", small) == Known(400.0)  # 409 tokens, in whole blocks
+    assert read("max_model_len_that_fits", small + f"vllm:num_requests_waiting{{{ON_0}}} 0\n") == Known(400.0)
+
+
+@pytest.mark.parametrize(
+    ("weights", "tensor_parallel", "usage", "wanted"),
+    [
+        (16 * GIB, 4.0, 0.1, 1.0),
+        (80 * GIB, 4.0, 0.1, 2.0),  # 80 of 69.6
+        (60 * GIB, 6.0, 0.9, 3.0),  # 40 GiB of KV cache on a GPU, 90 % of it used: 45 must stay beside the weights
+        (60 * GIB, 6.0, 0.1, 1.0),
+        (150 * GIB, 6.0, 0.1, 3.0),  # a divisor of 6
+        (400 * GIB, 8.0, 0.1, 8.0),
+    ],
+)
+def test_the_gpus_that_weights_and_cache_need(
+    weights: float, tensor_parallel: float, usage: float, wanted: float
+) -> None:
+    facts = LLAMA_8B | {"gpu_memory_total": 80 * GIB, "model_weights": weights, "max_model_len": 8192.0}
+    facts |= {"--tensor-parallel-size": tensor_parallel, "log": True, "log:kv-memory.gib": 40.0}
+    page = f"vllm:kv_cache_usage_perc{{{ON_0}}} {usage}\n{kv_page(10.0, 8192)}"
+    assert read("tensor_parallel_size_wanted", page, **facts) == Known(wanted)
+    assert read("replicas_wanted", page, **facts) == Known(tensor_parallel / wanted)
+
+
+def test_without_the_caches_size_the_weights_and_a_third_more_count() -> None:
+    facts: dict[str, Value] = {"command": True, "gpu_memory_total": 80 * GIB, "model_weights": 60 * GIB}
+    assert read("tensor_parallel_size_wanted", "", **facts, **{"--tensor-parallel-size": 4.0}) == Known(2.0)
+
+
+ONE_ENGINE = {"engine_cores": 1.0, "workers": 1.0, "coordinators": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("facts", "wanted"),
+    [
+        ({"api_cpu": 0.95}, 2.0),
+        ({"api_cpu": 0.95, "api_servers": 4.0}, 6.0),  # 3.8 / 0.7
+        ({"api_cpu": 0.95, "api_servers": 4.0, "cores_usable": 7.0} | ONE_ENGINE, 5.0),
+        ({"api_cpu": 0.95, "api_servers": 1.0, "cores_usable": 3.0} | ONE_ENGINE, 1.0),
+    ],
+)
+def test_no_more_api_servers_than_cores(facts: dict[str, Value], wanted: float) -> None:
+    assert read("api_servers_wanted", "", **facts) == Known(wanted)
+
+
+@pytest.mark.parametrize(
+    ("most", "facts", "wanted"),
+    [
+        (100, {"--max-num-seqs": 200.0}, 208.0),
+        (100, {"--max-num-seqs": 4096.0}, 1024.0),
+        (2000, {"--max-num-seqs": 4096.0}, 2000.0),
+        (100, {}, 112.0),  # not known: what was seen
+    ],
+)
+def test_the_graph_that_covers_the_batch(most: int, facts: dict[str, Value], wanted: float) -> None:
+    page = f"vllm:num_requests_running{{{ON_0}}} {most}\n"
+    seen = shipped_catalogue().snapshot(window(page), {name: Known(value) for name, value in facts.items()})
+    assert seen.read("largest_graph_wanted", ENGINE)[1] == Known(wanted)
+
+
+def busy(at: float, batch: float = 64, prompts: float = 0, step: float = 0.01, **more: float) -> str:
+    """A page after so many seconds of steps that take `step`, each of a token for `batch` requests of 1,000 tokens."""
+    steps = at / step
+    counts = {
+        "iteration_tokens_total_count": steps,
+        "generation_tokens_total": steps * batch,
+        "prompt_tokens_total": steps * prompts,
+        "inter_token_latency_seconds_sum": steps * batch * step,
+        "inter_token_latency_seconds_count": steps * batch,
+        "request_prompt_tokens_sum": 9000.0,
+        "request_prompt_tokens_count": 10.0,
+        "request_generation_tokens_sum": 2000.0,
+        "request_generation_tokens_count": 10.0,
+        "kv_cache_usage_perc": 0.5,
+    } | {name: at * rate for name, rate in more.items()}
+    return "".join(f"vllm:{name}{{{ON_0}}} {value}\n" for name, value in counts.items())
+
+
+LLAMA_ON_H100 = LLAMA_8B | {
+    "gpu_bandwidth": 3350e9,
+    "gpu_flops": 989e12,
+    "gpus": 1.0,
+    "model_weights": 16.06e9,
+    "parameters": 8.03e9,
+    "expert_parameters": 0.0,
+    "parameters_used": 7.505e9,
+    "model_experts": 0.0,
+    "experts_per_token": 0.0,
+}
+
+
+def test_decoding_of_the_memory_bandwidth_bound() -> None:
+    pages = busy(0), busy(2)
+    weights, kv = 16.06e9 - 2 * 0.525e9, 64 * 1008 * 131_072.0
+    found = read("decode_bound", *pages, **LLAMA_ON_H100)
+    assert isinstance(found, Known)
+    assert found.value == pytest.approx((weights + kv) / 3350e9)  # 7 ms
+    found = read("decode_of_bound", *pages, **LLAMA_ON_H100)
+    assert isinstance(found, Known)
+    assert found.value == pytest.approx((weights + kv) / 3350e9 / 0.01)
+    logged = LLAMA_ON_H100 | {"log": True, "log:model-loaded.gib": 15.0}
+    found = read("weights_read_per_gpu", *pages, **logged)
+    assert isinstance(found, Known)
+    assert found.value == pytest.approx(15 * GIB - 2 * 0.525e9)
+
+
+def test_computing_of_the_compute_bound() -> None:
+    found = read("compute_of_bound", busy(0, prompts=4000, step=0.1), busy(2, prompts=4000, step=0.1), **LLAMA_ON_H100)
+    assert isinstance(found, Known)
+    assert found.value == pytest.approx(2 * 7.505e9 * 4064 / 0.1 / 989e12)  # 62 %
+
+
+def test_the_experts_that_a_step_reads() -> None:
+    # Qwen3 30B-A3B: 128 experts, of which a token chooses 8
+    qwen: dict[str, Value] = LLAMA_ON_H100 | {
+        "model_weights": 61e9,
+        "parameters": 30.5e9,
+        "expert_parameters": 29e9,
+        "parameters_used": 30.5e9 - 29e9 * 120 / 128,
+        "model_experts": 128.0,
+        "experts_per_token": 8.0,
+    }
+    alone = read("weights_read_per_gpu", busy(0, batch=1), busy(2, batch=1), **qwen)
+    full = read("weights_read_per_gpu", busy(0, batch=500), busy(2, batch=500), **qwen)
+    assert isinstance(alone, Known)
+    assert isinstance(full, Known)
+    assert alone.value == pytest.approx(61e9 * (1 - 29 / 30.5 * 120 / 128))
+    assert full.value == pytest.approx(61e9)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"--pipeline-parallel-size": 2.0}, id="stages"),
+        pytest.param({"--cpu-offload-gb": 4.0}, id="offloaded weights"),
+        pytest.param({"--quantization": "fp8"}, id="weights that shrink while they load"),
+        pytest.param({"model_weights": 32e9}, id="weights in 32 bits, which are loaded in 16"),
+        pytest.param({"gpu_bandwidth": 300e9}, id="faster than the bound: something is not as assumed"),
+        pytest.param({"model_experts": 128.0, "expert_parameters": 7e9, "--data-parallel-size": 2.0}, id="experts"),
+    ],
+)
+def test_where_the_bound_does_not_hold_it_is_unknown(changes: dict[str, Value]) -> None:
+    assert isinstance(read("decode_of_bound", busy(0), busy(2), **LLAMA_ON_H100), Known)
+    assert isinstance(read("decode_of_bound", busy(0), busy(2), **LLAMA_ON_H100 | changes), Unknown)
+
+
+def test_with_speculation_the_bound_is_unknown() -> None:
+    drafts = f"vllm:spec_decode_num_drafts_total{{{ON_0}}} 5\n"
+    assert isinstance(read("decode_of_bound", busy(0) + drafts, busy(2) + drafts, **LLAMA_ON_H100), Unknown)
+
+
+def test_vllms_own_estimate_goes_first() -> None:
+    on = {
+        "estimated_read_bytes_per_gpu_total": 2e12,
+        "estimated_write_bytes_per_gpu_total": 1e11,
+        "estimated_flops_per_gpu_total": 98.9e12,
+    }
+    found = read("decode_of_bound", busy(0, **on), busy(2, **on), **LLAMA_ON_H100)
+    assert isinstance(found, Known)
+    assert found.value == pytest.approx(2.1 / 3.35)
+    found = read("compute_of_bound", busy(0, **on), busy(2, **on), **LLAMA_ON_H100)
+    assert isinstance(found, Known)
+    assert found.value == pytest.approx(0.1)
+    off = dict.fromkeys(on, 0.0)  # the counters without --enable-mfu-metrics
+    assert read("decode_of_bound", busy(0, **off), busy(2, **off), **LLAMA_ON_H100) == read(
+        "decode_of_bound", busy(0), busy(2), **LLAMA_ON_H100
+    )
+
+
+@pytest.mark.parametrize("lacking", ["gpu_bandwidth", "parameters", "model_weights", "command"])
+def test_what_the_bound_needs(lacking: str) -> None:
+    facts = {name: value for name, value in LLAMA_ON_H100.items() if name != lacking}
+    assert isinstance(read("decode_of_bound", busy(0), busy(2), **facts), Unknown)
+
+
+# ---- the size of the prize
+
+
+@pytest.mark.parametrize(
+    ("signal", "facts", "prize"),
+    [
+        ("throttled_prize", {"cpu_throttled_share": 0.9, "cpu_throttled_cores": 0.5}, 2.0),
+        ("throttled_prize", {"cpu_throttled_share": 0.2, "cpu_throttled_cores": 6.0}, 1.25),
+        ("throttled_prize", {"cpu_throttled_share": 0.2}, 1.25),
+        ("throttled_prize", {"cpu_throttled_share": 1.0, "cpu_throttled_cores": 3.0}, None),  # all the time: no bound
+        ("throttled_prize", {"cpu_throttled_cores": 0.5}, None),
+        ("gpu_clock_prize", {"gpu_busy_clock_share": 0.5}, 2.0),
+        ("gpu_clock_prize", {"gpu_clock_share": 0.5}, None),  # that leaves out what is held down
+        ("cpu_clock_prize", {"cpu_frequency_share": 0.8}, 1.25),
+        ("api_servers_prize", {"api_cpu": 1.0, "api_servers": 1.0}, 2.0),
+        ("latency_targets", {}, 0.0),
+        ("latency_targets", {"slo_itl": 0.05}, 1.0),
+    ],
+)
+def test_what_a_cause_costs_at_most(signal: str, facts: dict[str, Value], prize: float | None) -> None:
+    found = read(signal, "", **facts)
+    assert isinstance(found, Known) is (prize is not None)
+    if isinstance(found, Known):
+        assert found.value == pytest.approx(prize)
+
+
+def test_a_batch_grows_at_most_to_what_is_in_flight() -> None:
+    def page(waiting: int, queued: float) -> str:
+        return (
+            f"vllm:num_requests_waiting{{{ON_0}}} {waiting}\n"
+            f"vllm:request_queue_time_seconds_sum{{{ON_0}}} {queued}\nvllm:preemptions{{{ON_0}}} 0\n"
+        )
+
+    running = 3  # in RUNNING
+    assert read("batch_prize", page(6, 0), page(6, 0)) == Known(1 + 6 / running)
+    # Seen between two bursts with an empty queue, but requests had waited 18 s in the 2 s.
+    assert read("batch_prize", page(0, 0), page(0, 18)) == Known(1 + 9 / running)
+    assert read("batch_prize", page(0, 0), page(0, 0)) == Known(1.0)
+
+
+def test_drafts_cost_what_they_draft_and_check() -> None:
+    def page(drafts: int) -> str:
+        return (
+            f"vllm:spec_decode_num_drafts_total{{{ON_0}}} {drafts}\n"
+            f"vllm:spec_decode_num_draft_tokens_total{{{ON_0}}} {drafts * 4}\n"
+            f"vllm:spec_decode_num_accepted_tokens_total{{{ON_0}}} {drafts * 0.5}\n"
+        )
+
+    assert read("draft_prize", page(0), page(100)) == Known(9 / 1.5)
+
+
+def test_an_even_spread_gains_no_more_than_the_busiest_engine_has() -> None:
+    pages = f"vllm:num_requests_running{{{ON_0}}} 30\nvllm:num_requests_running{{{ON_1}}} 10\n"
+    waiting = f"vllm:num_requests_waiting{{{ON_0}}} %d\nvllm:num_requests_waiting{{{ON_1}}} 0\n"
+    assert snapshot(pages + waiting % 0).read("spread_prize", ENGINE)[1] == Known(1.5)
+    assert snapshot(pages + waiting % 60).read("spread_prize", ENGINE)[1] == Known(2.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("petty: {below: much, when: x > 1}", "'below' must be a number"),
+        ("petty: {below: 1.02, when: y > 1}", "'y' is not a signal"),
+        ("petty: {under: 1.02, when: x > 1}", "unknown key 'under'"),
+        ("refusals: [{when: y > 1, says: no, from: f}]", "'y' is not a signal"),
+        ("refusals: [{when: x > 1, says: no}]", "'from'"),
+    ],
+)
+def test_a_mistake_in_what_is_petty_or_refused(text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "signals.yaml"
+    path.write_text(f"signals:\n  x: {{says: s, unit: s, fact: x}}\n{text}\n", "utf-8")
+    with pytest.raises(DocumentError, match=says) as refused:
+        catalogue.load(path)
+    assert str(refused.value).startswith(f"{path}:")

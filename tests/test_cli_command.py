@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.test_cli import SECRET, Doctor, doctor, one_line, recorded
+from vllm_doctor import flags as catalogue
 from vllm_doctor.cli import FORMATS
 from vllm_doctor.sources import process
 
@@ -41,6 +43,15 @@ def test_a_command_alone(doctor: Doctor) -> None:
     assert report["vitals_unknown"]["requests_running"] == "not-in-command"
 
 
+@pytest.mark.parametrize(("more", "asks"), [([], True), (["--gpu", "H100"], False)])
+def test_what_only_a_running_server_shows_is_said_once(doctor: Doctor, more: list[str], asks: bool) -> None:
+    ran = doctor("--command", "vllm serve m --enforce-eager", "--text", *more)
+    missing = ran.out[ran.out.index("Not seen") :]
+    assert missing.startswith("Not seen  What only a running server shows (")
+    assert not {"not-in-command", "not-local", "log:"} & set(missing.split())
+    assert ("--gpu 8xH100" in missing) == asks
+
+
 def test_a_command_with_nothing_to_find_is_not_ok(doctor: Doctor) -> None:
     ran = doctor("--command", "vllm serve m", "--json")
     assert (ran.code, ran.err, ran.report["verdict"]) == (3, "", "unknown")
@@ -50,7 +61,15 @@ def test_a_command_with_nothing_to_find_is_not_ok(doctor: Doctor) -> None:
 
 def test_a_command_that_will_blind_the_doctor(doctor: Doctor) -> None:
     ran = doctor("--command", "vllm serve m --disable-log-stats", "--json")
-    assert (ran.code, ran.report["headline"]) == (3, "Statistics are switched off, so nothing can be said")
+    assert (ran.code, ran.report["headline"]) == (1, "Statistics are switched off, so nothing can be measured")
+    assert ran.report["command"]["now"] == ["vllm", "serve", "m"]
+
+
+def test_statistics_that_are_off_hide_nothing_of_a_command(doctor: Doctor) -> None:
+    ran = doctor("--command", "vllm serve m --disable-log-stats --enforce-eager", "--json")
+    assert (ran.code, ran.report["verdict"]) == (1, "warning")
+    assert rules(ran.report) == {"stats-disabled": "warning", "enforce-eager": "warning"}
+    assert ran.report["command"]["now"] == ["vllm", "serve", "m"]  # both at once
 
 
 @pytest.mark.parametrize("form", ["text", "markdown"])
@@ -89,6 +108,123 @@ def test_a_manifest_tells_what_the_host_would(doctor: Doctor) -> None:
     assert {evidence["from"] for evidence in finding["evidence"]} == {"manifest"}
 
 
+H100 = ("--gpu", "H100", "--json")
+
+
+def test_a_gpu_that_is_named(doctor: Doctor) -> None:
+    ran = doctor("--command", "vllm serve m --max-num-seqs 256", "--gpu", "8xH100", "--json")
+    [finding] = ran.report["findings"]
+    assert (finding["rule"], finding["severity"]) == ("max-num-seqs-lowered", "info")
+    [remedy] = finding["remedies"]
+    assert remedy["unset"] == ["--max-num-seqs"]
+    assert ran.report["patient"]["gpu"] == "H100"
+    assert [(source["kind"], source["target"]) for source in ran.report["sources"]][1:] == [
+        ("gpu-name", "--gpu 8xH100")
+    ]
+    assert (ran.code, ran.report["headline"]) == (3, "Nothing was measured: judged by its command alone")
+
+
+def test_a_gpu_that_was_seen_goes_before_one_that_is_named(doctor: Doctor) -> None:
+    smi = Path(__file__).parent / "sources" / "nvidia_smi" / "h100-driver-550.xml"
+    command = "vllm serve m --max-num-batched-tokens 4096"
+    report = doctor("--command", command, "--gpu", "L4", "--nvidia-smi", smi, "--json").report
+    assert rules(report)["batched-tokens-lowered"] == "info"
+    [named] = [source for source in report["sources"] if source["kind"] == "gpu-name"]
+    assert "--gpu is not used: the driver tells which GPU it is" in named["notes"][0]
+    assert report["patient"]["gpu"].startswith("NVIDIA H100")
+
+
+def test_a_gpu_that_is_named_beside_a_log(doctor: Doctor) -> None:
+    log = Path(__file__).parent.parent / "fixtures" / "logs" / "preemption.log.gz"
+    assert doctor(log, "--gpu", "H100", "--json").report["patient"]["gpu"] == "H100"
+    assert doctor(log, "--json").report["patient"]["gpu"] is None
+
+
+def test_a_named_gpu_alone_is_no_patient(doctor: Doctor) -> None:
+    ran = doctor("http://127.0.0.1:1", "--gpu", "H100", "--json")
+    assert (ran.code, ran.report["error"]["kind"]) == (3, "unreachable")
+
+
+def test_cures_are_checked_for_the_vllm_that_judges(doctor: Doctor) -> None:
+    """That of the image, or the newest known; so the corrected command has them."""
+    for command, version in (
+        ("vllm serve m --dtype float32", catalogue.newest()),
+        ("docker run vllm/vllm-openai:v0.11.0 --model m --dtype float32", "0.11.0"),
+        ("docker run vllm/vllm-openai:v0.99.0 --model m --dtype float32", catalogue.newest()),
+    ):
+        report = doctor("--command", command, "--json").report
+        [finding] = [finding for finding in report["findings"] if finding["rule"] == "dtype-float32"]
+        assert finding["remedies"][0]["validated_for"] == version
+        assert report["command"]["now"][-2:] == ["--dtype", "auto"]
+
+
+@pytest.mark.parametrize(
+    ("tag", "said"),
+    [
+        ("v0.34.0", "0.34.0: judged as 0.33.0, the newest known"),
+        ("v1.0.0", "1.0.0: judged as 0.33.0, the newest known"),
+        ("v0.32.1.dev5", "0.32.1.dev5: judged as 0.32.0, the release before it"),
+        ("v0.33.0rc1", "0.33.0rc1: judged as 0.33.0, the newest known"),
+        ("v0.3.0", "0.3.0: nothing is known of vLLM before 0.4.3"),
+    ],
+)
+def test_a_version_that_is_not_known_is_said_to_be_judged_as_another(tag: str, said: str, doctor: Doctor) -> None:
+    report = doctor("--command", f"docker run vllm/vllm-openai:{tag} --model m --max-num-seqs 256", *H100).report
+    assert said in report["sources"][0]["notes"]
+    assert ("max-num-seqs-lowered" in rules(report)) is (tag != "v0.3.0")
+
+
+def test_too_few_gpus_and_cores(doctor: Doctor, tmp_path: Path) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text(
+        "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: vllm/vllm-openai:v0.32.0\n"
+        "    args: [--model, m, -tp, '4']\n    resources: {limits: {nvidia.com/gpu: 2, cpu: 2}}\n",
+        "utf-8",
+    )
+    ran = doctor("--command", path, "--json")
+    assert ran.code == 2
+    assert rules(ran.report) == {"gpus-short": "critical", "cpu-underprovisioned": "info", "shm-small": "info"}
+    [cores] = [finding for finding in ran.report["findings"] if finding["rule"] == "cpu-underprovisioned"]
+    assert "1 API server + 1 engine core + 4 workers = 6 physical cores wanted; 2 may be used" in cores["here"]
+
+
+def test_a_model_of_this_machine(doctor: Doctor, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"torch_dtype": "bfloat16", "hidden_size": -1}', "utf-8")
+    with open(tmp_path / "model.safetensors", "wb") as weights:
+        weights.truncate(16 * 2**30)
+    report = doctor("--command", f"vllm serve {tmp_path} -tp 4 --dtype half", *H100).report
+    assert rules(report) == {"dtype-cast": "info", "tp-too-large": "info"}
+    [tp] = [finding for finding in report["findings"] if finding["rule"] == "tp-too-large"]
+    assert tp["remedies"][0]["set"] == {"--tensor-parallel-size": 1, "--data-parallel-size": 4}
+    assert any("cannot be right" in note for note in report["sources"][0]["notes"])
+
+
+def test_a_file_of_10_megabytes(doctor: Doctor, tmp_path: Path) -> None:
+    path = tmp_path / "big.yaml"
+    path.write_text("services:\n" + "  s: {command: m}\n" * 600_000, "utf-8")
+    assert "larger than 1 MB" in one_line(doctor("--command", path))
+
+
+def test_anchors_and_merge_keys_are_read(doctor: Doctor) -> None:
+    text = (
+        "x-vllm: &it {image: 'vllm/vllm-openai:v0.32.0', command: [--model, m, --enforce-eager]}\n"
+        "services: {s: {<<: *it}}"
+    )
+    assert rules(doctor("--command", text, "--json").report) == {"enforce-eager": "warning"}
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1e400", "nan", "x", "99999999999999999999"])
+def test_numbers_that_are_none_crash_nothing(value: str, doctor: Doctor) -> None:
+    names = (
+        "max-num-seqs", "max-num-batched-tokens", "max-model-len", "gpu-memory-utilization", "cpu-offload-gb",
+        "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "block-size",
+    )  # fmt: skip
+    given = " ".join(f"--{name} {value}" for name in names)
+    ran = doctor("--command", f"vllm serve m {given}", *H100)
+    assert ran.code in (1, 2, 3)
+    assert ran.report["error"] is None
+
+
 @pytest.mark.usefixtures("hurried")
 def test_beside_a_server(doctor: Doctor) -> None:
     with recorded("healthy-busy") as server:
@@ -114,6 +250,22 @@ def test_beside_a_server(doctor: Doctor) -> None:
         ["--command", str(DATA)],
         ["--command"],
         ["--command", "-", "-"],
+        ["--command", "vllm serve m", "--gpu", "H999"],
+        ["--command", "vllm serve m", "--gpu", "A100"],
+        ["--command", "vllm serve m", "--gpu", ""],
+        ["--command", "vllm serve m", "--gpu", "0xH100"],
+        ["--command", "vllm serve m", "--gpu", "\x1b[31m"],
+        ["--command", "vllm serve m", "--gpu"],
+        ["--command", "vllm chat"],
+        [
+            "--command",
+            "a: &a [x, x, x, x, x, x, x, x]\n"
+            + "".join(f"{new}: &{new} [{', '.join(['*' + old] * 9)}]\n" for old, new in pairwise("abcdefg")),
+        ],
+        ["--command", "a: &a {b: *a}\nservices: {s: {command: m}}"],
+        ["--command", "services: {s: {<<: 3, command: m}}"],
+        ["--command", "[" * 1000],
+        ["--command", "services: {s: {command: [!!python/name:os.system x]}}"],
         ["http://127.0.0.1:1", "http://127.0.0.1:2", "--command", "vllm serve m"],
         ["http://127.0.0.1:1", "--command", str(DATA / "compose.yaml")],
     ],

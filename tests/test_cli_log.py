@@ -342,7 +342,7 @@ def test_what_a_terminal_would_obey_never_leaves(form: str, path: Path, doctor: 
         *death(305, cause=f"ValueError: {evil} was asked for"),
     ]
     ran = doctor(written(path, lines), "--format", form)
-    assert ran.out
+    assert ran.out or form == "patch"  # a log of a server that died of something else has nothing to change
     assert not set(ran.out + ran.err) & set("\x1b\x07\u202e\x9b")
 
 

@@ -26,6 +26,12 @@ signals:
   latency: {says: latency p99, unit: s, promql: latency}
   fit: {says: requests that fit, unit: requests, formula: load + queue}
   factor: {says: work done twice, unit: factor, formula: load + queue}
+  goal: {says: what the user wants, unit: text, fact: goal, reason: not-given}
+  seqs: {says: --max-num-seqs, unit: requests, flag: --max-num-seqs, none: 8}
+  seqs_grown: {says: what they grow to, unit: tokens, formula: seqs * 100}
+petty: {below: 1.02, when: goal == 'throughput'}
+refusals:
+  - {when: seqs > 64, says: "{seqs} are too many", from: a test}
 complaints:
   - {when: queue > 0, says: "{queue} requests wait, and nothing says why", verdict: unknown}
   - {when: latency > slo, says: "{latency} misses {slo}", verdict: warning}
@@ -58,17 +64,19 @@ class Rules:
         explains: str = "[]",
         here: str = "[]",
         remedies: str = "[]",
+        prize: str = "unknown",
     ) -> None:
         path = self._folder / f"{id}.yaml"
         path.write_text(
             f"{{rule: {id}, title: The {id}, stage: {stage}, role: {role}, why: so, here: {here}, "
-            f"when: {{{severity}: {when}}}, explains: {explains}, threshold_from: measured, remedies: {remedies}}}",
+            f"when: {{{severity}: {when}}}, explains: {explains}, threshold_from: measured, "
+            f"prize: {prize}, remedies: {remedies}}}",
             "utf-8",
         )
         self.rules.append(rule.read(path, self._signals))
 
-    def diagnose(self, *snapshots: Snapshot) -> Diagnosis:
-        return diagnose.diagnose(self.rules, self._signals, snapshots)
+    def diagnose(self, *snapshots: Snapshot, measured: bool = True) -> Diagnosis:
+        return diagnose.diagnose(self.rules, self._signals, snapshots, measured)
 
 
 @pytest.fixture
@@ -568,3 +576,129 @@ def test_what_the_flags_were(rules: Rules) -> None:
     seen = replace(server({"queue": 5.0}), flags=flags)
     assert remedy_of(rules.diagnose(seen)).was == {"--max-num-seqs": 64.0, "--enforce-eager": True}
     assert remedy_of(rules.diagnose(server({"queue": 5.0}))).was == {}
+
+
+# ---- the size of the prize
+
+PRIZE = "{at_most: factor, basis: work done twice}"
+
+
+@pytest.mark.parametrize(
+    ("factor", "goal", "severity"),
+    [
+        (1.01, "throughput", "info"),
+        (1.02, "throughput", "critical"),
+        (2.0, "throughput", "critical"),
+        (1.01, "latency", "critical"),
+        (1.01, Unknown(Reason.NOT_GIVEN), "critical"),
+        (Unknown(Reason.FIRST_SCRAPE), "throughput", "critical"),
+        (Known(1.01, 1.0, 1.3), "throughput", "critical"),  # it may be as much
+        (Known(1.01, 1.0, 1.015), "throughput", "info"),
+    ],
+)
+def test_a_cause_that_costs_next_to_nothing_is_only_worth_knowing(
+    rules: Rules, factor: Reading | Value, goal: Reading | Value, severity: str
+) -> None:
+    rules.add("frightening", "usage > 0.8", severity="critical", prize=PRIZE)
+    diagnosis = rules.diagnose(server({"usage": 0.9}, factor=factor, goal=goal))
+    assert found(diagnosis)["frightening"].severity == severity
+    assert diagnosis.states == {"frightening": severity}
+    assert diagnosis.verdict is (Verdict.OK if severity == "info" else Verdict.CRITICAL)
+
+
+def test_only_of_a_cause_the_prize_is_asked(rules: Rules) -> None:
+    rules.add("blind", "usage > 0.8", role="blind", prize=PRIZE)
+    finding = found(rules.diagnose(server({"usage": 0.9}, factor=1.0, goal="throughput")))["blind"]
+    assert (finding.severity, finding.asks_prize) == ("warning", False)
+    rules.add("broken", "usage > 0.8", stage="broken")
+    rules.add("slow", "usage > 0.8")
+    asked = found(rules.diagnose(server({"usage": 0.9})))
+    assert {id for id, finding in asked.items() if finding.asks_prize} == {"slow"}
+
+
+def test_a_cause_of_no_weight_hides_nothing(rules: Rules) -> None:
+    rules.add("petty", "usage > 0.8", prize=PRIZE, explains="[symptom]")
+    rules.add("symptom", "queue > 1")
+    diagnosis = rules.diagnose(server({"queue": 5.0, "usage": 0.9}, factor=1.0, goal="throughput"))
+    assert found(diagnosis)["symptom"].role == "root"
+    assert diagnosis.headline == "The symptom"
+
+
+def test_a_queue_is_not_explained_by_what_costs_nothing(rules: Rules) -> None:
+    rules.add("petty", "usage > 0.8", prize=PRIZE)
+    diagnosis = rules.diagnose(server({"queue": 5.0, "usage": 0.9}, factor=1.0, goal="throughput"))
+    assert diagnosis.verdict is Verdict.UNKNOWN
+    assert "nothing says why" in diagnosis.headline
+
+
+def test_a_finding_has_its_prize_and_its_remedies_bring_no_more(rules: Rules) -> None:
+    cure = "do: it, cost: none, risk: none, expect: more"
+    rules.add(
+        "dear",
+        "queue > 0",
+        prize=PRIZE,
+        remedies=f"[{{{cure}}}, {{{cure}, gain: unknown}}, {{{cure}, gain: {{at_most: fit, basis: all}}}}]",
+    )
+    finding = found(rules.diagnose(server({"queue": 5.0}, factor=1.8, fit=4.0)))["dear"]
+    assert finding.prize is not None
+    assert (finding.prize.at_most, finding.prize.basis) == (1.8, "work done twice")
+    assert [remedy.gain and remedy.gain.at_most for remedy in finding.remedies] == [1.8, None, 4.0]
+    unknown = found(rules.diagnose(server({"queue": 5.0}, factor=Unknown(Reason.IDLE))))["dear"]
+    assert unknown.prize is None
+
+
+def test_no_cure_makes_it_slower(rules: Rules) -> None:
+    rules.add("dear", "queue > 0", prize=PRIZE)
+    finding = found(rules.diagnose(server({"queue": 5.0}, factor=0.7)))["dear"]
+    assert finding.prize is not None
+    assert finding.prize.at_most == 1.0
+
+
+def test_the_order_of_findings_knows_their_prize(rules: Rules) -> None:
+    rules.add("poor", "queue > 0")
+    rules.add("rich", "queue > 0", prize=PRIZE)
+    assert [f.rule for f in rules.diagnose(server({"queue": 5.0}, factor=1.8)).findings] == ["rich", "poor"]
+
+
+# ---- before a restart
+
+
+def test_a_remedy_with_which_vllm_would_not_start_is_not_given(rules: Rules) -> None:
+    assert remedy(rules, "set: {--max-num-seqs: 65}") is None
+
+
+def test_what_a_remedy_foretells_counts_with_its_own_flags(rules: Rules) -> None:
+    made = remedy(rules, "set: {--max-num-seqs: 64}, then: ['{seqs} grow to {seqs_grown}.', 'Not {slo}.']")
+    assert made is not None
+    assert made.then == ("64 grow to 6,400.",)
+    assert made.starts_unknown == {}
+
+
+def test_of_a_value_that_is_not_known_nothing_is_foretold(rules: Rules) -> None:
+    made = remedy(
+        rules, 'set: {--max-num-seqs: "{fit}"}, then: ["{seqs} run."]', fit=Unknown(Reason.FIRST_SCRAPE), seqs=8.0
+    )
+    assert made is not None
+    assert (made.then, made.needs) == ((), {"fit": Reason.FIRST_SCRAPE})
+
+
+@pytest.mark.parametrize(
+    ("goal", "first"),
+    [("throughput", "fast"), ("latency", "steady"), (Unknown(Reason.NOT_GIVEN), "steady")],
+)
+def test_remedies_that_serve_the_other_goal_come_last(rules: Rules, goal: Reading | Value, first: str) -> None:
+    cost = "cost: none, risk: none, expect: more"
+    rules.add("x", "queue > 0", remedies=f"[{{do: steady, goal: latency, {cost}}}, {{do: fast, {cost}}}]")
+    finding = found(rules.diagnose(server({"queue": 5.0}, goal=goal)))["x"]
+    assert finding.remedies[0].do == first
+    assert len(finding.remedies) == 2
+
+
+def test_where_nothing_is_measured_nothing_is_hidden(rules: Rules) -> None:
+    rules.add("stats", "usage > 0.8", role="blind", stage="blind")
+    rules.add("grave", "queue > 0", severity="critical")
+    one = server({"queue": 5.0, "usage": 0.9})
+    assert rules.diagnose(one).verdict is Verdict.UNKNOWN
+    diagnosis = rules.diagnose(one, measured=False)
+    assert (diagnosis.verdict, diagnosis.headline) == (Verdict.CRITICAL, "The grave")
+    assert found(diagnosis)["stats"].role == "root"

@@ -10,10 +10,11 @@ import pytest
 import yaml
 
 from vllm_doctor import catalogue, examination, rule
+from vllm_doctor.catalogue import COMMAND
 from vllm_doctor.observation import Observation
 from vllm_doctor.report import Report
-from vllm_doctor.signal import Known, Reading
-from vllm_doctor.sources import recording
+from vllm_doctor.signal import Known, Reading, Reason
+from vllm_doctor.sources import command_line, recording
 from vllm_doctor.sources.exposition import parse
 from vllm_doctor.window import Window
 
@@ -23,7 +24,8 @@ SIGNALS = catalogue.load(rule.shipped() / "signals.yaml")
 RULES = rule.load([rule.shipped()], SIGNALS)
 
 
-def judged(name: str, scrapes: slice) -> Report:
+def judged(name: str, scrapes: slice, command: str = "", goal: str = "throughput") -> Report:
+    """The report on the first scrapes of a recording; as if the server had been started with the command, if given."""
     taken = recording.read(FIXTURES / name)
     window, has_vllm = Window(), False
     for at, text in list(zip(taken.times, taken.pages, strict=True))[scrapes]:
@@ -36,8 +38,14 @@ def judged(name: str, scrapes: slice) -> Report:
         "max_model_len": Known(2048.0),
         **taken.facts,
     }
-    seen = Observation("server", "http://127.0.0.1:8000", window, facts, ("tiny",))
-    return examination.judge([seen], RULES, SIGNALS, {"goal": "throughput"}, datetime(2026, 11, 20, tzinfo=UTC))
+    target = "http://127.0.0.1:8000"
+    seen = [Observation("server", target, window, facts, ("tiny",))]
+    if command:
+        started = command_line.parse(command.split(), lambda _: Reason.ABSENT)
+        given: dict[str, Reading] = {flag: Known(value, origin="cmdline") for flag, value in started.flags.items()}
+        given[COMMAND] = Known(True, origin="cmdline")
+        seen.append(Observation("host", "this host", facts=given, patient=target, command=tuple(command.split())))
+    return examination.judge(seen, RULES, SIGNALS, {"goal": goal}, datetime(2026, 11, 20, tzinfo=UTC))
 
 
 def expected(name: str) -> dict[str, Any]:
@@ -75,3 +83,54 @@ def test_a_first_scrape_never_says_ok(name: str) -> None:
 def test_every_stable_rule_has_a_recording() -> None:
     recorded = {found for name in NAMES for found in expected(name)["found"]}
     assert {r.id for r in RULES if r.status == "stable"} <= recorded
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "now", "cured"),
+    [
+        (
+            "max-num-seqs-cap",
+            "vllm serve tiny --max-num-seqs 2 --enforce-eager",
+            "vllm serve tiny --max-num-seqs 32",
+            ["max-num-seqs-cap", "enforce-eager"],
+        ),
+        (
+            "max-num-seqs-cap",  # a step must be able to give each request a token: vLLM would refuse 32 with 16
+            "vllm serve tiny --max-num-seqs 2 --max-num-batched-tokens 16 --dtype=float32",
+            "vllm serve tiny --max-num-seqs 32 --dtype auto",
+            ["max-num-seqs-cap", "dtype-float32"],
+        ),
+        (
+            "preemption",
+            "vllm serve tiny --num-gpu-blocks-override 80 --enforce-eager --no-enable-chunked-prefill",
+            "vllm serve tiny",
+            ["preemption", "chunked-prefill-off", "enforce-eager"],
+        ),
+        (
+            "prefix-cache-off",
+            "vllm serve tiny --no-enable-prefix-caching --no-async-scheduling",
+            "vllm serve tiny --enable-prefix-caching --async-scheduling",
+            ["async-scheduling-off", "prefix-cache-off"],
+        ),
+    ],
+)
+def test_two_faults_are_cured_by_one_command(name: str, command: str, now: str, cured: list[str]) -> None:
+    correction = judged(name, slice(None), command).correction
+    assert correction is not None
+    assert " ".join(correction.now) == now
+    assert list(dict.fromkeys(change.rule for change in correction.changes)) == cured
+    assert correction.left_out == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [("preemption", 1.1, 3), ("max-num-seqs-cap", 10, 20), ("prefix-cache-off", None, None), ("cpu-hog", None, None)],
+)
+def test_what_the_cause_costs_at_most(name: str, least: float | None, most: float | None) -> None:
+    """Bounds, no more: 32 in flight where 2 may run gain less than in proportion, preemption of this kind nothing."""
+    finding = judged(name, slice(None)).findings[0]
+    if least is None or most is None:
+        assert finding.prize is None
+    else:
+        assert finding.prize is not None
+        assert least < finding.prize.at_most < most

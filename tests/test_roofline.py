@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from vllm_doctor import roofline
 from vllm_doctor.roofline import gpu, gpus
 
 GIB = 1024.0**3
@@ -78,33 +77,3 @@ def test_the_table_is_sound() -> None:
         if known.capability is not None:
             assert (known.fp8 is not None) == (float(known.capability) >= 8.9) or known.bf16 is None, known
         assert known.source
-
-
-def test_the_experts_that_a_step_reads() -> None:
-    assert roofline.experts_read(128, 8, 1) == pytest.approx(8)
-    assert roofline.experts_read(128, 8, 2) == pytest.approx(15.5)  # 128 - 128 x (120/128)^2
-    assert roofline.experts_read(128, 8, 1000) == pytest.approx(128)
-    assert roofline.experts_read(8, 8, 3) == 8
-    for experts, per_token in ((0, 0), (8, 9), (8, -1)):
-        with pytest.raises(ValueError, match="experts"):
-            roofline.experts_read(experts, per_token, 1)
-
-
-def test_the_weights_that_a_step_reads() -> None:
-    assert roofline.weights_read(16e9) == 16e9
-    # Qwen3 30B-A3B: 61 GB, of which 95 % are experts; one token reads a sixteenth of them
-    assert roofline.weights_read(61e9, 0.95, 1 / 16) == pytest.approx(61e9 * (0.05 + 0.95 / 16))
-
-
-def test_a_decode_step() -> None:
-    # Llama 3.1 8B in BF16 on an H100: 16.06 GB at 3,350 GB/s; 64 requests of 1,000 tokens hold 8.4 GB more
-    h100 = 3350e9
-    assert roofline.decode_seconds(16.06e9, 0, h100) == pytest.approx(4.79e-3, rel=1e-3)
-    assert roofline.decode_seconds(16.06e9, 64 * 1000 * 131_072, h100) == pytest.approx(7.30e-3, rel=1e-3)
-    assert roofline.decode_seconds(16.06e9, 64 * 1000 * 32_768, h100, 4) == pytest.approx(1.82e-3, rel=3e-3)
-
-
-def test_prefill() -> None:
-    # 8,192 tokens through 8.03 billion parameters: 1.32e14 operations at 989 TFLOPS
-    assert roofline.prefill_seconds(8.03e9, 8192, 989e12) == pytest.approx(0.133, rel=1e-3)
-    assert roofline.prefill_seconds(8.03e9, 8192, 989e12, 2) == pytest.approx(0.0665, rel=1e-3)

@@ -43,7 +43,14 @@ examples:
   - {engines: 1, queue_per_running: 9, gives: not-applicable}
   - {engines: 2, gives: unknown}
 """
-IDS = frozenset((Path(__file__).parent / "data" / "rule-ids.txt").read_text("utf-8").split()) | {"command-broken"}
+IDS = frozenset((Path(__file__).parent / "data" / "rule-ids.txt").read_text("utf-8").split()) | {
+    "command-broken",
+    "flag-value-refused",
+    "gpu-mem-util-lowered",
+    "gpus-short",
+    "batched-tokens-lowered",
+    "max-num-seqs-lowered",
+}
 """Those that were agreed on, and those that they lacked a word for."""
 
 
@@ -115,6 +122,15 @@ def test_a_rule_is_read_whole(tmp_path: Path) -> None:
         pytest.param('"{kv_cache_size} tokens"', '"{kv_pool} tokens"', "{kv_pool} is not a signal", id="computed"),
         pytest.param("    cost: restart", "    cost: high", "'cost' must be one of", id="cost"),
         pytest.param("    gain: {at_most: recompute", "    gain: {at_most: re", "'re_factor' is not a", id="gain"),
+        pytest.param("    gain: {at_most: ", "    gain: {most: ", "unknown key 'most'", id="gain's key"),
+        pytest.param("threshold_from: measured", "prize: much", "'prize' must be a", id="prize"),
+        pytest.param(
+            '    gain: {at_most: recompute_factor, basis: "measured"}',
+            "    goal: speed",
+            "'goal' must be one of",
+            id="goal",
+        ),
+        pytest.param("    risk: none", '    then: ["{x}"]', "{x} is not a signal", id="then"),
         pytest.param("explains: [client-limited]", "explains: client-limited", "'explains' must be a list", id="text"),
     ],
 )

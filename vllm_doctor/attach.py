@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import socket
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -23,6 +24,8 @@ from vllm_doctor.sources.kernel import Kernel
 if TYPE_CHECKING:
     # Imported late below: a log needs no client, a server on another machine no processes, and all start sooner.
     from vllm_doctor.picture import Choice
+    from vllm_doctor.sources.command_line import Command
+    from vllm_doctor.sources.gpu_name import NamedGpu
     from vllm_doctor.sources.process import ServerProcess
     from vllm_doctor.sources.server import Server
     from vllm_doctor.sources.start.source import StartSource
@@ -54,6 +57,8 @@ class Attachment:
     """Of logs: what to judge."""
     command: str | None = None
     """A command line as a text, or the file that holds one."""
+    gpu: str | None = None
+    """The GPU's name, as --gpu has it."""
 
     def watchers(self, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
         """The watchers of these sources; connections are closed with `opened`.
@@ -64,9 +69,17 @@ class Attachment:
             from vllm_doctor.sources import nvidia_smi
 
             nvidia_smi.read(self.smi)  # says now what is wrong with the file
-        if self.command is not None:
-            return self._with_command(self.command, sources, opened)
-        return self._of_sources(sources, opened)
+        named = None
+        if self.gpu is not None:
+            from vllm_doctor.sources import gpu_name
+
+            named = gpu_name.parse(self.gpu)
+        found = (
+            self._with_command(self.command, sources, opened)
+            if self.command is not None
+            else self._of_sources(sources, opened)
+        )
+        return found if named is None else [*found, *_of_named(named, found)]
 
     def _of_sources(self, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
         logs = [source for source in sources if _is_file(source)]
@@ -100,7 +113,10 @@ class Attachment:
             return [
                 watcher
                 for start in found.starts
-                for watcher in (self._of_start(found, start, found.target(start)), *self._of_file(found.target(start)))
+                for watcher in (
+                    self._of_start_alone(found, start),
+                    *self._of_file(found.target(start), start.command),
+                )
             ]
         watchers = self._of_sources(sources, opened)
         patients = {watcher.patient for watcher in watchers}
@@ -110,6 +126,11 @@ class Attachment:
             places = ", ".join(start.place for start in found.starts[:4])
             raise UsageError(f"--command holds {len(found.starts)} commands of vLLM ({places}): give the server's own")
         return [*watchers, self._of_start(found, found.starts[0], patients.pop())]
+
+    def _of_start_alone(self, found: StartSource, start: Start) -> Watcher:
+        """A start without a server, with what this machine has of its model."""
+        target = found.target(start)
+        return Watcher("command", target, target, lambda: found.examine(start, target, self.kernel))
 
     def _of_start(self, found: StartSource, start: Start, patient: str) -> Watcher:
         return Watcher("command", found.target(start), patient, lambda: found.examine(start, patient))
@@ -174,14 +195,15 @@ class Attachment:
                     pass
         return self._of_file(server.target)
 
-    def _of_file(self, patient: str) -> list[Watcher]:
-        """The GPUs of a server whose processes cannot be seen, from --nvidia-smi."""
+    def _of_file(self, patient: str, command: Command | None = None) -> list[Watcher]:
+        """The GPUs of a server whose processes cannot be seen, from --nvidia-smi; `command`: it is only written."""
         if self.smi is None:
             return []
         from vllm_doctor.sources.local import Local
         from vllm_doctor.sources.process import ServerProcess
 
-        nobody = Local(ServerProcess.unseen(), patient, self.kernel, self.smi)
+        server = ServerProcess.unseen() if command is None else ServerProcess(root=0, command=command)
+        nobody = Local(server, patient, self.kernel, self.smi)
         return [Watcher("gpu", str(self.smi), patient, lambda: nobody.examine_gpus(0, self.deadline))]
 
     def _of_server(self, found: ServerProcess, opened: ExitStack) -> list[Watcher]:
@@ -247,6 +269,14 @@ def choices(kernel: Kernel | None = None) -> list[Choice]:
         )
         for found in process.find(kernel or Kernel())
     ]
+
+
+def _of_named(named: NamedGpu, watchers: Sequence[Watcher]) -> Iterator[Watcher]:
+    """The GPU that was named, for each patient."""
+    from vllm_doctor.sources.gpu_name import KIND
+
+    for patient in dict.fromkeys(watcher.patient for watcher in watchers):
+        yield Watcher(KIND, named.target, patient, partial(named.examine, patient))
 
 
 def _is_file(source: str) -> bool:

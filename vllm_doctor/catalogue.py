@@ -83,12 +83,39 @@ class Complaint:
     """The least verdict of a report in which it holds and no root finding explains it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """With what vLLM does not start. Its signals are read as a changed command would set them (prediction.py)."""
+
+    when: Condition
+    says: str
+    source: str
+    """Where vLLM checks it: the file of its sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class Petty:
+    """A finding is only worth knowing where its prize, a factor, is known to be below this, and `when` holds."""
+
+    below: float
+    when: Condition
+
+
 class Catalogue:
     """All signals, and which metrics they are made of."""
 
-    def __init__(self, signals: Mapping[str, Signal], complaints: tuple[Complaint, ...], path: Path) -> None:
+    def __init__(
+        self,
+        signals: Mapping[str, Signal],
+        complaints: tuple[Complaint, ...],
+        path: Path,
+        refusals: tuple[Refusal, ...] = (),
+        petty: Petty | None = None,
+    ) -> None:
         self.signals = signals
         self.complaints = complaints
+        self.refusals = refusals
+        self.petty = petty
         self.path = path
         self.metrics = frozenset(name for signal in signals.values() for name in _metrics(signal)) | {ENGINE_METRIC}
 
@@ -109,10 +136,14 @@ class Catalogue:
         return frozenset(metric for name in self.behind(names) for metric in _metrics(self.signals[name]))
 
     def narrowed(self, names: Iterable[str]) -> Catalogue:
-        """The catalogue with only these signals, what they are computed from, and what the complaints name."""
+        """The catalogue with only these signals, what they are computed from, and what the complaints name.
+
+        Without refusals: no command is corrected by it.
+        """
         complained = [name for complaint in self.complaints for name in complaint.when.names]
-        kept = self.behind([*names, *complained])
-        return Catalogue({n: s for n, s in self.signals.items() if n in kept}, self.complaints, self.path)
+        kept = self.behind([*names, *complained, *(self.petty.when.names if self.petty else ())])
+        signals = {n: s for n, s in self.signals.items() if n in kept}
+        return Catalogue(signals, self.complaints, self.path, petty=self.petty)
 
     def snapshot(self, window: Window, facts: Mapping[str, Reading], tag: Subject = ()) -> Snapshot:
         """What the scrapes of one server and the facts about it say.
@@ -135,7 +166,9 @@ class Catalogue:
                     missing[signal.name] = reason
             if readings:
                 series[signal.name] = Series(readings)
-        given = {name: fact.value for name, fact in facts.items() if name.startswith("--") and isinstance(fact, Known)}
+        given = {
+            name: fact.value for name, fact in facts.items() if name.startswith(("--", "$")) and isinstance(fact, Known)
+        }
         return Snapshot(subjects, series, missing, tag, given)
 
     def _observed(
@@ -308,7 +341,7 @@ def _computed(formula: Formula, subjects: tuple[Subject, ...], snapshot: Snapsho
 def load(path: Path) -> Catalogue:
     """Read signals.yaml. Raises DocumentError with the line."""
     root = document.read(path)
-    root.allow("signals", "complaints")
+    root.allow("signals", "petty", "refusals", "complaints")
     signals: dict[str, Signal] = {}
     table = root.table("signals")
     for name in table:
@@ -320,7 +353,23 @@ def load(path: Path) -> Catalogue:
         complaints.append(
             Complaint(when, entry.text("says"), entry.one_of("verdict", ("unknown", "warning", "critical")))
         )
-    return Catalogue(signals, tuple(complaints), path)
+    refusals = []
+    for entry in root.tables("refusals"):
+        entry.allow("when", "says", "from")
+        when = condition_of(entry, "when", signals.__contains__)
+        refusals.append(Refusal(when, entry.text("says"), entry.text("from")))
+    return Catalogue(signals, tuple(complaints), path, tuple(refusals), _petty(root, signals))
+
+
+def _petty(root: document.Table, signals: Mapping[str, Signal]) -> Petty | None:
+    if "petty" not in root:
+        return None
+    table = root.table("petty")
+    table.allow("below", "when")
+    below = table.get("below")
+    if not isinstance(below, int | float) or isinstance(below, bool):
+        table.fail("'below' must be a number: the least prize that is worth a restart", "below")
+    return Petty(float(below), condition_of(table, "when", signals.__contains__))
 
 
 def condition_of(table: document.Table, key: str, is_signal: Callable[[str], bool]) -> Condition:

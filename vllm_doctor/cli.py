@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vllm_doctor.signal import Value
     from vllm_doctor.sources.access import Access
 
-FORMATS = ("text", "json", "markdown", "nagios", "checkmk", "openmetrics")
+FORMATS = ("text", "json", "markdown", "nagios", "checkmk", "openmetrics", "patch")
 COULD_NOT_TELL = 3
 _ONE_DAY = 86400.0
 _WINDOW = 3.0
@@ -153,6 +153,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     add("--token-file", metavar="FILE", help="send the token in FILE as Authorization: Bearer")
     add("--ca-file", metavar="FILE", help="certificates to trust (PEM)")
     add("--nvidia-smi", metavar="FILE", help="GPUs from a file of `nvidia-smi -q -x`, not from the driver")
+    add("--gpu", metavar="NAME", help="the GPUs, where none can be seen: H100, 8xL40S, 'NVIDIA A100-SXM4-80GB'")
     add("--insecure", action="store_true", help="do not check the server's certificate")
     add("--version", action="version", version=f"vllm-doctor {__version__}")
 
@@ -304,15 +305,23 @@ def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
         since=since,
         until=options.until,
         command=options.command,
+        gpu=options.gpu,
     )
     with contextlib.ExitStack() as opened:
         watchers = look.watchers(sources, opened)
-        if options.timeout is None and all(watcher.kind == "log" for watcher in watchers):
+        if options.timeout is None and all(watcher.kind in ("log", "command", "gpu-name") for watcher in watchers):
             timeout = _ONE_DAY  # a log is read to its end; nobody waits for an answer
         opened.enter_context(progress.shown(watchers))
         observations = examination.observe(watchers, timeout)
-    report = redact.report(examination.judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict))
+    patched = options.format == "patch"
+    report = examination.judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict, patched)
+    report = redact.report(report)
     _write(report, options)
+    if patched and report.error is None:
+        from vllm_doctor.render import patch
+
+        if remark := patch.remark(report):
+            print(f"vllm-doctor: {remark}", file=sys.stderr)
     if report.error is not None:
         print(f"vllm-doctor: {report.error.message}", file=sys.stderr)
     return _exit_code(report, options.fail_on)

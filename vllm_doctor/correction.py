@@ -2,62 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from vllm_doctor import words
-from vllm_doctor.report import Change, Correction, Finding, Remedy
+from vllm_doctor import flags, words
+from vllm_doctor.report import Change, Correction, Finding, LeftOut, Remedy
 from vllm_doctor.signal import Value
 from vllm_doctor.sources.command_line import changed
 
 _CURED = ("critical", "warning")
+_UNCHECKED = "it is not known whether this vLLM has the flag, so a command with it might not start"
+
+Refuses = Callable[[Mapping[str, Value | None]], str | None]
+"""Why vLLM would not start with its flags changed like this (None: not given); None: nothing is known against it."""
 
 
-def corrected(findings: Sequence[Finding], command: Sequence[str]) -> Correction | None:
+def _starts(_: Mapping[str, Value | None]) -> str | None:
+    return None
+
+
+def corrected(
+    findings: Sequence[Finding], command: Sequence[str], goal: Value | None = None, refuses: Refuses = _starts
+) -> Correction | None:
     """What to start instead of `command`; None where no remedy changes it.
 
-    Of each root finding, and of one that hides all others, in their order, the first remedy that changes flags or
-    environment, that is complete, and that does not contradict what was taken before. What it explains goes with it;
-    what is only a chance or a note is left to the reader.
+    Of each root finding, and of one that hides all others, the first remedy that changes flags or environment, that is
+    complete, of flags that this vLLM is known to have, that does not contradict what was taken before, and with which
+    vLLM still starts. They are taken in their
+    order, by cause; those that serve the other goal than the user's, at its cost, after all others. What a finding
+    explains goes with it; what is only a chance or a note is left to the reader. A finding that has a remedy of flags
+    and is not cured all the same is told, with the reason.
     """
     taken: dict[str, Change] = {}
-    for finding in findings:
-        if not (finding.role == "blind" or (finding.role == "root" and finding.severity in _CURED)):
-            continue
-        for remedy in finding.remedies:
-            changes = {change.name: change for change in _changes(finding, remedy)}
-            if changes and all(taken[name].now == changes[name].now for name in changes.keys() & taken.keys()):
-                taken = changes | taken
-                break
+    left: dict[int, LeftOut] = {}
+    cured: set[int] = set()
+    for for_the_other in (False, True):
+        for place, finding in enumerate(findings):
+            if place in cured or not _is_cured(finding):
+                continue
+            for remedy in finding.remedies:
+                if (goal is not None and remedy.goal not in ("", goal)) != for_the_other:
+                    continue
+                changes = {change.name: change for change in _changes(finding, remedy)}
+                if not changes:
+                    continue
+                unchecked = _UNCHECKED if remedy.set and remedy.validated_for is None else None
+                reason = unchecked or _conflict(changes, taken) or refuses(_flags(changes | taken))
+                if reason is None:
+                    taken = changes | taken
+                    cured.add(place)
+                    break
+                left.setdefault(place, LeftOut(finding.rule, remedy.do, reason))
     if not taken or not command:
         return None
-    flags = {name: change for name, change in taken.items() if name.startswith("-")}
-    set = {name: _written(name, change.now) for name, change in flags.items() if change.now is not None}
+    changed_flags = _flags(taken)
+    told = {change.rule for change in taken.values()}  # of several engines with one fault one is enough
+    written = {name: words.setting(name, value) for name, value in changed_flags.items() if value is not None}
     return Correction(
-        changed(command, set, {name for name, change in flags.items() if change.now is None}),
+        changed(command, written, {name for name, value in changed_flags.items() if value is None}),
         tuple(sorted(taken.values(), key=lambda change: _order(findings, change))),
+        tuple(left[place] for place in sorted(left) if place not in cured and left[place].rule not in told),
     )
 
 
-def _changes(finding: Finding, remedy: Remedy) -> Iterator[Change]:
-    """What the remedy changes; nothing where its values are not known, or another has to do it.
+def _is_cured(finding: Finding) -> bool:
+    return finding.role == "blind" or (finding.role == "root" and finding.severity in _CURED)
 
-    Nor where it is not known whether this vLLM has the flags that it sets: such a command might not start.
-    """
-    unchecked = remedy.set and remedy.validated_for is None
-    if remedy.needs or unchecked or remedy.by != "you" or remedy.cost == "capacity":
+
+def _changes(finding: Finding, remedy: Remedy) -> Iterator[Change]:
+    """What the remedy changes; nothing where its values are not known, or another has to do it."""
+    if remedy.needs or remedy.by != "you" or remedy.cost == "capacity":
         return
     for name in remedy.unset:
         if name not in remedy.set and name in remedy.was:
             yield Change(name, remedy.was[name], None, finding.rule)
     for name, value in {**remedy.set, **remedy.env}.items():
-        if remedy.was.get(name) != value:
+        if not _in_force(name, value, remedy):
             yield Change(name, remedy.was.get(name), value, finding.rule)
 
 
-def _written(name: str, value: Value) -> tuple[str, ...]:
-    """The words that set a flag."""
-    flag, space, text = words.flag(name, value).partition(" ")
-    return (flag, text) if space else (flag,)
+def _in_force(name: str, value: Value, remedy: Remedy) -> bool:
+    """Whether that is so already: given, in whatever spelling, or vLLM's default where it is not given."""
+    if name in remedy.was:
+        return _meant(remedy.was[name]) == _meant(value)
+    known = flags.flag(remedy.validated_for, name) if remedy.validated_for and name.startswith("-") else None
+    return known is not None and known.default not in (None, "None") and _meant(known.default) == _meant(value)
+
+
+def _meant(value: object) -> object:
+    """A value whatever its spelling: 0.9 and "0.90", True and "true", JSON with its keys in another order."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value.lower() if value.lower() in ("true", "false") else value)
+        except (ValueError, RecursionError):
+            return value
+    if isinstance(value, bool):
+        return ("switch", value)  # True is no 1
+    return float(value) if isinstance(value, int) and abs(value) < 2**53 else value
+
+
+def _conflict(changes: Mapping[str, Change], taken: Mapping[str, Change]) -> str | None:
+    """What was taken before and contradicts this: the same flag, or one of its keys, with another value."""
+    for name, change in changes.items():
+        for other in taken.values():
+            is_key = name.startswith(f"{other.name}.") or other.name.startswith(f"{name}.")
+            if is_key or (name == other.name and _meant(other.now) != _meant(change.now)):
+                was = f"without {other.name}" if other.now is None else words.flag(other.name, other.now)
+                return f"{was} cures {other.rule}"
+    return None
+
+
+def _flags(changes: Mapping[str, Change]) -> dict[str, Value | None]:
+    return {name: change.now for name, change in changes.items() if name.startswith("-")}
 
 
 def _order(findings: Sequence[Finding], change: Change) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vllm_doctor import flags, words
+from vllm_doctor import flags, prediction, words
 from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.condition import Comparison
 from vllm_doctor.report import (
@@ -25,7 +26,7 @@ from vllm_doctor.rule import NOT_APPLICABLE, OK, SEVERITIES, STAGES, UNKNOWN, Ou
 from vllm_doctor.signal import Known, Reading, Reason, Snapshot, Subject, Unknown, Value
 
 _STATES = (*SEVERITIES, UNKNOWN, OK, NOT_APPLICABLE)  # a rule's state over all engines is the first it has
-_VERSION = "vllm_version"
+_VERSION, _CHECKED_BY, _GOAL = "vllm_version", "flags_checked_by", "goal"
 _HEADLINES = ("broken", "client", "limit")  # of a server that is well: what it does; not which kernels it has
 
 
@@ -51,6 +52,10 @@ class Reader:
         self.keys: set[tuple[str, str]] = set(snapshot.tag)
         self.flags = snapshot.flags
 
+    def changed(self, flags: prediction.Flags) -> prediction.Changed:
+        """The signals as they would be with these flags."""
+        return prediction.Changed(self._snapshot, self._subject, self._catalogue, flags)
+
     def __call__(self, name: str) -> Reading:
         key, reading = self._snapshot.read(name, self._subject)
         self.keys.update(key)
@@ -67,15 +72,35 @@ class Reader:
 
 
 def outcomes(rules: Sequence[Rule], catalogue: Catalogue, snapshot: Snapshot) -> Iterator[tuple[Rule, Outcome, Reader]]:
-    """Each rule, judged for each engine; and the reader, which knows what was read for it."""
+    """Each rule, judged for each engine; and the reader, which knows what was read for it.
+
+    A cause that is known to cost next to nothing is only worth knowing.
+    """
     for subject in snapshot.subjects:
         for rule in rules:
             reader = Reader(snapshot, subject, catalogue)
-            yield rule, rule.judge(reader), reader
+            outcome = rule.judge(reader)
+            if outcome.state in ("critical", "warning") and _is_petty(rule, snapshot, subject, catalogue):
+                outcome = replace(outcome, state="info")
+            yield rule, outcome, reader
 
 
-def diagnose(rules: Sequence[Rule], catalogue: Catalogue, snapshots: Sequence[Snapshot]) -> Diagnosis:
-    """Judge every rule for every engine of every server; fold symptoms under their causes."""
+def _is_petty(rule: Rule, snapshot: Snapshot, subject: Subject, catalogue: Catalogue) -> bool:
+    """Whether the prize is known to be too small to act for. What is not known changes nothing."""
+    prize = _gain(rule.prize, Reader(snapshot, subject, catalogue)) if rule.role == "root" else None
+    if prize is None or catalogue.petty is None or prize.at_most >= catalogue.petty.below:
+        return False
+    return catalogue.petty.when.judge(Reader(snapshot, subject, catalogue))[0] is True
+
+
+def diagnose(
+    rules: Sequence[Rule], catalogue: Catalogue, snapshots: Sequence[Snapshot], measured: bool = True
+) -> Diagnosis:
+    """Judge every rule for every engine of every server; fold symptoms under their causes.
+
+    Where nothing was `measured`, of a command alone, nothing is hidden by statistics that are off: that is a finding
+    like others.
+    """
     findings: dict[tuple[str, Subject], Finding] = {}
     unknown: dict[str, dict[str, Reason]] = {}
     states: dict[str, str] = {}
@@ -95,7 +120,8 @@ def diagnose(rules: Sequence[Rule], catalogue: Catalogue, snapshots: Sequence[Sn
                 if complaint.when.judge(reader)[0]:
                     says = words.fill(complaint.says, reader.worded) or complaint.says
                     complaints.append((Verdict(complaint.verdict), says, (*subject, *snapshot.tag)))
-    in_order = ordered(_folded(list(findings.values()), rules), rules)
+    found = [replace(f, role="root") if f.role == "blind" and not measured else f for f in findings.values()]
+    in_order = ordered(_folded(found, rules), rules)
     vitals = _vitals(catalogue, snapshots)
     told = {rule.id for rule in rules if rule.stage in _HEADLINES or rule.role == "symptom"}
     verdict, headline = _verdict(in_order, complaints, vitals, told)
@@ -134,9 +160,29 @@ def _finding(
         evidence=tuple(
             _evidence(comparison, catalogue) for comparison in dict.fromkeys(comparisons) if _seen(comparison)
         ),
-        remedies=tuple(remedy for written in rule.remedies if (remedy := _remedy(written, reader)) is not None),
+        remedies=_remedies(rule, reader),
         see=rule.see,
+        stage=rule.stage,
+        prize=_gain(rule.prize, reader),
     )
+
+
+def _remedies(rule: Rule, reader: Reader) -> tuple[Remedy, ...]:
+    """Those that fit; those that serve the other goal at the cost of the user's come last."""
+    fitting = [remedy for written in rule.remedies if (remedy := _remedy(written, reader)) is not None]
+    goal = reader(_GOAL)
+    return tuple(sorted(fitting, key=lambda remedy: isinstance(goal, Known) and remedy.goal not in ("", goal.value)))
+
+
+def _gain(bound: tuple[str, str] | None, reader: Callable[[str], Reading]) -> Gain | None:
+    """The bound with its value; of a value that is known within bounds, the larger."""
+    if bound is None:
+        return None
+    reading = reader(bound[0])
+    if not isinstance(reading, Known) or not isinstance(reading.value, float):
+        return None
+    at_most = max(1.0, reading.value if reading.high is None else reading.high)
+    return Gain(at_most, bound[1]) if math.isfinite(at_most) else None
 
 
 def _seen(comparison: Comparison) -> bool:
@@ -169,35 +215,42 @@ def _remedy(written: RemedyRule, reader: Reader) -> Remedy | None:
             return None
         if fits is None:  # no flag is printed that may be followed already, or not fit
             needs |= {name: reason for c in seen if c.holds is None for name, reason in c.unknowns()}
-    version = reader(_VERSION)
+    version = checked if isinstance(checked := reader(_CHECKED_BY), Known) else reader(_VERSION)
     vllm = str(version.value) if isinstance(version, Known) else None
     has = [flags.has(vllm, flag) for flag in written.set]
     if False in has:
         return None
     settings = {flag: _value(value, reader, needs) for flag, value in written.set.items()}
     env = {name: _value(value, reader, needs) for name, value in written.env.items()}
-    unset = tuple(flag for text in written.unset for flag in str(_value(text, reader, needs)).split())
+    named = [flag for text in written.unset for flag in str(_value(text, reader, needs)).split()]
+    # One that was not given, and that this vLLM does not have, is not told to be left out.
+    unset = tuple(flag for flag in named if flag in reader.flags or flags.has(vllm, flag) is not False)
     run = tuple(_command(command, reader, needs) for command in written.run)
-    gain: Gain | None = None
-    if written.gain is not None:
-        bound = reader(written.gain[0])
-        if isinstance(bound, Known) and isinstance(bound.value, float):
-            gain = Gain(bound.value, written.gain[1])
+    # Of its values one that is not known yet cannot be predicted with.
+    changes: dict[str, Value | None] = {} if needs else {**dict.fromkeys(unset), **settings}
+    then = reader.changed(changes)
+    starts = then.start()
+    if starts.refused is not None:
+        return None
     return Remedy(
         do=written.do,
         set={} if needs else settings,
-        was={flag: reader.flags[flag] for flag in (*written.set, *unset) if flag in reader.flags},
+        was={flag: reader.flags[flag] for flag in (*written.set, *unset) if flag in reader.flags}
+        | {name: reader.flags[f"${name}"] for name in env if f"${name}" in reader.flags},
         unset=() if needs else unset,
         env={} if needs else env,
         run=() if needs else run,
         by=written.by,
-        computed=words.fill(written.computed, reader.worded) if written.computed else None,
+        computed="; ".join(told for text in written.computed if (told := words.fill(text, reader.worded))) or None,
         needs=needs,
         validated_for=vllm if all((*has, *(flags.has(vllm, flag) for flag in unset))) else None,
         cost=written.cost,
         risk=written.risk,
         expect=written.expect,
-        gain=gain,
+        gain=_gain(written.gain, reader),
+        then=() if needs else tuple(said for text in written.then if (said := words.fill(text, then.worded))),
+        starts_unknown=starts.unknown,
+        goal=written.goal,
     )
 
 
@@ -263,7 +316,7 @@ def ordered(
     roles = ("blind", "not-server", "root", "info", "opportunity", "symptom")
 
     def key(finding: Finding) -> tuple[int, int, bool, int, float]:
-        gains = [remedy.gain.at_most for remedy in finding.remedies if remedy.gain]
+        gains = [gain.at_most for gain in (finding.prize, *(r.gain for r in finding.remedies)) if gain]
         # An actionable warning of any role stands before what is merely worth knowing.
         rank = roles.index(finding.role) if finding.severity == "info" or finding.role == "symptom" else 0
         severity, stage = SEVERITIES.index(finding.severity), stages[finding.rule]

@@ -7,18 +7,36 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from vllm_doctor.catalogue import COMMAND, ENVIRONMENT, Catalogue
+from vllm_doctor import defaults
+from vllm_doctor.catalogue import COMMAND, ENVIRONMENT, FORM, Catalogue
 from vllm_doctor.correction import corrected
 from vllm_doctor.diagnose import diagnose
 from vllm_doctor.life import Life
-from vllm_doctor.observation import Feed, Observation
-from vllm_doctor.report import LifeSeen, Patient, Problem, Report, SourceSeen, Verdict, worst
+from vllm_doctor.observation import Document, Feed, Observation
+from vllm_doctor.prediction import Changed
+from vllm_doctor.report import (
+    Change,
+    Correction,
+    Finding,
+    LifeSeen,
+    Patch,
+    Patient,
+    Problem,
+    Report,
+    SourceSeen,
+    Verdict,
+    worst,
+)
 from vllm_doctor.rule import Rule
 from vllm_doctor.signal import Known, Reading, Snapshot, Value
+from vllm_doctor.sources import command_diff
 from vllm_doctor.window import Window
 
 _HANDOVER_SECONDS = 0.5
 _WRITTEN = "command"
+Cure = Callable[[Sequence[Finding], Sequence[str]], Correction | None]
+_NAMED = "gpu-name"
+_UNMEASURED_KINDS = frozenset({_WRITTEN, "gpu", _NAMED})
 UNMEASURED = "Nothing was measured: judged by its command alone"
 
 
@@ -82,8 +100,13 @@ def judge(
     wishes: Mapping[str, Value],
     at: datetime,
     strict: bool = False,
+    patched: bool = False,
 ) -> Report:
-    """The report on what was observed. Pure. `wishes`: the user's goal and targets, as facts."""
+    """The report on what was observed. Pure. `wishes`: the user's goal and targets, as facts.
+
+    `patched`: with the corrections in the form in which their commands came, which takes long for a long script.
+    """
+    observations = _without_named_where_seen(observations)
     sources = tuple(
         SourceSeen(o.kind, o.target, o.window.seconds, len(o.window.times), o.error, o.notes) for o in observations
     )
@@ -93,7 +116,7 @@ def judge(
     patients = [
         seen
         for seen in _patients(observations)
-        if any(o.window.times or ((o.facts or o.lives) and o.kind != "server") for o in seen)
+        if any(o.window.times or ((o.facts or o.lives) and o.kind not in ("server", _NAMED)) for o in seen)
     ]
     error = error or next((o.error for o in observations if o.error is not None and not patients), None)
     if not patients:
@@ -113,24 +136,30 @@ def judge(
     snapshots = [
         catalogue.snapshot(
             next((o.window for o in seen if o.window.times), Window()),
-            _facts(seen) | wished,
+            _with_defaults(_facts(seen)) | wished,
             (("server", _name(seen)),) if len(_patients(observations)) > 1 else (),
         )
         for seen in patients
     ]
-    diagnosis = past.diagnosis if past is not None else diagnose(rules, catalogue, snapshots)
+    is_measured = not _is_written_alone(observations)
+    diagnosis = past.diagnosis if past is not None else diagnose(rules, catalogue, snapshots, is_measured)
     verdict, headline = diagnosis.verdict, diagnosis.headline
     if error is not None:
         # What could not be read is not ok, and a server that stopped answering is what to say first.
         headline = headline if verdict in (Verdict.CRITICAL, Verdict.WARNING) else error.message
         verdict = worst(verdict, Verdict.UNKNOWN)
-    kinds = {o.kind for o in observations}
-    is_blind = any(finding.role == "blind" for finding in diagnosis.findings)
-    if verdict is Verdict.UNKNOWN and not is_blind and error is None and {_WRITTEN} <= kinds <= {_WRITTEN, "gpu"}:
+    if verdict is Verdict.UNKNOWN and error is None and not is_measured:
         headline = UNMEASURED
     if strict and diagnosis.unknown:
         verdict = worst(verdict, Verdict.UNKNOWN)
     command = next((o.command for o in _believed(observations) if o.command), ()) if len(patients) == 1 else ()
+
+    def refuses(changed: Mapping[str, Value | None]) -> str | None:
+        return _refusal(snapshots, catalogue, changed)
+
+    def cure(findings: Sequence[Finding], started: Sequence[str]) -> Correction | None:
+        return corrected(findings, started, wishes.get("goal"), refuses)
+
     return Report(
         at=at,
         verdict=verdict,
@@ -145,12 +174,19 @@ def judge(
         states=diagnosis.states,
         error=error,
         command=command,
-        correction=corrected(diagnosis.findings, command),
+        correction=cure(diagnosis.findings, command),
+        patches=_patches(patients, diagnosis.findings, cure) if patched else (),
         lives=lives,
         spans=past.spans if past is not None else (),
         lines=told.lines if told is not None else None,
         timeline=past.timeline if past is not None else None,
     )
+
+
+def _refusal(snapshots: Sequence[Snapshot], catalogue: Catalogue, flags: Mapping[str, Value | None]) -> str | None:
+    """Why vLLM would not start with these flags, as far as any of the engines tells."""
+    starts = (Changed(one, engine, catalogue, flags).start() for one in snapshots for engine in one.subjects)
+    return next((told.refused for told in starts if told.refused), None)
 
 
 def _patients(observations: Sequence[Observation]) -> list[list[Observation]]:
@@ -161,25 +197,82 @@ def _patients(observations: Sequence[Observation]) -> list[list[Observation]]:
     return list(found.values())
 
 
+def _patches(patients: Sequence[Sequence[Observation]], findings: Sequence[Finding], cure: Cure) -> tuple[Patch, ...]:
+    """The corrections of all patients, each in the form in which its command came: a written one before what runs."""
+    found: list[Patch] = []
+    of_documents: dict[int, tuple[Document, dict[int, Sequence[Change]]]] = {}
+    for seen in patients:
+        told = [finding for finding in findings if finding.subject.get("server", _name(seen)) == _name(seen)]
+        written = sorted((o for o in seen if o.command), key=lambda o: o.kind != _WRITTEN)
+        for observation in written[:1]:
+            command = next(o.command for o in _believed(seen) if o.command)
+            correction = cure(told, command)
+            if correction is None:
+                continue
+            if observation.document is None:
+                found.append(command_diff.of_words(observation.command, correction.changes, observation.target))
+                continue
+            _, changes = of_documents.setdefault(id(observation.document), (observation.document, {}))
+            changes[observation.number] = correction.changes
+    return (*found, *(patch for document, changes in of_documents.values() for patch in document.patched(changes)))
+
+
 def _facts(seen: Sequence[Observation]) -> dict[str, Reading]:
     """What is known of one patient. The first source wins; where the server's own command was read, a written one
     says nothing of its flags."""
     facts: dict[str, Reading] = {}
     for observation in _believed(seen):
         told = observation.facts
-        facts = _completed(facts, told) if observation.kind == _WRITTEN else {**told, **facts}
+        facts = _completed(facts, told) if observation.kind in (_WRITTEN, _NAMED) else {**told, **facts}
+    if _is_written_alone(seen) and "flags_judged_as" in facts:
+        facts["flags_checked_by"] = facts["flags_judged_as"]
     return facts
+
+
+def _is_written_alone(observations: Sequence[Observation]) -> bool:
+    """Whether a command, and the GPUs for it, are all that there is: nothing runs yet."""
+    return {_WRITTEN} <= {observation.kind for observation in observations} <= _UNMEASURED_KINDS
+
+
+def _with_defaults(facts: Mapping[str, Reading]) -> dict[str, Reading]:
+    """The facts with what the server takes where it is not told, as far as they do not say so themselves."""
+    of_device = defaults.of_device(facts) if FORM in facts else {}
+    known = {name: fact for name, fact in facts.items() if isinstance(fact, Known) or name not in of_device}
+    return defaults.of_version(facts) | of_device | known
+
+
+def _without_named_where_seen(observations: Sequence[Observation]) -> list[Observation]:
+    """The observations; of a GPU that was named (--gpu) only a note, where the driver tells which one it is."""
+    seen = {
+        o.patient or o.target: name.value
+        for o in observations
+        if o.kind == "gpu" and isinstance(name := o.facts.get("gpu_name"), Known)
+    }
+
+    def checked(o: Observation) -> Observation:
+        name = seen.get(o.patient or o.target) if o.kind == _NAMED else None
+        note = f"--gpu is not used: the driver tells which GPU it is ({name})"
+        return o if name is None else replace(o, facts={}, notes=(*o.notes, note))
+
+    return [checked(o) for o in observations]
 
 
 def _believed(seen: Sequence[Observation]) -> list[Observation]:
     """What was looked up goes before what a log once told, and that before a command that was given as a text."""
-    return sorted(seen, key=lambda o: {"log": 1, _WRITTEN: 2}.get(o.kind, 0))
+    return sorted(seen, key=lambda o: {"log": 1, _WRITTEN: 2, _NAMED: 3}.get(o.kind, 0))
 
 
 def _with_command(lives: Sequence[Life], observations: Sequence[Observation]) -> list[Life]:
-    """The lives of a log, with what a written command tells of their flags where the log does not."""
-    written = [o.facts for o in observations if o.kind == _WRITTEN]
-    return [replace(life, facts=_completed(life.facts, facts)) for life in lives for facts in written] or list(lives)
+    """The lives of a log, with what a written command tells of their flags, and a name of their GPU, where the log
+    does not."""
+    added = [o.facts for o in _believed(observations) if o.kind in (_WRITTEN, _NAMED)]
+    found = []
+    for life in lives:
+        facts: Mapping[str, Reading] = life.facts
+        for more in added:
+            facts = _completed(facts, more)
+        found.append(replace(life, facts=_with_defaults(facts)))
+    return found
 
 
 def _completed(facts: Mapping[str, Reading], written: Mapping[str, Reading]) -> dict[str, Reading]:

@@ -2,7 +2,9 @@
 
 Written as a Python expression, parsed with ast, never run by Python: names of signals, numbers, + - * /,
 and floor, ceil, min, max, power_of_two (the smallest power of two not below), known (the first that is known),
-seen (the value where it is not 0: a line that stands in a log tells something, one that does not may tell nothing).
+seen (the value where it is not 0: a line that stands in a log tells something, one that does not may tell nothing),
+power(a, b), divisor(of, least) (the smallest divisor of a whole number that is not below; the number itself where there
+is none), below(a, limit) (the value where it is below; invalid where it is not: there the formula does not hold).
 Unknown operands make the result unknown; bounds (of a quantile) are carried through.
 """
 
@@ -35,6 +37,24 @@ _ONE: dict[str, Callable[[float], float]] = {
     "power_of_two": _power_of_two,
 }
 _MANY: dict[str, Callable[..., float]] = {"min": min, "max": max}
+
+
+def _power(base: float, exponent: float) -> float:
+    try:
+        return float(base**exponent) if base >= 0 else math.nan
+    except (OverflowError, ZeroDivisionError):
+        return math.inf
+
+
+def _divisor(of: float, least: float) -> float:
+    """Of a number of GPUs: small, so that it is searched for."""
+    if not 1 <= of <= _MAX_DIVIDED or math.isnan(least):
+        return math.nan
+    return next((float(n) for n in range(1, int(of)) if n >= least and of % n == 0), of)
+
+
+_MAX_DIVIDED = 10_000
+_TWO: dict[str, Callable[[float, float], float]] = {"power": _power, "divisor": _divisor}
 
 
 _Compute = Callable[[Callable[[str], Reading]], Reading]
@@ -80,6 +100,8 @@ def _check(node: ast.expr) -> list[str]:
             return _check(left) + _check(right)
         case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in _ONE or name == "seen":
             return _check(argument)
+        case ast.Call(func=ast.Name(id=name), args=[one, other], keywords=[]) if name in _TWO or name == "below":
+            return _check(one) + _check(other)
         case ast.Call(func=ast.Name(id=name), args=[_, _, *_] as arguments, keywords=[]) if (
             name in _MANY or name == "known"
         ):
@@ -104,8 +126,11 @@ def _compiled(node: ast.expr) -> _Compute:
             return _first_known([_compiled(argument) for argument in arguments])
         case ast.Call(func=ast.Name(id="seen"), args=[argument]):
             return _not_zero(_compiled(argument))
+        case ast.Call(func=ast.Name(id="below"), args=[value, limit]):
+            return _below(_compiled(value), _compiled(limit))
         case ast.Call(func=ast.Name(id=name), args=arguments):
-            return _of(_ONE.get(name) or _MANY[name], [_compiled(argument) for argument in arguments])
+            compute = _ONE.get(name) or _TWO.get(name) or _MANY[name]
+            return _of(compute, [_compiled(argument) for argument in arguments])
         case _:
             raise AssertionError("checked at parsing")
 
@@ -134,8 +159,24 @@ def _not_zero(operand: _Compute) -> _Compute:
     return look
 
 
+def _below(operand: _Compute, limit: _Compute) -> _Compute:
+    def compare(read: Callable[[str], Reading]) -> Reading:
+        reading, bound = operand(read), limit(read)
+        for unknown in (reading, bound):
+            if isinstance(unknown, Unknown):
+                return unknown
+        assert isinstance(reading, Known)
+        assert isinstance(bound, Known)
+        if isinstance(reading.value, str) or isinstance(bound.value, str) or not reading.value < bound.value:
+            return Unknown(Reason.INVALID)
+        return reading
+
+    return compare
+
+
 def _combine(compute: Callable[..., float], readings: list[Reading]) -> Reading:
-    """Compute on the values, and on the ends of their bounds: each of our operations is monotone in each operand."""
+    """Compute on the values, and on the ends of their bounds: each of our operations is monotone in each operand
+    (but divisor in its first, which is never bounded)."""
     values: list[float] = []
     origin, bounded = "", False
     for reading in readings:

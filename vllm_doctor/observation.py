@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from vllm_doctor.life import Life
-from vllm_doctor.report import LinesSeen, Problem
+from vllm_doctor.report import Change, LinesSeen, Patch, Problem
 from vllm_doctor.signal import Reading
 from vllm_doctor.window import Window
 
@@ -35,6 +35,13 @@ class GpuSeen:
     """utilization, memory_used, memory_total, clock, clock_max, power, power_limit, temperature"""
 
 
+class Document(Protocol):
+    """What holds commands, and can be written anew with other ones."""
+
+    def patched(self, changes: Mapping[int, Sequence[Change]]) -> tuple[Patch, ...]:
+        """The corrections of its commands, which count from 0, in its own form."""
+
+
 @dataclass(frozen=True)
 class Observation:
     """`kind` and `target` name the source; `error` says why it could not be read, or not to the end.
@@ -51,6 +58,9 @@ class Observation:
     notes: tuple[str, ...] = ()
     patient: str = ""
     command: tuple[str, ...] = ()
+    document: Document | None = None
+    """Where `command` stands, as its command of this `number`."""
+    number: int = 0
     processes: tuple[tuple[str, int], ...] = ()
     """(role, pid) of the server's processes."""
     lives: tuple[Life, ...] = ()

@@ -63,7 +63,8 @@ def examine(
         series[0] for life in lives for round in life.rounds[:50] for v in round.engines.values() for series in v
     }
     moving = [rule for rule in rules if catalogue.metrics_behind(rule.signals()) & measured]
-    narrow = catalogue.narrowed(name for rule in moving for name in rule.signals())
+    prizes = [rule.prize[0] for rule in moving if rule.prize is not None]
+    narrow = catalogue.narrowed([*(name for rule in moving for name in rule.signals()), *prizes])
     stretches: list[_Stretch] = []
     spans: list[Span] = []
     for place, life in enumerate(lives):

@@ -9,13 +9,13 @@ from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from vllm_doctor.report import Report
+from vllm_doctor.report import Patch, Report
 
 _MASK = "[masked]"
 _SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("url-credentials", re.compile(r"(?<=://)[^/\s]+(?=@)")),
     ("authorization", re.compile(r"(?i)(?<=authorization: )\S+(?: \S+)?|(?<=bearer )[\w.~+/=-]{8,}")),
-    ("api-key", re.compile(r"(?i)(?<=--api-key )\S+(?: [^-\s]\S*)*|(?<=--api-key=)\S+")),
+    ("api-key", re.compile(r"(?i)(?<=--api-key )\S+(?: [^-\s\\]\S*)*|(?<=--api-key=)\S+")),
     (
         "api-key",
         re.compile(
@@ -49,6 +49,13 @@ _again = lru_cache(4096)(_cleaned)
 """Of a server that is watched most texts are the same each time."""
 
 
+def _patch(value: Patch, masked: Counter[str]) -> Patch:
+    """Its lines keep their tabs, without which they would not fit."""
+    lines = ["\t".join(text(part, masked) for part in line.split("\t")) for line in value.lines]
+    rest = {f.name: _clean(getattr(value, f.name), masked) for f in fields(value) if f.name != "lines"}
+    return replace(value, **rest, lines=tuple(lines))
+
+
 def _masked(match: re.Match[str]) -> str:
     secret = match.groupdict().get("it")
     return _MASK if secret is None else match[0].replace(secret, _MASK)
@@ -64,6 +71,8 @@ def report(value: Report) -> Report:
 def _clean(value: Any, masked: Counter[str]) -> Any:
     if type(value) is str:
         return text(value, masked)
+    if isinstance(value, Patch):
+        return _patch(value, masked)
     if is_dataclass(value) and not isinstance(value, type):
         changes = {f.name: _clean(getattr(value, f.name), masked) for f in fields(value)}
         return replace(value, **changes)

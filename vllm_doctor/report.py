@@ -75,6 +75,12 @@ class Remedy:
     risk: str
     expect: str
     gain: Gain | None
+    then: tuple[str, ...] = ()
+    """What will be, in sentences with numbers: tokens that the KV cache then holds, requests that fit."""
+    starts_unknown: Mapping[str, Reason] = field(default_factory=dict)
+    """Signals without which it is not known whether vLLM starts with it."""
+    goal: str = ""
+    """The goal that it serves at the cost of the other: throughput or latency; "": both."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,15 @@ class Finding:
     evidence: tuple[Evidence, ...]
     remedies: tuple[Remedy, ...]
     see: tuple[str, ...]
+    stage: str = ""
+    """Its place in the order of reasoning, of rule.STAGES."""
+    prize: Gain | None = None
+    """What the cause costs at most; None: not known."""
+
+    @property
+    def asks_prize(self) -> bool:
+        """Whether the reader must be told what it costs, or that this is not known: of a cause of slowness."""
+        return self.role == "root" and self.stage not in ("blind", "broken")
 
 
 @dataclass(frozen=True)
@@ -107,11 +122,21 @@ class Change:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """A finding that the corrected command does not cure, and why: the change it conflicts with, or vLLM's refusal."""
+
+    rule: str
+    do: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Correction:
     """What to start instead: the whole command line, and in what it differs. Variables stand in `changes` only."""
 
     now: tuple[str, ...]
     changes: tuple[Change, ...]
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def differences(self) -> tuple[str, ...]:
@@ -126,6 +151,22 @@ class Correction:
 
 def _written(name: str, value: Value) -> str:
     return words.flag(name, value) if name.startswith("-") else f"{name}={words.plain(value)}  (environment)"
+
+
+@dataclass(frozen=True)
+class Patch:
+    """Corrections in the form their commands came in. `file`: where these stand; `changes`: by their places in it.
+
+    `lines`: what to apply; none where `problem` says why it cannot be written. `apply`: how, in sentences and commands,
+    in which PATCH stands for the file with these lines.
+    """
+
+    form: str
+    file: str | None
+    changes: Mapping[str, tuple[Change, ...]]
+    apply: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    problem: str | None = None
 
 
 @dataclass(frozen=True)
@@ -274,6 +315,8 @@ class Report:
     command: tuple[str, ...] = ()
     """The server's command line, where it was read."""
     correction: Correction | None = None
+    patches: tuple[Patch, ...] = ()
+    """The corrections in the form in which their commands came."""
     redacted: Mapping[str, int] = field(default_factory=dict)
     lives: tuple[LifeSeen, ...] = ()
     spans: tuple[Span, ...] = ()

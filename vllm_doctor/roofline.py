@@ -1,7 +1,6 @@
-"""How fast the hardware could be: the time of a step if memory bandwidth, or computing, were its only limit. Pure.
+"""How fast a GPU could be, by its data sheet. What a step reads and computes is in rules/signals.yaml. Pure.
 
-Lower bounds. What they leave out makes a real step longer: communication between GPUs, attention's own computation,
-sampling, launches, and the part of a data sheet's figure that no kernel reaches.
+Upper bounds, of which no kernel reaches all.
 """
 
 from __future__ import annotations
@@ -64,42 +63,3 @@ def _gpu(line: str) -> Gpu:
 
 def _number(text: str, factor: float) -> float | None:
     return None if text == "-" else float(text) * factor
-
-
-def experts_read(experts: int, per_token: int, tokens: float) -> float:
-    """How many of a layer's experts a step of so many tokens reads, if each token chooses evenly and by itself.
-
-    Real routers are uneven and read fewer; a batch of one reads `per_token`.
-    """
-    if experts < 1 or not 0 <= per_token <= experts:
-        raise ValueError(f"{per_token} of {experts} experts")
-    missed: float = (1 - per_token / experts) ** tokens
-    return experts * (1 - missed)
-
-
-def weights_read(weights: float, expert_share: float = 0.0, experts_share_read: float = 1.0) -> float:
-    """Bytes of weights that a step reads: all but the experts that no token chose.
-
-    `weights`: bytes of all; `expert_share`: the share of them that are routed experts'; `experts_share_read`: the share
-    of the experts that are read. An embedding table that is only looked up counts as read: a few per cent too much.
-    """
-    return weights * (1 - expert_share * (1 - experts_share_read))
-
-
-def decode_seconds(weights: float, kv: float, bandwidth: float, tensor_parallel: int = 1) -> float:
-    """The least time of a step that gives each running request a token: all is read once, at full bandwidth.
-
-    `weights`: bytes that the step reads of the weights (`weights_read`), which tensor parallelism divides evenly; `kv`:
-    bytes of KV cache on one GPU that the running requests hold, of which attention reads all (of windowed layers, what
-    is in the window); `bandwidth`: bytes a second of one GPU.
-    """
-    return (weights / tensor_parallel + kv) / bandwidth
-
-
-def prefill_seconds(parameters: float, tokens: float, flops: float, tensor_parallel: int = 1) -> float:
-    """The least time to compute prompt tokens: a multiplication and an addition for each parameter and token.
-
-    `parameters`: those that a token uses (with experts, the chosen ones); `flops`: dense operations a second of one GPU
-    in the type that the weights are computed in. Attention's part, which grows with a prompt's square, is left out.
-    """
-    return 2 * parameters * tokens / (flops * tensor_parallel)

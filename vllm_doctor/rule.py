@@ -20,6 +20,7 @@ STAGES = ("blind", "broken", "client", "host", "limit", "slow-path", "opportunit
 """The order of reasoning: a cause of an earlier stage is told first."""
 ORIGINS = ("vllm-docs", "vllm-source", "nvidia", "measured", "heuristic")
 COSTS = ("none", "client", "restart", "capacity", "quality")
+GOALS = ("throughput", "latency", "")
 BY = ("you", "administrator")
 """Who can carry out a remedy's commands."""
 OK, UNKNOWN, NOT_APPLICABLE = "ok", "unknown", "not-applicable"
@@ -36,11 +37,15 @@ class RemedyRule:
     env: Mapping[str, Value]
     run: tuple[str, ...]
     by: str
-    computed: str | None
+    computed: tuple[str, ...]
+    """How the values came about, in sentences; one with a signal that is not known is left out."""
     cost: str
     risk: str
     expect: str
     gain: tuple[str, str] | None
+    """The signal that bounds what it brings, and how: the rule's prize, unless the remedy says otherwise."""
+    then: tuple[str, ...]
+    goal: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,8 @@ class Rule:
     when: Mapping[str, Condition]
     explains: tuple[str, ...]
     threshold_from: str
+    prize: tuple[str, str] | None
+    """The signal that bounds what the cause costs, a factor of throughput, and how that is bounded."""
     remedies: tuple[RemedyRule, ...]
     see: tuple[str, ...]
     table: Table
@@ -136,7 +143,7 @@ def read(path: Path, catalogue: Catalogue) -> Rule:
     table = document.read(path, until="examples")
     table.allow(
         "rule", "title", "status", "stage", "role", "confidence", "why", "here", "not_this_rule", "applies",
-        "when", "explains", "threshold_from", "remedies", "see", "examples",
+        "when", "explains", "threshold_from", "prize", "remedies", "see", "examples",
     )  # fmt: skip
     id = table.text("rule")
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", id):
@@ -148,6 +155,7 @@ def read(path: Path, catalogue: Catalogue) -> Rule:
     when_table.allow(*SEVERITIES)
     if not when_table:
         table.fail("'when' needs a condition under critical, warning or info", "when")
+    prize = _bound(table, "prize", catalogue)
     rule = Rule(
         id=id,
         group=path.parent.name,
@@ -163,7 +171,8 @@ def read(path: Path, catalogue: Catalogue) -> Rule:
         when={key: condition_of(when_table, key, is_signal) for key in when_table},
         explains=table.texts("explains"),
         threshold_from=table.one_of("threshold_from", ORIGINS),
-        remedies=tuple(_remedy(entry, catalogue) for entry in table.tables("remedies")),
+        prize=prize,
+        remedies=tuple(_remedy(entry, catalogue, prize) for entry in table.tables("remedies")),
         see=table.texts("see"),
         table=table,
     )
@@ -172,8 +181,22 @@ def read(path: Path, catalogue: Catalogue) -> Rule:
     return rule
 
 
-def _remedy(table: Table, catalogue: Catalogue) -> RemedyRule:
-    table.allow("do", "if", "set", "unset", "env", "run", "by", "computed", "cost", "risk", "expect", "gain")
+def _bound(table: Table, key: str, catalogue: Catalogue) -> tuple[str, str] | None:
+    """{at_most: SIGNAL, basis: TEXT}; None where the key is not there, or says "unknown"."""
+    if key not in table or table[key] == "unknown":
+        return None
+    bound = table.table(key)
+    bound.allow("at_most", "basis")
+    signal = bound.text("at_most")
+    if signal not in catalogue.signals:
+        bound.fail(f"{signal!r} is not a signal", "at_most")
+    return signal, bound.text("basis")
+
+
+def _remedy(table: Table, catalogue: Catalogue, prize: tuple[str, str] | None) -> RemedyRule:
+    table.allow(
+        "do", "if", "set", "unset", "env", "run", "by", "computed", "cost", "risk", "expect", "gain", "then", "goal"
+    )
     settings, env = table.table("set"), table.table("env")
     for flag, value in [*settings.items(), *env.items()]:
         if not isinstance(value, str | int | float | bool):
@@ -191,18 +214,14 @@ def _remedy(table: Table, catalogue: Catalogue) -> RemedyRule:
     for flag in named:
         if not flags.is_flag(flag):
             table.fail(f"{flag} is a flag of no vLLM", "set" if flag in settings else "unset")
-    gain: tuple[str, str] | None = None
-    if "gain" in table:
-        bound = table.table("gain")
-        bound.allow("at_most", "basis")
-        gain = (bound.text("at_most"), bound.text("basis"))
-        if gain[0] not in catalogue.signals:
-            bound.fail(f"{gain[0]!r} is not a signal", "at_most")
-    computed = table.text("computed") if "computed" in table else None
-    if computed:
-        _check_places(table, "computed", computed, catalogue)
+    several = isinstance(table.get("computed"), list)
+    computed = table.texts("computed") if several or "computed" not in table else (table.text("computed"),)
+    for sentence in computed:
+        _check_places(table, "computed", sentence, catalogue)
     for command in table.texts("run"):
         _check_places(table, "run", command, catalogue)
+    for sentence in table.texts("then"):
+        _check_places(table, "then", sentence, catalogue)
     return RemedyRule(
         do=table.text("do"),
         condition=condition_of(table, "if", catalogue.signals.__contains__) if "if" in table else None,
@@ -215,7 +234,9 @@ def _remedy(table: Table, catalogue: Catalogue) -> RemedyRule:
         cost=table.one_of("cost", COSTS),
         risk=table.text("risk"),
         expect=table.text("expect"),
-        gain=gain,
+        gain=_bound(table, "gain", catalogue) if "gain" in table else prize,
+        then=table.texts("then"),
+        goal=table.one_of("goal", GOALS, ""),
     )
 
 

@@ -47,7 +47,7 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
     Reason.NOT_GIVEN: "no target was given: --slo ttft=2s --slo itl=50ms",
     Reason.BETWEEN: "the histogram's buckets are too coarse to tell",
     Reason.NOT_SUPPORTED: "this device, driver or kernel does not tell it",
-    Reason.NO_DRIVER: "NVIDIA's driver did not answer here: run me where the GPUs are, or give --nvidia-smi FILE",
+    Reason.NO_DRIVER: "no GPU was seen: run me where the GPUs are, or give --nvidia-smi FILE, or name it: --gpu NAME",
     Reason.NOT_SET: "it is not on the server's command line, so vLLM's own default holds",
 }
 
@@ -57,7 +57,7 @@ class Known:
     """A value. `low` and `high` bound it where a histogram knows no better than its buckets.
 
     `origin` says who told it: metrics, server, user, proc, cgroup, cmdline, environ, image,
-    manifest, nvml, nvidia-smi, log, computed.
+    manifest, nvml, nvidia-smi, --gpu, log, computed.
     """
 
     value: Value
@@ -120,7 +120,7 @@ class Snapshot:
     tag: Subject = ()
     """Tells servers apart where several are examined together."""
     flags: Mapping[str, Value] = field(default_factory=dict)
-    """What the server was started with, where its command line was read."""
+    """What the server was started with, where its command line was read; a variable X of its environment as "$X"."""
 
     def read(self, name: str, subject: Subject) -> tuple[Subject, Reading]:
         """A signal for one engine, and the subject that the reading belongs to."""

@@ -110,6 +110,18 @@ def flag(name: str, value: Value) -> str:
     return f"{name} {plain(value)}"
 
 
+def bound(at_most: float, basis: str) -> str:
+    """What a cure can bring: "at most × 1.11 (recomputed tokens / all)"; rounded up, so that it stays a bound."""
+    digits = 2 if at_most < 10 else 1 if at_most < 100 else 0
+    return f"at most × {number(math.ceil(at_most * 10**digits - 1e-9) / 10**digits)} ({basis})"
+
+
+def setting(name: str, value: Value) -> tuple[str, ...]:
+    """The words that set a flag: ("--max-num-seqs", "64")."""
+    written, space, text = flag(name, value).partition(" ")
+    return (written, text) if space else (written,)
+
+
 def folded(command: Sequence[str], width: int) -> list[str]:
     """A command line, folded between its words so that it can still be pasted."""
     lines: list[str] = []

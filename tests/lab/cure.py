@@ -1,7 +1,7 @@
 """The cure rate: a real vLLM with a fault, the command that the doctor prints, and the tokens that both make.
 
 usage: python -m tests.lab.cure [FAULT...] [--rounds LEAST MOST]   measure these faults (all); 1: one is not cured
-       python -m tests.lab.cure --table                            what was measured so far, as a table in Markdown
+       python -m tests.lab.cure --table > docs/cures.md            what was measured so far
 
 The sick server is started, loaded, examined and measured; it ends, and exactly the printed command is started in its
 place. Then the cured, the sick and a healthy one (the same flags without the fault) are up at once and are loaded in
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import statistics
 import sys
 import time
@@ -25,8 +26,30 @@ from typing import Any
 import yaml
 
 from tests.lab.doctor import NO_ANSWER, doctor
-from tests.lab.server import OUT, PAUSE_SECONDS, loaded, must_be_installed, started, tokens_per_second, vllm
+from tests.lab.server import (
+    OUT,
+    PAUSE_SECONDS,
+    before_all_others,
+    loaded,
+    must_be_installed,
+    started,
+    tokens_per_second,
+    vllm,
+)
 
+HEAD = """\
+# The cure rate
+
+Faults given to a real vLLM (the lab's: {cores} CPU cores, no GPU, a model of 3.7 million parameters), and what became
+of each when exactly the command that the doctor printed was started in its place. Tokens generated per second: the
+median of the rounds, with the least and the most. "healthy" has the same flags without the fault. All three are loaded
+in turns. Cured: at least 90 % of healthy.
+
+    tests/lab/install.sh && .venv/bin/python -m tests.lab.cure
+    .venv/bin/python -m tests.lab.cure --table > docs/cures.md
+
+The faults, their flags and their loads are in `tests/lab/faults.yaml`.
+"""
 FAULTS = Path(__file__).parent / "faults.yaml"
 KEPT = OUT / "cures"
 LOOKS = 4
@@ -40,6 +63,10 @@ class Result:
     """One fault: what was found and changed, and tokens per second, one for each round."""
 
     fault: str
+    at: str
+    """The day."""
+    no_loss: str
+    """Why none is expected here."""
     found: list[str]
     lacking: list[str]
     changes: list[str]
@@ -61,11 +88,16 @@ class Result:
         return statistics.median(self.cured) / statistics.median(self.healthy) if self.cured else 0.0
 
     @property
+    def is_well(self) -> bool:
+        """Cured, or known to do no harm here, and none was seen."""
+        return (bool(self.no_loss) and not self.is_told) or (self.is_told and self.is_cured)
+
+    @property
     def says(self) -> str:
+        if not self.is_told:
+            return f"no loss that can be told from noise{self.no_loss and ': ' + self.no_loss}"
         if self.lacking:
             return f"not found: {', '.join(self.lacking)}"
-        if not self.is_told:
-            return "no loss that can be told from noise"
         return "cured" if self.is_cured else "not cured"
 
 
@@ -90,13 +122,16 @@ def measured(fault: Mapping[str, Any], least_rounds: int, most_rounds: int) -> R
                     rates[kind].append(tokens_per_second(urls[kind], MEASURE_SECONDS))
             told = ", ".join(f"{kind} {rates[kind][-1]:,.0f}" for kind in rates if rates[kind])
             print(f"{name} round {turn + 1}: {told}", flush=True)
-            if turn + 1 >= least_rounds and max(rates["sick"]) < min(rates["healthy"]):
+            is_told = max(rates["sick"]) < min(rates["healthy"])
+            if turn + 1 >= least_rounds and (is_told or "no_loss" in fault):
                 break
             if not turn:
                 urls["sick"] = stack.enter_context(vllm(fault["sick"], f"{name}-sick", env))
                 order.append("sick")
             order = order[1:] + order[:1]
-    return Result(name, found, lacking, _differences(command), **rates)
+    return Result(
+        name, time.strftime("%Y-%m-%d"), fault.get("no_loss", ""), found, lacking, _differences(command), **rates
+    )
 
 
 def _examined(
@@ -108,7 +143,8 @@ def _examined(
     command: dict[str, Any] | None = None
     for _ in range(LOOKS):
         report = json.loads(doctor(url, "--json").stdout or NO_ANSWER)
-        found = [finding["rule"] for finding in report["findings"] if finding["role"] in ("root", "blind")]
+        causes = [finding for finding in report["findings"] if finding["role"] in ("root", "blind")]
+        found = [finding["rule"] for finding in causes if finding["severity"] != "info"]
         lacking = [rules for rules in finds if not set(rules.split("|")) & set(found)]
         command = report["command"] if report["command"] and report["command"]["now"] else None
         changed = {change["name"]: change["now"] for change in command["changes"]} if command else {}
@@ -137,7 +173,7 @@ def _value(value: object) -> str:
 
 def table(results: Sequence[Result]) -> str:
     """Markdown: medians, with the least and the most of all rounds."""
-    head = ("fault", "found", "changed", "sick", "cured", "healthy", "cured / sick", "cured / healthy", "")
+    head = ("fault", "found", "changed", "sick", "cured", "healthy", "cured / sick", "cured / healthy", "", "on")
     rows = [
         (
             result.fault,
@@ -147,6 +183,7 @@ def table(results: Sequence[Result]) -> str:
             _ratio(result.cured, result.sick),
             _ratio(result.cured, result.healthy),
             result.says,
+            result.at,
         )
         for result in results
     ]
@@ -176,9 +213,11 @@ def main() -> int:
         sys.exit(f"no such fault: {', '.join(sorted(unknown))}")
     if given.table:
         kept = [KEPT / f"{fault['name']}.json" for fault in faults]
+        print(HEAD.format(cores=os.cpu_count()))
         print(table([Result(**json.loads(path.read_text())) for path in kept if path.exists()]))
         return 0
     must_be_installed()
+    before_all_others(os.getpid())
     KEPT.mkdir(parents=True, exist_ok=True)
     results = []
     for fault in faults:
@@ -187,7 +226,7 @@ def main() -> int:
             (KEPT / f"{fault['name']}.json").write_text(json.dumps(asdict(results[-1]), indent=1) + "\n")
             print(f"{fault['name']}: {results[-1].says}", flush=True)
     print(table(results))
-    return 0 if all(result.is_cured for result in results) else 1
+    return 0 if all(result.is_well for result in results) else 1
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.lab.server import before_all_others
+
 NO_ANSWER = """{"verdict": "unknown", "headline": "no answer", "findings": [], "vitals": {}, "command": null,
                 "patient": {"processes": [], "cores": null}}"""
 DOCTOR_SECONDS = 90
@@ -16,14 +18,16 @@ THREAD_FILES = ("stat", "schedstat", "wchan")
 
 
 def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The doctor's answer. One that hangs is asked where (SIGABRT, faulthandler), and looked for once more.
+    """The doctor's answer. One that hangs is asked where (SIGABRT, faulthandler), and once more, before all others.
 
     The wait is counted in seconds waited, not by the clock: a virtual machine that is paused for minutes finds all
     deadlines passed when it wakes, and nobody has hung.
     """
     command = [sys.executable, "-X", "faulthandler", "-m", "vllm_doctor", "--timeout", "40", *arguments]
-    for _ in range(2):
+    for ask in range(2):
         started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if ask:
+            before_all_others(started.pid)
         for _ in range(DOCTOR_SECONDS):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 stdout, stderr = started.communicate(timeout=1)

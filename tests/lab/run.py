@@ -12,6 +12,7 @@ import contextlib
 import gzip
 import json
 import math
+import os
 import subprocess
 import sys
 import time
@@ -23,7 +24,7 @@ from typing import Any
 import yaml
 
 from tests.lab.doctor import NO_ANSWER, doctor, machine
-from tests.lab.server import OUT, PAUSE_SECONDS, loaded, must_be_installed, vllm
+from tests.lab.server import OUT, PAUSE_SECONDS, before_all_others, loaded, must_be_installed, vllm
 from vllm_doctor.catalogue import COMMAND
 from vllm_doctor.signal import Known, Unknown
 from vllm_doctor.sources import process, recording
@@ -248,6 +249,7 @@ def record(scenario: dict[str, Any], url: str) -> None:
 
 def main() -> int:
     must_be_installed()
+    before_all_others(os.getpid())
     servers = yaml.safe_load((HERE / "scenarios.yaml").read_text())["servers"]
     if sys.argv[1:2] == ["--record"]:
         [(scenario, server)] = [(c, s) for s in servers for c in s["scenarios"] if c["name"] == sys.argv[2]]

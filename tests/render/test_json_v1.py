@@ -11,10 +11,11 @@ import jsonschema
 import pytest
 
 import vllm_doctor.render
-from tests.render.reports import postmortem, unreachable
+from tests.render.reports import finding, postmortem, unreachable
 from tests.test_fixtures import NAMES, judged
 from vllm_doctor.render import json_v1
-from vllm_doctor.report import Change, Correction
+from vllm_doctor.report import Change, Correction, Gain, LeftOut
+from vllm_doctor.signal import Reason
 
 SCHEMA = json.loads((Path(vllm_doctor.render.__file__).parent / "report.v1.schema.json").read_text())
 
@@ -76,8 +77,33 @@ def test_the_preemption_finding() -> None:
 def test_the_command_as_it_was_and_as_it_should_be() -> None:
     report = postmortem()
     told = valid(json_v1.render(report))["command"]
-    assert told == {"was": list(report.command), "now": None, "changes": []}
+    assert told == {"was": list(report.command), "now": None, "changes": [], "left_out": []}
     correction = Correction(("vllm", "serve", "x"), (Change("--max-num-seqs", 64.0, None, "cap"),))
     told = valid(json_v1.render(replace(report, correction=correction)))["command"]
     assert told["now"] == ["vllm", "serve", "x"]
     assert told["changes"] == [{"name": "--max-num-seqs", "was": 64, "now": None, "rule": "cap"}]
+
+
+def test_the_prize_and_what_will_be() -> None:
+    [remedy] = finding("cap").remedies
+    gain = Gain(1.5, "slots")
+    told = replace(
+        remedy, gain=gain, then=("11 fit.",), starts_unknown={"gpu_memory_at_start": Reason.DENIED}, goal="latency"
+    )
+    one = replace(finding("cap"), prize=Gain(2.25, "all"), stage="limit", remedies=(told, remedy))
+    document = valid(json_v1.render(postmortem([one])))
+    [shown] = document["findings"]
+    assert (shown["prize"], shown["stage"]) == ({"at_most": 2.25, "basis": "all"}, "limit")
+    first, second = shown["remedies"]
+    assert first["gain"] == {"at_most": 1.5, "basis": "slots"}
+    assert (first["then"], first["goal"]) == (["11 fit."], "latency")
+    assert first["starts_unknown"] == {"gpu_memory_at_start": "denied"}
+    assert (second["gain"], second["then"], second["starts_unknown"], second["goal"]) == (None, [], {}, None)
+    assert valid(json_v1.render(postmortem([finding("cap")])))["findings"][0]["prize"] is None
+
+
+def test_what_the_command_does_not_cure() -> None:
+    left = (LeftOut("other", "Admit less", "--max-num-seqs 64 cures cap"),)
+    correction = Correction(("vllm",), (Change("--max-num-seqs", 64.0, None, "cap"),), left)
+    told = valid(json_v1.render(replace(postmortem(), correction=correction)))["command"]
+    assert told["left_out"] == [{"rule": "other", "do": "Admit less", "reason": "--max-num-seqs 64 cures cap"}]

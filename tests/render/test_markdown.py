@@ -23,7 +23,8 @@ from tests.render.reports import (
 from tests.test_fixtures import NAMES, judged
 from vllm_doctor import cli
 from vllm_doctor.render import markdown
-from vllm_doctor.report import Change, Correction, EngineSeen, Report, SourceSeen
+from vllm_doctor.report import Change, Correction, EngineSeen, Gain, LeftOut, Report, SourceSeen
+from vllm_doctor.signal import Reason
 
 FENCE = re.compile(r"^(`{3,})(\w*)\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"(?<![\\`])(`+)(?!`)(.+?)(?<!`)\1(?!`)")
@@ -315,3 +316,22 @@ def test_the_corrected_command_is_a_diff() -> None:
     assert (
         "### The corrected command, after one restart\n\n```diff\n-  --max-num-seqs 64\nvllm serve 'a b'\n```" in shown
     )
+
+
+def test_what_it_costs_what_will_be_and_what_is_left_out() -> None:
+    [cure] = finding("cap").remedies
+    told = replace(
+        cure, gain=Gain(1.2, "x"), then=("It holds *11*.",), starts_unknown={"gpu_memory_at_start": Reason.DENIED}
+    )
+    dear = replace(finding("cap"), prize=Gain(2.148, "`slots`"), stage="limit", remedies=(told,))
+    left = LeftOut("other", "Admit *less*", "--max-num-seqs 128 cures cap")
+    correction = Correction(("vllm",), (Change("--max-num-seqs", 64.0, None, "cap"),), (left,))
+    shown = markdown.render(replace(postmortem([dear]), correction=correction))
+    assert "**Gain** at most × 2.15 (\\`slots\\`)\n" in shown
+    assert "- gain: at most × 1.2 (x)\n" in shown
+    assert "- then: It holds \\*11\\*.\n" in shown
+    assert "- not known whether vLLM starts with it: `gpu_memory_at_start` (denied)\n" in shown
+    assert "- not against `other` (Admit \\*less\\*): --max-num-seqs 128 cures cap\n" in shown
+    assert "**Gain** unknown\n" in markdown.render(postmortem([replace(dear, prize=None)]))
+    note = markdown.render(postmortem([replace(dear, severity="info", prize=Gain(1.004, "stopped"))]))
+    assert "Gain: at most × 1.01 (stopped)." in note

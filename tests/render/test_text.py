@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tests.render.reports import unreachable
+from tests.render.reports import finding, postmortem, unreachable
 from tests.test_fixtures import NAMES, judged
 from vllm_doctor.render import text
-from vllm_doctor.report import Change, Correction, Report, SourceSeen
+from vllm_doctor.report import Change, Correction, Gain, LeftOut, Remedy, Report, SourceSeen
+from vllm_doctor.signal import Reason
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -167,3 +169,55 @@ def test_the_changes_of_a_single_finding_stand_only_with_it() -> None:
 
 def test_without_a_correction_there_is_none() -> None:
     assert "Start" not in text.render(on_its_host())
+
+
+def priced(prize: Gain | None, *remedies: Remedy, **changes: Any) -> Report:
+    return postmortem([replace(finding("cap"), prize=prize, stage="limit", remedies=remedies, **changes)])
+
+
+def test_what_the_cause_costs_stands_before_the_cure() -> None:
+    [cure] = finding("cap").remedies
+    own = replace(cure, gain=Gain(1.201, "half of it"))
+    lines = text.render(priced(Gain(2.148, "slots"), replace(cure, gain=Gain(2.148, "slots")), own)).splitlines()
+    at = lines.index("  Gain   at most × 2.15 (slots)")  # rounded up: it is a bound
+    assert at < lines.index("  Cure   Admit what fits")
+    assert [line.strip() for line in lines if "gain:" in line] == ["gain: at most × 1.21 (half of it)"]
+
+
+def test_a_cost_that_is_not_known_is_said_to_be() -> None:
+    assert "  Gain   unknown" in text.render(priced(None)).splitlines()
+    assert "Gain" not in text.render(postmortem([replace(finding("died"), stage="broken")]))
+    assert "Gain" not in text.render(priced(None, role="info"))
+
+
+def test_a_note_tells_why_it_is_no_more() -> None:
+    shown = text.render(replace(priced(Gain(1.004, "stopped"), severity="info"), headline="No limit found"))
+    assert "Gain: at most × 1.01 (stopped)." in " ".join(shown.split())
+
+
+def test_what_will_be_after_the_restart() -> None:
+    [cure] = finding("cap").remedies
+    told = replace(cure, then=("The pool holds 11.",), starts_unknown={"gpu_memory_at_start": Reason.DENIED})
+    lines = [line.strip() for line in text.render(priced(None, told)).splitlines()]
+    assert "then: The pool holds 11." in lines
+    assert "not known whether vLLM starts with it: gpu_memory_at_start (denied)" in lines
+
+
+def test_what_the_corrected_command_leaves_out() -> None:
+    report = corrected()
+    assert report.correction is not None
+    left = (LeftOut("other", "Admit less", "--max-num-seqs 128 cures cap"),)
+    shown = text.render(replace(report, correction=replace(report.correction, left_out=left)))
+    assert "not against other (Admit less): --max-num-seqs 128 cures cap" in " ".join(shown.split())
+
+
+def test_of_many_comparisons_the_first_are_shown_and_of_two_bounds_the_stricter() -> None:
+    found = finding("cap")
+    [one] = found.evidence
+    bounds = [replace(one, than=0.1), replace(one, than=0.5), replace(one, than=0.2)]
+    others = [replace(one, signal=f"signal_{n}", says=f"number {n}") for n in range(8)]
+    shown = text.render(postmortem([replace(found, evidence=(*bounds, *others))]))
+    rows = [line for line in shown.splitlines() if line.endswith("from log")]
+    assert len(rows) == 6
+    assert "> 0.5" in rows[0]
+    assert "and 3 more comparisons: --json" in shown

@@ -164,7 +164,9 @@ def test_long_names_of_evidence_are_wrapped_within_their_column() -> None:
     report = capped()
     found = report.findings[0]
     long = replace(
-        found.evidence[0], says="the batch (median) as a share of --max-num-seqs (0 where that is not known)"
+        found.evidence[0],
+        signal="cap_reached",
+        says="the batch (median) as a share of --max-num-seqs (0 where that is not known)",
     )
     shown = text.render(replace(report, findings=(replace(found, evidence=(found.evidence[0], long)),)))
     rows = [line for line in shown.splitlines() if line.endswith("from log")]

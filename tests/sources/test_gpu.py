@@ -326,6 +326,13 @@ def test_a_locked_clock_shows_where_nothing_else_holds_it_down() -> None:
     assert one({}, low | {"utilization": 0.5}, *capped)["gpu_clock_share"] == 1
     assert one(*capped)["gpu_clock_share"] == Reason.IDLE
     assert one(low | {"utilization": NOT_TOLD})["gpu_clock_share"] == Reason.NOT_SUPPORTED
+    # What it costs counts the samples that were held down, and the slowest GPU.
+    assert one({}, low | {"utilization": 0.5}, *capped)["gpu_busy_clock_share"] == pytest.approx(
+        (2000 + 4 * 1000) / 5 / 2000
+    )
+    assert two({}, {"sm_clock": 1200.0})["gpu_busy_clock_share"] == 0.6
+    assert two({}, {"sm_clock": NOT_TOLD})["gpu_busy_clock_share"] == Reason.NOT_SUPPORTED
+    assert one({"utilization": 0.5})["gpu_busy_clock_share"] == Reason.IDLE
     assert one(low | {"event_reasons": NOT_TOLD})["gpu_clock_share"] == Reason.NOT_SUPPORTED
 
 
@@ -414,3 +421,24 @@ def test_gpus_that_do_not_answer() -> None:
     assert (found["gpus_lost"], found["gpus_lost_where"]) == (Known(2.0), Known("GPUs 1, 3"))
     whole = facts(GpuView("nvml", (Gpu(0, "GPU-0", "H100"),)), GpuUse())
     assert (whole["gpus_lost"], whole["gpus_lost_where"]) == (Known(0.0), Unknown(Reason.IDLE))
+
+
+@pytest.mark.parametrize(
+    ("names", "bandwidth", "flops"),
+    [
+        (["NVIDIA H100 80GB HBM3"], 3350e9, 989e12),
+        (["NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"], 3350e9, 989e12),
+        (["NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe"], Reason.NOT_SUPPORTED, Reason.NOT_SUPPORTED),
+        (["NVIDIA GH200 480GB"], Reason.NOT_SUPPORTED, Reason.NOT_SUPPORTED),
+    ],
+)
+def test_what_the_data_sheet_says(names: list[str], bandwidth: float | Reason, flops: float | Reason) -> None:
+    gpus = [gpu(place, name=name, memory_total=Known(80 * 2.0**30)) for place, name in enumerate(names)]
+    found = bare(facts(GpuView("nvml", tuple(gpus)), GpuUse(wanted=len(gpus))))
+    assert (found["gpu_bandwidth"], found["gpu_flops"]) == (bandwidth, flops)
+
+
+def test_of_a_mig_instance_the_data_sheet_says_nothing() -> None:
+    slice_ = gpu(0, uuid="MIG-a", name="NVIDIA H100 80GB HBM3", mig_profile="7g.80gb", memory_total=Known(80 * 2.0**30))
+    found = bare(facts(GpuView("nvml", (slice_,)), GpuUse(wanted=1)))
+    assert (found["gpu_bandwidth"], found["gpu_flops"]) == (Reason.NOT_SUPPORTED, Reason.NOT_SUPPORTED)

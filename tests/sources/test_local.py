@@ -290,7 +290,8 @@ def test_a_gpu_whose_node_is_not_told(site: Site, monkeypatch: pytest.MonkeyPatc
     [
         pytest.param("a10g", (), "0.32.0", 256.0, id="a small GPU"),
         pytest.param("h100x8", ("-tp", "8"), "0.32.0", 1024.0, id="H100"),
-        pytest.param("h100x8", (), "0.19.0", None, id="a version whose rule is not known"),
+        pytest.param("h100x8", (), "0.10.2", None, id="a version whose rule is not known"),
+        pytest.param("h100x8", (), "0.19.0", 1024.0, id="an older version"),
         pytest.param("h100x8", (), "", None, id="no version"),
         pytest.param("h100x8", ("--performance-mode", "throughput"), "0.32.0", None, id="doubled"),
         pytest.param("driver-mismatch", (), "0.32.0", None, id="no driver"),

@@ -15,6 +15,7 @@ from vllm_doctor import __version__
 from vllm_doctor.report import (
     Evidence,
     Finding,
+    Gain,
     LifeSeen,
     LinesSeen,
     Problem,
@@ -99,6 +100,10 @@ def _command(report: Report) -> dict[str, Any] | None:
             {"name": change.name, "was": _number(change.was), "now": _number(change.now), "rule": change.rule}
             for change in changes
         ],
+        "left_out": [
+            {"rule": left.rule, "do": left.do, "reason": left.reason}
+            for left in (correction.left_out if correction else ())
+        ],
     }
 
 
@@ -167,6 +172,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "rule": finding.rule,
         "severity": finding.severity,
         "role": finding.role,
+        "stage": finding.stage,
         "explained_by": finding.explained_by,
         "confidence": finding.confidence,
         "subject": dict(finding.subject),
@@ -174,6 +180,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "here": finding.here,
         "why": finding.why,
         "threshold_from": finding.threshold_from,
+        "prize": _gain(finding.prize),
         "evidence": [_evidence(evidence) for evidence in finding.evidence],
         "remedies": [_remedy(remedy) for remedy in finding.remedies],
         "see": list(finding.see),
@@ -213,8 +220,15 @@ def _remedy(remedy: Remedy) -> dict[str, Any]:
         "cost": remedy.cost,
         "risk": remedy.risk,
         "expect": remedy.expect,
-        "gain": None if remedy.gain is None else {"at_most": _number(remedy.gain.at_most), "basis": remedy.gain.basis},
+        "gain": _gain(remedy.gain),
+        "then": list(remedy.then),
+        "starts_unknown": {name: reason.value for name, reason in remedy.starts_unknown.items()},
+        "goal": remedy.goal or None,
     }
+
+
+def _gain(gain: Gain | None) -> dict[str, Any] | None:
+    return None if gain is None else {"at_most": _number(gain.at_most), "basis": gain.basis}
 
 
 def _vital(vital: Vital) -> Any:

@@ -126,7 +126,11 @@ def _correction(report: Report) -> list[str]:
         *report.correction.differences,
         *words.folded(report.correction.now, _WIDTH),
     ]
-    return ["### The corrected command, after one restart", *_fenced(lines, "diff")]
+    left = [
+        f"- not against {code(left.rule)} ({text(left.do)}): {text(left.reason)}" for left in report.correction.left_out
+    ]
+    blocks = ["### The corrected command, after one restart", *_fenced(lines, "diff")]
+    return [*blocks, *(["\n".join(left)] if left else [])]
 
 
 def _gpus(report: Report) -> str:
@@ -209,11 +213,15 @@ def _finding(group: Sequence[Finding], report: Report) -> list[str]:
         rows = [_evidence(evidence) for evidence in finding.evidence]
         blocks.append(_table(("What", "Seen:", "Threshold", "From"), rows))
         blocks.append(f"Thresholds: {words.ORIGIN[finding.threshold_from]}")
+    if finding.prize is not None:
+        blocks.append(f"**Gain** {text(words.bound(finding.prize.at_most, finding.prize.basis))}")
+    elif finding.asks_prize:
+        blocks.append("**Gain** unknown")
     explained = dict.fromkeys((s.title, s.rule) for s in report.findings if s.explained_by == finding.rule)
     if explained:
         blocks.append(f"Explains: {', '.join(f'{text(title)} ({code(rule)})' for title, rule in explained)}")
     for place, remedy in enumerate(finding.remedies):
-        blocks += _remedy("Or" if place else "Cure", remedy)
+        blocks += _remedy("Or" if place else "Cure", remedy, finding)
     return blocks
 
 
@@ -222,7 +230,7 @@ def _evidence(evidence: Evidence) -> list[str]:
     return [text(evidence.says), text(words.reading(evidence.seen, evidence.unit)), _cell(than), text(evidence.origin)]
 
 
-def _remedy(label: str, remedy: Remedy) -> list[str]:
+def _remedy(label: str, remedy: Remedy, finding: Finding) -> list[str]:
     blocks = [f"**{label}** {text(remedy.do)}"]
     flags = []
     for flag in dict.fromkeys([*remedy.unset, *remedy.set]):
@@ -240,8 +248,12 @@ def _remedy(label: str, remedy: Remedy) -> list[str]:
         names = ", ".join(code(name) for name, why in remedy.needs.items() if why is reason)
         said.append(f"the value needs {names}, not known ({reason}): {text(HOW_TO_LEARN[reason])}")
     said += [f"cost: {words.COST[remedy.cost]}", f"risk: {text(remedy.risk)}", f"then expect: {text(remedy.expect)}"]
-    if remedy.gain is not None:
-        said.append(f"gain: at most × {words.number(remedy.gain.at_most)} ({text(remedy.gain.basis)})")
+    said += [f"then: {text(sentence)}" for sentence in remedy.then]
+    if remedy.starts_unknown:
+        lacking = ", ".join(f"{code(name)} ({reason})" for name, reason in remedy.starts_unknown.items())
+        said.append(f"not known whether vLLM starts with it: {lacking}")
+    if remedy.gain is not None and remedy.gain != finding.prize:
+        said.append(f"gain: {text(words.bound(remedy.gain.at_most, remedy.gain.basis))}")
     if remedy.set and remedy.validated_for is None:
         said.append("the flag was not checked: the server does not tell its version")
     return [*blocks, "\n".join(f"- {line}" for line in said)]
@@ -252,7 +264,8 @@ def _aside(group: Sequence[Finding], report: Report) -> str:
     word = {"opportunity": "Chance", "not-server": "Client"}.get(finding.role, "Note")
     where, held = _where(group, report), times.held(group, report)
     brief = f"({held})" if held and "all the time" not in held else ""
-    details = " ".join(part for part in (f"({where})" if where else "", text(finding.here), brief) if part)
+    gain = f"Gain: {words.bound(finding.prize.at_most, finding.prize.basis)}." if finding.prize else ""
+    details = " ".join(part for part in (f"({where})" if where else "", text(finding.here), text(gain), brief) if part)
     line = f"- {word}: {text(finding.title)} ({code(finding.rule)}){': ' + details if details else ''}"
     for remedy in finding.remedies[:1]:
         flags = [code(f"+ {words.flag(flag, value)}") for flag, value in remedy.set.items()]

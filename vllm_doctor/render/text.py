@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 
 from vllm_doctor import times, words
-from vllm_doctor.report import Finding, LifeSeen, Remedy, Report, UnknownRule, grouped
+from vllm_doctor.report import Evidence, Finding, LifeSeen, Remedy, Report, UnknownRule, grouped
 from vllm_doctor.signal import HOW_TO_LEARN, Known, Reason
 
 WIDTH = 80
 """The columns of a report; on a terminal its parts are shown in as many as there are."""
 _width = ContextVar("width", default=WIDTH)
+_EVIDENCE = 6
+"""The rows of it that a person in a hurry reads; one who opens a finding on a terminal sees them all."""
+_evidence_rows: ContextVar[int | None] = ContextVar("evidence_rows", default=_EVIDENCE)
 _INDENT = 9
+_RUNNING = (Reason.NOT_IN_COMMAND, Reason.NOT_LOCAL, Reason.NO_LOG)
+"""Why something is not known of a command alone: nothing runs yet."""
 _PIDS = 6
 _LIVES = 6
 _ASKED = 6
@@ -72,11 +77,13 @@ def patient(report: Report, width: int) -> list[str]:
 
 
 def _in(width: int, lines: Callable[[], list[str]]) -> list[str]:
-    token = _width.set(width)
+    """Parts of a report on a terminal of this width, with nothing left out."""
+    width_before, rows_before = _width.set(width), _evidence_rows.set(None)
     try:
         return lines()
     finally:
-        _width.reset(token)
+        _width.reset(width_before)
+        _evidence_rows.reset(rows_before)
 
 
 def _rule_of(report: Report, main: Sequence[Finding]) -> str | None:
@@ -204,7 +211,10 @@ def _correction(report: Report) -> list[str]:
     # The changes of a single finding stand with its cure.
     changes = report.correction.differences if len(rules) > 1 else ()
     pasted = [*changes, *words.folded(report.correction.now, _width.get() - _INDENT)]
-    return [*lines, *(f"{'':<{_INDENT}}{line}" for line in pasted)]
+    lines += [f"{'':<{_INDENT}}{line}" for line in pasted]
+    for left in report.correction.left_out:
+        lines += _paragraph("", f"not against {left.rule} ({left.do}): {left.reason}")
+    return lines
 
 
 def _gpus(count: int, name: str | None) -> str:
@@ -259,6 +269,10 @@ def _vital_lines(report: Report) -> list[str]:
             say("itl_p50", "ITL p50 {}"),
             say("itl_p99", "p99 {}"),
         ],
+        [
+            say("decode_of_bound", "decode at {} of the GPUs' memory-bandwidth bound"),
+            say("compute_of_bound", "computing at {} of their compute bound"),
+        ],
     ]
     lines = [" · ".join(part for part in row if part) for row in rows if any(row)]
     for target in report.targets:
@@ -293,12 +307,21 @@ def _finding(group: Sequence[Finding], report: Report) -> list[str]:
     ))  # fmt: skip
     for symptom in symptoms:
         lines += _wrapped(f"       → explains: {symptom}", " " * (_INDENT + 2))
+    lines += _prize(finding)
     for place, remedy in enumerate(finding.remedies):
-        lines += ["", *_remedy("Or" if place else "Cure", remedy, brief=place > 0)]
+        lines += ["", *_remedy("Or" if place else "Cure", remedy, finding)]
     return lines
 
 
+def _prize(finding: Finding) -> list[str]:
+    """What the cause costs, where that is asked."""
+    if finding.prize is not None:
+        return _paragraph("Gain", words.bound(finding.prize.at_most, finding.prize.basis))
+    return _paragraph("Gain", "unknown") if finding.asks_prize else []
+
+
 def _evidence(finding: Finding) -> list[str]:
+    evidence = _strictest(finding.evidence)
     rows = [
         (
             e.says,
@@ -306,44 +329,47 @@ def _evidence(finding: Finding) -> list[str]:
             words.compared(e.is_, e.than, e.unit, e.than_signal),
             "computed" if e.origin == "computed" else f"from {e.origin}",
         )
-        for e in finding.evidence
+        for e in evidence[: _evidence_rows.get()]
     ]
     widths = _widths(rows)
-    if _INDENT + sum(widths) + 6 + max((len(row[3]) for row in rows), default=0) > _width.get():  # the bare value fits
+    origins = max((len(row[3]) for row in rows), default=0)
+    if _INDENT + sum(widths) + 6 + origins > _width.get():  # the bare value fits
         rows = [(says, value, than.partition(" (")[0], origin) for says, value, than, origin in rows]
         widths = _widths(rows)
-    if any(e.origin == "log" for e in finding.evidence) or (rows and _width.get() < WIDTH):
-        lines = _evidence_of_log(rows, widths)
-    else:
-        lines = []
-        for says, value, than, origin in rows:
-            label = "" if lines else "  Seen"
-            cells = f"{says:<{widths[0]}}  {value:>{widths[1]}}  {than:<{widths[2]}}  {origin}"
-            lines += _wrapped(f"{label:<{_INDENT}}{cells}", " " * (_INDENT + 2))
-    if rows:
-        lines += _paragraph("", f"thresholds: {words.ORIGIN[finding.threshold_from]}")
-    return lines
-
-
-def _evidence_of_log(rows: Sequence[tuple[str, str, str, str]], widths: Sequence[int]) -> list[str]:
-    """Its signals have long names, which are wrapped within their column."""
-    lines: list[str] = []
-    origins = max(len(row[3]) for row in rows)
     room = max(_INDENT, min(widths[0], _width.get() - _INDENT - 6 - widths[1] - widths[2] - origins))
+    lines: list[str] = []
     for says, value, than, origin in rows:
         first, *rest = textwrap.wrap(says, room) or [""]
         label = "" if lines else "  Seen"
         cells = f"{first:<{room}}  {value:>{widths[1]}}  {than:<{widths[2]}}  {origin}"
         lines += _wrapped(f"{label:<{_INDENT}}{cells}", " " * (_INDENT + 2))
         lines += [f"{'':<{_INDENT + 2}}{line}" for line in rest]
+    if more := len(evidence) - len(rows):
+        lines += _paragraph("", f"and {more} more {'comparison' if more == 1 else 'comparisons'}: --json")
+    if rows:
+        lines += _paragraph("", f"thresholds: {words.ORIGIN[finding.threshold_from]}")
     return lines
+
+
+def _strictest(evidence: Iterable[Evidence]) -> list[Evidence]:
+    """Of one signal that is above two bounds, or below two, the bound that says more."""
+    kept: dict[tuple[str, str], Evidence] = {}
+    for e in evidence:
+        key = (e.signal, e.is_[:1])
+        before = kept.get(key)
+        if before is not None and isinstance(before.than, float) and isinstance(e.than, float):
+            says_more = e.than > before.than if key[1] == ">" else e.than < before.than
+            kept[key] = e if says_more else before
+        else:
+            kept.setdefault(key, e)
+    return list(kept.values())
 
 
 def _widths(rows: Sequence[tuple[str, ...]]) -> list[int]:
     return [max((len(row[column]) for row in rows), default=0) for column in range(3)]
 
 
-def _remedy(label: str, remedy: Remedy, brief: bool) -> list[str]:
+def _remedy(label: str, remedy: Remedy, finding: Finding) -> list[str]:
     lines = _paragraph(label, remedy.do)
     for flag in remedy.unset:
         if flag not in remedy.set:
@@ -364,11 +390,16 @@ def _remedy(label: str, remedy: Remedy, brief: bool) -> list[str]:
         are = "are" if names[1:] else "is"
         lines += _paragraph("", f"the value needs {listed}, which {are} not known ({reason}): {HOW_TO_LEARN[reason]}")
     lines += _paragraph("", f"{words.COST[remedy.cost]}; then expect: {remedy.expect}")
+    for sentence in remedy.then:
+        lines += _paragraph("", f"then: {sentence}")
     lines += _paragraph("", f"risk: {remedy.risk}")
-    if brief:
+    if remedy.starts_unknown:
+        told = ", ".join(f"{name} ({reason})" for name, reason in remedy.starts_unknown.items())
+        lines += _paragraph("", f"not known whether vLLM starts with it: {told}")
+    if remedy.gain is not None and remedy.gain != finding.prize:
+        lines += _paragraph("", f"gain: {words.bound(remedy.gain.at_most, remedy.gain.basis)}")
+    if remedy is not finding.remedies[0]:
         return lines
-    if remedy.gain is not None:
-        lines += _paragraph("", f"gain: at most × {words.number(remedy.gain.at_most)} ({remedy.gain.basis})")
     if remedy.set and remedy.validated_for is None:
         lines += _paragraph("", "the flag was not checked: the server does not tell its version")
     return lines
@@ -379,7 +410,12 @@ def _aside(group: Sequence[Finding], report: Report) -> list[str]:
     word = {"opportunity": "Chance", "not-server": "Client", "info": "Note", "root": "Note"}.get(finding.role, "Note")
     where = _where(group, report)
     when = times.held(group, report)
-    parts = (f"({where})" if where else "", finding.here, f"({when})" if when and "all the time" not in when else "")
+    parts = (
+        f"({where})" if where else "",
+        finding.here,
+        f"Gain: {words.bound(finding.prize.at_most, finding.prize.basis)}." if finding.prize else "",
+        f"({when})" if when and "all the time" not in when else "",
+    )
     details = " ".join(part for part in parts if part)
     said = report.headline.startswith(finding.title)
     text = f"{finding.title} [{finding.rule}]{f': {details}' if details else ''}"
@@ -419,10 +455,18 @@ def not_seen(report: Report) -> list[str]:
         for reason in dict.fromkeys(unknown.because.values()):
             by_reason.setdefault(reason, []).append(unknown.rule)
     kinds = {source.kind for source in report.sources}
+    if report.is_unmeasured:
+        running = {rule for reason in _RUNNING for rule in by_reason.pop(reason, [])}
+        needed = f" ({len(running)} rules)" if running else ""
+        add(f"What only a running server shows{needed}: examine it then, on its host or by its URL.")
+        if report.patient.gpu is None:
+            add("The GPUs that it is for: --gpu 8xH100.")
     need_log = by_reason.pop(Reason.NO_LOG, []) if "log" not in kinds else []
     for reason, rules in by_reason.items():
         how = _NOT_IN_THIS_LOG if reason is Reason.NOT_IN_LOG else HOW_TO_LEARN[reason]
         add(f"{reason}: {_named(rules, 3)}. {how[0].upper()}{how[1:]}.")
+    if report.is_unmeasured:
+        return lines
     if "log" not in kinds:
         needed = f"{len(need_log)} rule{'s need' if len(need_log) > 1 else ' needs'} " if need_log else ""
         add(f"{needed}the log: add its file as another argument.")

@@ -129,6 +129,20 @@ class Command:
     model: str | None = None
     flags: Mapping[str, Value] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    config: str | None = None
+    """The --config file that was read."""
+    config_keys: Mapping[str, str] = field(default_factory=dict)
+    """The flags that stand in that file and count, with their keys there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """The words from `start` to before `end` become these; `name`: of the setting they are about."""
+
+    start: int
+    end: int
+    words: tuple[str, ...]
+    name: str
 
 
 class _ConfigError(ValueError):
@@ -186,7 +200,9 @@ def parse(argv: Sequence[str], read_config: ReadConfig) -> Command:
         from_file.take_config(path, read_config)
     flags = {**from_file.flags, **found.flags}
     model = found.model or _text(found.flags.get("--model")) or _text(from_file.flags.get("--model"))
-    return Command(clean, name, model, flags, tuple(found.notes + from_file.notes))
+    keys = {flag: key for flag, key in from_file.keys.items() if flag not in found.flags}
+    config = path if isinstance(path, str) and from_file.keys else None
+    return Command(clean, name, model, flags, tuple(found.notes + from_file.notes), config, keys)
 
 
 def changed(argv: Sequence[str], set: Mapping[str, Sequence[str]], unset: Container[str]) -> tuple[str, ...]:
@@ -194,20 +210,29 @@ def changed(argv: Sequence[str], set: Mapping[str, Sequence[str]], unset: Contai
 
     `set`: long name -> the words that set it (("--x", "7")). A command that is not vLLM's stays as it is.
     """
+    now, at = [], 0
+    for edit in edits(argv, set, unset):
+        now += [*argv[at : edit.start], *edit.words]
+        at = edit.end
+    return (*now, *argv[at:])
+
+
+def edits(argv: Sequence[str], set: Mapping[str, Sequence[str]], unset: Container[str]) -> list[Edit]:
+    """What `changed` does, in the order of the places."""
     program = program_of(argv)
     if program is None:
-        return tuple(argv)
-    at = program[1]
-    now, still = list(argv[:at]), dict(set)
+        return []
+    found: list[Edit] = []
+    at, still = program[1], dict(set)
     for word, texts in _grouped(_words(argv[at:])):
         end = at + 1 + len(texts)
         name = _setting(word.flag, word.text if word.text is not None else " ".join(texts) or None)
-        if name in set:
-            now += still.pop(name, ())  # where it stands twice, the last counts: one is enough
-        elif not word.flag or name not in unset:
-            now += argv[at:end]
+        if name in set:  # where it stands twice, the last counts: one is enough
+            found.append(Edit(at, end, tuple(still.pop(name, ())), name))
+        elif word.flag and (name in unset or word.flag in unset):
+            found.append(Edit(at, end, (), name if name in unset else word.flag))
         at = end
-    return (*now, *(text for words in still.values() for text in words))
+    return [*found, *(Edit(at, at, tuple(words), name) for name, words in still.items())]
 
 
 def masked(text: str) -> str:
@@ -272,6 +297,16 @@ def _words(argv: Sequence[str]) -> list[_Word]:
     return [_word(text) for text in argv]
 
 
+def without_secrets(argv: Sequence[str]) -> list[str]:
+    """The words, with secrets masked."""
+    return list(_without_secrets(argv))
+
+
+def flag_of_key(key: str) -> str:
+    """The flag that a key of a --config file sets."""
+    return _long_name(f"--{key}")
+
+
 def _without_secrets(argv: Sequence[str]) -> Iterator[str]:
     hide, all_of_it = False, False
     for text in argv:
@@ -307,6 +342,8 @@ class _Settings:
         self.model: str | None = None
         self.config_inline = False
         self.notes: list[str] = []
+        self.keys: dict[str, str] = {}
+        """Flag -> its key in the --config file."""
 
     def take(self, words: Sequence[_Word]) -> None:
         for word, texts in _grouped(words):
@@ -330,7 +367,9 @@ class _Settings:
             self.notes.append(f"--config {path}: not read ({_why(error)}), so its flags are not known")
             return
         for key, value in config.items():
-            self._set_from_config(_long_name(f"--{key}"), value)
+            flag = _long_name(f"--{key}")
+            self.keys[flag] = key
+            self._set_from_config(flag, value)
 
     def _set_from_config(self, flag: str, value: object) -> None:
         if value is None or value == []:

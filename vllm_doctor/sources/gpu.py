@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import fmean
 
+from vllm_doctor import roofline
 from vllm_doctor.observation import GpuSeen
 from vllm_doctor.signal import Known, Reading, Reason, Unknown
 
@@ -126,13 +127,14 @@ class GpuUse:
 
 
 FACTS = (
-    "gpus_on_host", "gpus", "gpu_name", "gpu_compute_capability", "mig", "mig_profile",
+    "gpus_on_host", "gpus", "gpu_name", "gpu_compute_capability", "gpu_bandwidth", "gpu_flops", "mig", "mig_profile",
     "gpu_memory_total", "gpu_memory_used_share", "gpu_memory_free", "gpu_memory_foreign", "gpu_foreign_processes",
     "gpu_utilization", "gpu_utilization_least",
     "gpu_thermal_share", "gpu_thermal_where", "gpu_power_cap_share", "gpu_power_cap_where",
     "gpu_hw_slowdown_share", "gpu_hw_slowdown_where", "gpu_temperature",
     "gpu_power_share", "gpu_power_limit", "gpu_power_limit_default", "gpu_power_limit_share", "gpu_power_limit_where",
     "gpu_clock_share", "gpu_clock", "gpu_clock_max", "gpu_clock_where", "gpu_applications_clock_share",
+    "gpu_busy_clock_share",
     "pcie_width_share", "pcie_width", "pcie_width_max",
     "pcie_generation_share", "pcie_generation", "pcie_generation_max", "pcie_where",
     "gpu_remap_pending", "gpu_remap_failed", "gpu_ecc_uncorrected", "gpu_unhealthy_where",
@@ -411,7 +413,17 @@ def _identity(watched: Sequence[_Watched]) -> dict[str, Reading]:
             (gpu.mig_profile for gpu in instances), Reason.NOT_SUPPORTED if instances else Reason.ABSENT
         ),
         "gpu_persistence": _flag(all, (gpu.persistence for gpu in gpus)),
+        **_data_sheet(gpus),
     }
+
+
+def _data_sheet(gpus: Sequence[Gpu]) -> dict[str, Reading]:
+    """Bytes and 16-bit operations a second, of GPUs that are all of one kind that we know, and whole."""
+    sheets = [None if _is_instance(gpu) else roofline.gpu(gpu.name, _number(gpu.memory_total)) for gpu in gpus]
+    sheet = sheets[0]
+    if sheet is None or any(other != sheet for other in sheets):
+        return {"gpu_bandwidth": NOT_TOLD, "gpu_flops": NOT_TOLD}
+    return {"gpu_bandwidth": Known(sheet.bandwidth), "gpu_flops": NOT_TOLD if sheet.bf16 is None else Known(sheet.bf16)}
 
 
 def _memory(watched: Sequence[_Watched]) -> dict[str, Reading]:
@@ -516,13 +528,21 @@ def _clocks(watched: Sequence[_Watched]) -> dict[str, Reading]:
     clocks = {one.gpu.uuid: _free_clock(one) for one in watched}
     slowest, share = _least([(one, _ratio(clocks[one.gpu.uuid], one.gpu.sm_clock_max)) for one in watched])
     set_lower = [_ratio(one.gpu.applications_clock, one.gpu.applications_clock_default) for one in watched]
+    at_work = [_ratio(_busy_clock(one), one.gpu.sm_clock_max) for one in watched]
     return {
+        "gpu_busy_clock_share": next((r for r in at_work if isinstance(r, Unknown)), _fold(min, at_work)),
         "gpu_clock_share": share,
         "gpu_clock": clocks[slowest.gpu.uuid],
         "gpu_clock_max": slowest.gpu.sm_clock_max,
         "gpu_clock_where": Known(_label([slowest.gpu])) if isinstance(share, Known) else share,
         "gpu_applications_clock_share": _fold(min, set_lower),
     }
+
+
+def _busy_clock(watched: _Watched) -> Reading:
+    """MHz while at work, also where it is held down."""
+    busy = watched.busy
+    return _fold(fmean, [sample.sm_clock for sample in busy]) if busy else _idle(watched.utilizations)
 
 
 def _free_clock(watched: _Watched) -> Reading:

@@ -13,6 +13,7 @@ from vllm_doctor.observation import Observation
 from vllm_doctor.report import Problem
 from vllm_doctor.signal import Known, Reading, Reason, Unknown
 from vllm_doctor.sources import gpu, host, kernel_log, model_files, nvidia_smi, topology
+from vllm_doctor.sources.command_diff import Running
 from vllm_doctor.sources.environment import number_or_text
 from vllm_doctor.sources.gpu import GpuUse, GpuView
 from vllm_doctor.sources.host import Host, HostSample
@@ -65,6 +66,7 @@ class Local:
             notes=self.server.notes,
             patient=self.patient,
             command=self.server.command.argv,
+            document=Running(self.server.command, self.target),
             processes=tuple((member.role, member.pid) for member in self.server.members if member.role != OTHER),
             process_rows=patient.rows(first, last),
         )

@@ -7,7 +7,7 @@ from vllm_doctor.sources.start.start import Flaw, Form, Resources, Start, judged
 
 
 def starts(text: str) -> list[Start]:
-    return [judged(written) for written in of_script(text, Form.SHELL)]
+    return [judged(written) for written in of_script(text)]
 
 
 def started(text: str) -> Start:

@@ -92,7 +92,7 @@ def test_a_byte_order_mark_is_no_part_of_the_program(tmp_path: Path) -> None:
         (b"'vllm serve m", "not-vllm", "line 1: nothing closes this quote"),
         (b"docker run --gpus all \\ # all\n  vllm/vllm-openai --model m", "not-vllm", "line 1: a comment after"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:40],
 )
 def test_a_file_that_is_no_command(content: bytes, kind: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "command"
@@ -170,6 +170,13 @@ def test_facts() -> None:
         "gpus_requested": 2.0,
         "cpu_quota": 4.0,
         "shm_size": 64.0 * 2**20,
+        "cores_usable": 4.0,
+        "api_servers": 1.0,
+        "engine_cores": 1.0,
+        "workers": 1.0,
+        "coordinators": 0.0,
+        "cores_terms": "1 API server + 1 engine core + 1 worker",
+        "data_parallel_elsewhere": False,
         "command_faults": 0.0,
         "command_unexpanded": 1.0,
         "flags_unknown": 0.0,
@@ -317,6 +324,22 @@ def test_a_flag_that_is_gone_and_one_that_never_was() -> None:
     assert says.startswith("--swap-space (in 0.4.3 to 0.17.1; gone: ")
     assert says.endswith("--num-speculative-decoder-samples (in no version; nearest: --speculative-config)")
     assert (found["flags_judged_as"], found["flags_version_told"]) == ("0.32.0", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("version", "flag", "strange"),
+    [
+        ("0.9.2", "--disable-log-requests", 0),
+        ("0.9.2", "--enable-log-requests", 1),
+        ("0.9.2", "--no-enable-log-requests", 1),
+        ("0.32.0", "--disable-log-requests", 1),  # of all releases up to 0.16, and again of 0.33
+        ("0.33.0", "--disable-log-requests", 0),
+        ("0.32.0", "--no-enable-log-requests", 0),
+        ("0.32.0", "--enable_log_requests=False", 0),
+    ],
+)
+def test_a_switch_is_looked_up_as_it_is_written(version: str, flag: str, strange: int) -> None:
+    assert told(f"docker run vllm/vllm-openai:v{version} --model m {flag}")["flags_unknown"] == strange
 
 
 def test_a_flag_that_was_renamed() -> None:

@@ -44,6 +44,9 @@ class Run:
     environment: Mapping[str, str | None]
     resources: Resources
     notes: tuple[str, ...]
+    image_at: Word
+    assignments: Mapping[str, Word]
+    """The words NAME=VALUE of -e."""
 
 
 def parse(words: Sequence[Word]) -> Run | None:
@@ -70,14 +73,15 @@ def parse(words: Sequence[Word]) -> Run | None:
     environment = _environment([value.text for name, value in given if name == "--env"])
     files = [value.text for name, value in given if name == "--env-file"]
     notes = tuple("an --env-file is not read: what it sets is not known" for _ in files[:1])
-    options = {name: value.text for name, value in given}
     return Run(
         words[at].text,
         None if entrypoint is None else ((entrypoint,) if entrypoint.text else ()),
         tuple(words[at + 1 :]),
         environment,
-        _resources(options, [value.text for name, value in given if name == "--ulimit"]),
+        _resources([(name, value.text) for name, value in given]),
         notes,
+        words[at],
+        {value.text.partition("=")[0]: value for name, value in given if name == "--env"},
     )
 
 
@@ -104,16 +108,22 @@ def _environment(texts: Sequence[str]) -> dict[str, str | None]:
     return found
 
 
-def _resources(options: Mapping[str, str], ulimits: Sequence[str]) -> Resources:
+def _resources(given: Sequence[tuple[str, str]]) -> Resources:
+    options = dict(given)
+    ulimits = [value for name, value in given if name == "--ulimit"]
     cpus = number(options.get("--cpus", ""))
     listed = options.get("--cpuset-cpus", "")
     limits = [limit for limit in (cpus, cpus_in(listed)) if limit is not None]
+    shm = size(options.get("--shm-size", ""))
+    mounts = [value for name, value in given if name in ("--volume", "--mount", "--tmpfs")]
+    other_shm = options.get("--ipc", "private") not in ("private", "host") or any("/dev/shm" in m for m in mounts)
     files = next((number(text.partition("=")[2].partition(":")[0]) for text in ulimits if "nofile=" in text), None)
     return Resources(
         gpus=gpus_in(options["--gpus"]) if "--gpus" in options else None,
         cpu_limit=min(limits, default=None),
-        shm_bytes=size(options.get("--shm-size", "")),
+        shm_bytes=shm,
         host_ipc=options.get("--ipc") == "host",
+        other_shm=other_shm or (shm is None and "--shm-size" in options),
         open_files=files,
     )
 

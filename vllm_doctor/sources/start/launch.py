@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from vllm_doctor.sources.command_line import program_of
 from vllm_doctor.sources.start import docker
 from vllm_doctor.sources.start.shell import Broken, Simple, commands, lost_after
-from vllm_doctor.sources.start.start import Fault, Flaw, Form, Resources, Word, Written, flags_in
+from vllm_doctor.sources.start.start import Fault, Flaw, Form, Holder, Launch, Word, Written, flags_in
 from vllm_doctor.sources.start.unexpanded import is_marked
 
 _MAX_DEPTH = 5
@@ -40,36 +40,18 @@ SAYS: Mapping[Flaw, str] = {
 
 
 @dataclass(frozen=True)
-class Launch:
-    """What is started where, before the text around it is known."""
+class Script(Holder):
+    """A shell script; `number` counts the servers that it starts from 0."""
 
-    words: Sequence[Word]
-    form: Form
-    environment: Mapping[str, str | None] = field(default_factory=dict)
-    is_environment_whole: bool = False
-    image: str | None = None
-    resources: Resources = field(default_factory=Resources)
-    faults: tuple[Fault, ...] = ()
-    notes: tuple[str, ...] = ()
+    text: str = field(repr=False)
+    number: int
 
 
-def of_script(
-    text: str, form: Form, place: str = "", line: int = 1, variables: Mapping[str, str | None] | None = None
-) -> list[Written]:
+def of_script(text: str) -> list[Written]:
     """The servers that a shell script starts, in its order."""
     return [
-        Written(
-            launch.form,
-            f"{place}, line {launch.words[0].line}" if place else f"line {launch.words[0].line}",
-            launch.words,
-            launch.environment,
-            launch.is_environment_whole,
-            launch.image,
-            launch.resources,
-            launch.faults,
-            launch.notes,
-        )
-        for launch in _of_script(text, form, line, variables or {}, _MAX_DEPTH)
+        Written.of(launch, place=f"line {launch.words[0].line}", holder=Script(text, number))
+        for number, launch in enumerate(_of_script(text, Form.SHELL, 1, {}, _MAX_DEPTH))
     ]
 
 
@@ -88,7 +70,8 @@ def _of_script(text: str, form: Form, line: int, variables: Mapping[str, str | N
     for place, simple in enumerate(simples):
         for launch in _of_words(simple.words, form, simple.environment, depth):
             fault = _ended_early(simple, simples[place + 1 :])
-            yield replace(launch, faults=(*launch.faults, *fault))
+            set_before = {} if launch.inside or launch.image is not None else simple.assignments
+            yield replace(launch, faults=(*launch.faults, *fault), assignments={**set_before, **launch.assignments})
 
 
 def _ended_early(simple: Simple, following: Sequence[Simple]) -> tuple[Fault, ...]:
@@ -118,11 +101,16 @@ def _of_words(words: Sequence[Word], form: Form, environment: Mapping[str, str |
 def _of_shell(words: Sequence[Word], form: Form, environment: Mapping[str, str | None], depth: int) -> Iterator[Launch]:
     for place, word in enumerate(words[1:], 1):
         if re.fullmatch(r"-[a-z]*c[a-z]*", word.text) and place + 1 < len(words):
-            script = words[place + 1]
-            yield from _of_script(script.text, form, script.line, environment, depth)
+            yield from _within(words[place + 1], form, environment, depth)
             return
         if not word.text.startswith("-"):
             return
+
+
+def _within(script: Word, form: Form, environment: Mapping[str, str | None], depth: int) -> Iterator[Launch]:
+    """The servers of a script that is one word."""
+    for launch in _of_script(script.text, form, script.line, environment, depth):
+        yield replace(launch, inside=(script, *launch.inside))
 
 
 def _of_wrapped(
@@ -130,6 +118,7 @@ def _of_wrapped(
 ) -> Iterator[Launch]:
     """The command behind the wrapper's own arguments: where the first vLLM, shell or container begins."""
     found = dict(environment)
+    assignments: dict[str, Word] = {}
     cores: float | None = None
     name = posixpath.basename(words[0].text)
     for place in range(1, len(words)):
@@ -138,14 +127,19 @@ def _of_wrapped(
         if _may_start(words, place):
             inner = _of_words(words[place:], form, found, depth)
         elif name in _TAKES_A_SCRIPT and re.search(r"\svllm\s|^vllm\s", text):
-            inner = _of_script(text, form, words[place].line, found, depth)
+            inner = _within(words[place], form, found, depth)
         if inner is not None:
             for launch in inner:
-                yield launch if cores is None else replace(launch, resources=replace(launch.resources, cpu_limit=cores))
+                if cores is not None:
+                    launch = replace(launch, resources=replace(launch.resources, cpu_limit=cores))
+                if not launch.inside and launch.image is None:
+                    launch = replace(launch, is_wrapped=True, assignments={**assignments, **launch.assignments})
+                yield launch
             return
         assigned = _ASSIGNED.fullmatch(text)
         if assigned:
             found[assigned[1]] = None if is_marked(assigned[2]) else assigned[2]
+            assignments[assigned[1]] = words[place]
         elif name in ("taskset", "numactl") and cores is None:
             cores = _cores(words, place, name)
 
@@ -179,8 +173,12 @@ def _of_container(words: Sequence[Word], depth: int) -> Iterator[Launch]:
     argv, guessed = docker.argv(run.image, run.entrypoint, run.arguments)
     for launch in _of_words(argv, Form.DOCKER_RUN, run.environment, depth):
         own = docker.is_vllm(run.image) and not run.notes
+        here = not launch.inside
         yield replace(
             launch,
+            image_at=run.image_at if here else None,
+            is_wrapped=not here and launch.is_wrapped,
+            assignments=run.assignments if here else launch.assignments,
             is_environment_whole=own,
             image=run.image,
             resources=run.resources,

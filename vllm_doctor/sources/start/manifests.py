@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from vllm_doctor import flags as catalogue
 from vllm_doctor.sources.environment import is_secret
 from vllm_doctor.sources.start import docker, shell
-from vllm_doctor.sources.start.launch import SAYS, Launch, of_words
-from vllm_doctor.sources.start.start import Fault, Flaw, Form, Resources, Word, Written
+from vllm_doctor.sources.start.launch import SAYS, of_words
+from vllm_doctor.sources.start.start import Fault, Flaw, Form, Holder, Launch, Resources, Word, Written
 from vllm_doctor.sources.start.tree import Documents, Node
 from vllm_doctor.sources.start.unexpanded import is_marked, mark
 
@@ -40,15 +40,15 @@ def starts(documents: Documents, name: str) -> list[Written] | None:
     for root in documents.roots:
         if root["services"].kind == "map":
             known = True
-            found += _compose(root["services"])
+            found += _compose(root)
         elif root.at("servingEngineSpec", "modelSpec").kind == "seq":
             known = True
-            found += _stack(root.at("servingEngineSpec", "modelSpec"))
+            found += _stack(root)
         elif _is_config(root):
             known = True
             found.append(_config(root, name))
         else:
-            pods = list(_pods(root, ""))
+            pods = list(_pods(root, "", root))
             known = known or bool(pods) or (bool(root["kind"]) and bool(root["apiVersion"]))
             found += [written for pod in pods for written in _of_pod(pod)]
     if documents.is_open:
@@ -60,9 +60,16 @@ def starts(documents: Documents, name: str) -> list[Written] | None:
 
 
 @dataclass(frozen=True)
-class _Container:
-    """One container as its manifest tells it."""
+class Container(Holder):
+    """One container as its manifest tells it.
 
+    `node`: it, at `keys` of `object`: of the whole Kubernetes object, or of the compose file. Words are read with the
+    manifest's own variables expanded.
+    """
+
+    object: Node
+    keys: tuple[str | int, ...]
+    node: Node
     form: Form
     place: str
     image: str | None
@@ -76,7 +83,7 @@ class _Container:
     def starts(self) -> Iterator[Written]:
         argv, guessed = docker.argv(self.image, self.entrypoint, self.arguments)
         faults = self.faults
-        launches = of_words(argv, self.form, self.environment)
+        launches = self.launches()
         if not launches and self.entrypoint and len(argv) == 1 and re.search(r"\s", argv[0].text):
             launches = of_words(shell.words(argv[0].text, argv[0].line)[0], self.form, self.environment)
             says = "the whole command is one text: the container looks for a program of that name; write it as a list"
@@ -84,24 +91,33 @@ class _Container:
         for launch in launches:
             yield self._written(launch, faults, guessed)
 
+    def launches(self) -> list[Launch]:
+        """What its words start, without their environment."""
+        return of_words(docker.argv(self.image, self.entrypoint, self.arguments)[0], self.form, self.environment)
+
     def _written(self, launch: Launch, faults: tuple[Fault, ...], guessed: tuple[str, ...]) -> Written:
-        return Written(
-            self.form,
-            self.place,
-            launch.words,
-            {**self.environment, **launch.environment},
-            docker.is_vllm(self.image) and not self.notes,
-            self.image,
-            self.resources,
-            (*faults, *launch.faults),
-            (*self.notes, *guessed, *launch.notes),
+        return Written.of(
+            launch,
+            form=self.form,
+            place=self.place,
+            environment={**self.environment, **launch.environment},
+            is_environment_whole=docker.is_vllm(self.image) and not self.notes,
+            image=self.image,
+            resources=self.resources,
+            faults=(*faults, *launch.faults),
+            notes=(*self.notes, *guessed, *launch.notes),
+            holder=self,
         )
 
 
 def _texts(node: Node) -> tuple[Word, ...]:
     """The texts of a list, or the one text."""
     items = node.items if node.kind == "seq" else (node,) if node.is_scalar else ()
-    return tuple(Word(item.text, item.text_line) for item in items if item.is_scalar)
+    return tuple(
+        Word(item.text, item.text_line, start=place, end=place + 1)
+        for place, item in enumerate(items)
+        if item.is_scalar
+    )
 
 
 def _text(node: Node) -> str | None:
@@ -111,18 +127,22 @@ def _text(node: Node) -> str | None:
 # ---- compose
 
 
-def _compose(services: Node) -> Iterator[Written]:
-    for name, service in services.fields.items():
+def _compose(root: Node) -> Iterator[Written]:
+    for name, service in root["services"].fields.items():
         if service.kind == "map":
             part = next((key for key in ("command", "entrypoint") if service[key]), "image")
-            yield from _service(f"services.{name}.{part}", service).starts()
+            yield from _service(f"services.{name}.{part}", root, name).starts()
 
 
-def _service(place: str, service: Node) -> _Container:
+def _service(place: str, root: Node, name: str) -> Container:
+    service = root["services"][name]
     entrypoint, faults = _compose_words(service["entrypoint"])
     arguments, more = _compose_words(service["command"])
     image = _text(service["image"])
-    return _Container(
+    return Container(
+        root,
+        ("services", name),
+        service,
         Form.COMPOSE,
         place,
         None if image is None else _interpolated(image),
@@ -137,7 +157,7 @@ def _service(place: str, service: Node) -> _Container:
 
 def _compose_words(node: Node) -> tuple[tuple[Word, ...], tuple[Fault, ...]]:
     if node.kind == "seq":
-        return tuple(Word(_interpolated(word.text), word.line) for word in _texts(node)), ()
+        return tuple(replace(word, text=_interpolated(word.text)) for word in _texts(node)), ()
     if not node.is_scalar:
         return (), ()
     words, broken = shell.words(_interpolated(node.text), node.text_line)
@@ -176,8 +196,17 @@ def _compose_resources(service: Node) -> Resources:
         cpu_request=docker.number(service.at("deploy", "resources", "reservations", "cpus").text),
         shm_bytes=docker.size(service["shm_size"].text),
         host_ipc=service["ipc"].text == "host",
+        other_shm=service["ipc"].text not in ("", "private", "host")
+        or _mounts_shm(service["volumes"], service["tmpfs"])
+        or (bool(service["shm_size"]) and docker.size(service["shm_size"].text) is None),
         open_files=docker.number(files["soft"].text if files.kind == "map" else files.text),
     )
+
+
+def _mounts_shm(*lists: Node) -> bool:
+    """Whether a volume of compose is mounted at /dev/shm."""
+    items = [item for node in lists for item in (node.items or (node,))]
+    return any("/dev/shm" in (item["target"].text or item.text) for item in items)
 
 
 def _device(device: Node) -> float | None:
@@ -194,20 +223,24 @@ class _Pod:
     """A mapping with containers, or with KServe's `model`, and the object that it stands in."""
 
     owner: str
+    object: Node
+    keys: tuple[str | int, ...]
     spec: Node
 
 
-def _pods(node: Node, owner: str) -> Iterator[_Pod]:
+def _pods(node: Node, owner: str, object: Node, keys: tuple[str | int, ...] = ()) -> Iterator[_Pod]:
     if node.kind == "map":
         if node["kind"].is_scalar:
             owner = "/".join(text for text in (node["kind"].text, node.at("metadata", "name").text) if text)
+        if node["kind"].is_scalar and node["apiVersion"].is_scalar:
+            object, keys = node, ()
         is_bare = not node.path and not node["apiVersion"] and (node["args"] or node["command"])
         if node["containers"].kind == "seq" or node["model"]["modelFormat"] or is_bare:
-            yield _Pod(owner, node)
-        for value in node.fields.values():
-            yield from _pods(value, owner)
-    for item in node.items:
-        yield from _pods(item, owner)
+            yield _Pod(owner, object, keys, node)
+        for key, value in node.fields.items():
+            yield from _pods(value, owner, object, (*keys, key))
+    for place, item in enumerate(node.items):
+        yield from _pods(item, owner, object, (*keys, place))
 
 
 def _of_pod(pod: _Pod) -> Iterator[Written]:
@@ -215,18 +248,21 @@ def _of_pod(pod: _Pod) -> Iterator[Written]:
     if pod.spec["model"]["modelFormat"]:
         yield from _of_kserve(pod, pod.spec["model"])
     elif not containers:
-        yield from _of_container(pod, pod.spec).starts()
-    for container in containers:
+        yield from _of_container(pod, pod.keys, pod.spec).starts()
+    for place, container in enumerate(containers):
         if container.kind == "map":
-            yield from _of_container(pod, container).starts()
+            yield from _of_container(pod, (*pod.keys, "containers", place), container).starts()
 
 
-def _of_container(pod: _Pod, container: Node) -> _Container:
+def _of_container(pod: _Pod, keys: tuple[str | int, ...], container: Node) -> Container:
     environment = _kubernetes_environment(container["env"])
     command, arguments = container["command"], container["args"]
     part = container["args"] if arguments else container["command"]
     outside = "envFrom is not read: what it sets is not known"
-    return _Container(
+    return Container(
+        pod.object,
+        keys,
+        container,
         Form.KUBERNETES,
         f"{pod.owner} {part.path}".strip(),
         _text(container["image"]),
@@ -254,7 +290,7 @@ def _referenced(words: Iterable[Word], environment: Mapping[str, str | None]) ->
         return mark(match[0]) if found is None or is_secret(match[1]) else found
 
     for word in words:
-        yield Word(_REFERENCE.sub(value, word.text), word.line)
+        yield replace(word, text=_REFERENCE.sub(value, word.text))
 
 
 def _not_text(*lists: Node) -> Iterator[Fault]:
@@ -267,12 +303,15 @@ def _not_text(*lists: Node) -> Iterator[Fault]:
 def _pod_resources(spec: Node, container: Node) -> Resources:
     limits, requests = container.at("resources", "limits"), container.at("resources", "requests")
     gpus = [docker.number(n.text) for key, n in {**requests.fields, **limits.fields}.items() if _GPU.fullmatch(key)]
+    shm = _shm(spec, container)
+    mounted = any(m["mountPath"].text.rstrip("/") == "/dev/shm" for m in container["volumeMounts"].items)
     return Resources(
         gpus=sum(count for count in gpus if count) or None,
         cpu_limit=docker.number(limits["cpu"].text),
         cpu_request=docker.number(requests["cpu"].text),
-        shm_bytes=_shm(spec, container),
+        shm_bytes=shm,
         host_ipc=spec["hostIPC"].plain is True,
+        other_shm=mounted and shm is None,
     )
 
 
@@ -285,6 +324,10 @@ def _shm(spec: Node, container: Node) -> float | None:
     return None
 
 
+KSERVE = "kserve/vllm"
+"""Stands for the image of KServe's own server: its arguments are vLLM's."""
+
+
 def _of_kserve(pod: _Pod, model: Node) -> Iterator[Written]:
     """KServe's Hugging Face server, which gives vLLM those arguments that are not its own."""
     environment = _kubernetes_environment(model["env"])
@@ -292,11 +335,24 @@ def _of_kserve(pod: _Pod, model: Node) -> Iterator[Written]:
     named = _kserve_model(words) or _text(model["storageUri"])
     line = model["args"].line
     argv = [Word("vllm", line), Word("serve", line), *([Word(named, line)] if named else []), *_of_vllm(words)]
+    place = f"{pod.owner} {model['args'].path}".strip()
     yield Written(
-        Form.KUBERNETES,
-        f"{pod.owner} {model['args'].path}".strip(),
         argv,
+        Form.KUBERNETES,
         environment,
+        place=place,
+        holder=Container(
+            pod.object,
+            (*pod.keys, "model"),
+            model,
+            Form.KUBERNETES,
+            place,
+            KSERVE,
+            None,
+            tuple(words),
+            environment,
+            Resources(),
+        ),
         image=_text(model["image"]),
         resources=_pod_resources(pod.spec, model),
         faults=tuple(_not_text(model["args"])),
@@ -326,8 +382,24 @@ def _of_vllm(words: Iterable[Word]) -> Iterator[Word]:
 # ---- Helm values of vLLM's production stack
 
 
-def _stack(models: Node) -> Iterator[Written]:
-    for model in models.items:
+@dataclass(frozen=True)
+class StackModel(Holder):
+    """One of the production stack's models; `values`: the whole document."""
+
+    values: Node
+    number: int
+
+    @property
+    def node(self) -> Node:
+        return self.values.at("servingEngineSpec", "modelSpec").items[self.number]
+
+
+STACK_KEYS: Mapping[str, str] = {flag: key for key, flag in (*_STACK_FLAGS.items(), *_STACK_SWITCHES.items())}
+"""The keys of vllmConfig by their flags."""
+
+
+def _stack(values: Node) -> Iterator[Written]:
+    for number, model in enumerate(values.at("servingEngineSpec", "modelSpec").items):
         config = model["vllmConfig"]
         line = config.line
         words = [Word("vllm", line), Word("serve", line)]
@@ -343,10 +415,11 @@ def _stack(models: Node) -> Iterator[Written]:
         others = [key for key in config.fields if key not in (*_STACK_FLAGS, *_STACK_SWITCHES, "extraArgs")]
         image = ":".join(node.text for node in (model["repository"], model["tag"]) if node.is_scalar)
         yield Written(
-            Form.HELM,
-            config.path if config else model.path,
             words,
+            Form.HELM,
             _kubernetes_environment(model["env"]),
+            place=config.path if config else model.path,
+            holder=StackModel(values, number),
             image=image or None,
             resources=Resources(
                 gpus=docker.number(model["requestGPU"].text),
@@ -359,6 +432,13 @@ def _stack(models: Node) -> Iterator[Written]:
 
 
 # ---- vLLM's own --config file
+
+
+@dataclass(frozen=True)
+class ConfigFile(Holder):
+    """vLLM's own --config file."""
+
+    root: Node
 
 
 def _is_config(root: Node) -> bool:
@@ -377,4 +457,11 @@ def _config(root: Node, name: str) -> Written:
         for key, node in root.fields.items()
         if is_marked(node.text)
     ]
-    return Written(Form.CONFIG, name, words, faults=tuple(faults), config=json.dumps(root.plain, ensure_ascii=False))
+    return Written(
+        words,
+        Form.CONFIG,
+        faults=tuple(faults),
+        place=name,
+        config=json.dumps(root.plain, ensure_ascii=False),
+        holder=ConfigFile(root),
+    )

@@ -13,7 +13,7 @@ from vllm_doctor.sources.environment import is_secret
 from vllm_doctor.sources.start.start import Flaw, Word
 from vllm_doctor.sources.start.unexpanded import is_marked, mark
 
-Variables = dict[str, "str | tuple[str, ...] | None"]
+Variables = dict[str, "str | tuple[Word, ...] | None"]
 """What the text sets: a text, an array, or None for what depends on how it runs."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -47,6 +47,8 @@ class Simple:
     line: int
     words: list[Word] = field(default_factory=list)
     environment: dict[str, str | None] = field(default_factory=dict)
+    assignments: dict[str, Word] = field(default_factory=dict)
+    """The words NAME=VALUE before it."""
     ended: str = "\n"
     last_line: int = 0
     broken: Broken | None = None
@@ -67,7 +69,7 @@ def commands(text: str, line: int = 1, variables: Mapping[str, str | None] | Non
             depth += simple.words.pop(0).text in _OPENS
         while simple.words and (match := _ASSIGNMENT.fullmatch(simple.words[0].text)):  # behind `then`
             assigned[match[1]] = None if is_marked(match[3]) or match[2] else match[3]
-            simple.words.pop(0)
+            simple.assignments[match[1]] = simple.words.pop(0)
         first = simple.words[0].text if simple.words else ""
         depth += (first in _OPENS) - (first in _CLOSES)
         if first in _DECLARES:
@@ -93,7 +95,7 @@ def words(text: str, line: int = 1) -> tuple[list[Word], Broken | None]:
     return (found[0].words, found[0].broken) if found else ([], None)
 
 
-def _text(value: str | tuple[str, ...] | None) -> str | None:
+def _text(value: str | tuple[Word, ...] | None) -> str | None:
     return value if isinstance(value, str) else None
 
 
@@ -104,6 +106,7 @@ class _Reader:
         self._all, self._at, self._line = text, at, line
         self._variables, self._plain, self._is_array = variables, is_plain, is_array
         self._cut = (-1, 0)
+        self._word_at = at
         self._heredocs: list[tuple[str, bool]] = []
 
     # ---- one command
@@ -203,19 +206,30 @@ class _Reader:
         self._chars: list[str] = []
         self._in_word = self._quoted = self._is_split = False
         self._word_line = self._line
+        self._span: tuple[int, int] | None = None
+        self._is_nothing = False  # an array without items is no word, not even an empty one
 
     def _end_word(self) -> None:
         if self._in_word:
             text = "".join(self._chars)
             assignment = None if self._simple.words or self._plain or self._is_array else _ASSIGNMENT.fullmatch(text)
-            if self._skips_next:
+            if self._is_nothing and not text:
+                pass
+            elif self._skips_next:
                 self._skips_next = False
             elif assignment:
                 self._assign(assignment[1], assignment[2], assignment[3])
+                self._simple.assignments[assignment[1]] = self._word(text)
             else:
-                self._simple.words.append(Word(text, self._word_line, self._is_split and not self._quoted))
+                self._simple.words.append(self._word(text))
             self._after_continuation = False
         self._begin_word()
+
+    def _word(self, text: str) -> Word:
+        start, end = self._span or (self._word_at, self._at)
+        if self._span is not None and len(self._chars) > 1:  # an array's item is a part of the word only
+            start, end = -1, self._at
+        return Word(text, self._word_line, self._is_split and not self._quoted, start, end)
 
     def _assign(self, name: str, adds: str, value: str) -> None:
         before = self._assigned.get(name, self._variables.get(name, ""))
@@ -232,10 +246,10 @@ class _Reader:
             return False
         self._next()
         inner = _Reader(self._all, self._line, self._variables, at=self._at, is_array=True)
-        items: list[str] = []
+        items: list[Word] = []
         closed = False
         while not closed and (found := inner.command()) is not None:  # lines and comments may stand between
-            items += [word.text for word in found[0].words]
+            items += found[0].words
             closed = found[0].ended == ")"
         self._at, self._line = inner._at, inner._line
         before = self._variables.get(match[1]) if match[2] else ()
@@ -245,7 +259,7 @@ class _Reader:
 
     def _piece(self, char: str) -> None:
         if not self._in_word:
-            self._word_line = self._line
+            self._word_line, self._word_at = self._line, self._at
         self._next()
         match char:
             case "\\":
@@ -394,12 +408,18 @@ class _Reader:
             self._unknown(written, is_quoted)
             return
         self._in_word = self._in_word or is_quoted
-        parts = value if isinstance(value, tuple) else (value,) if is_quoted else tuple(value.split())
+        if isinstance(value, tuple):
+            self._is_nothing = not value
+            parts = list(value)
+        else:
+            texts = [value] if is_quoted else value.split()
+            parts = [Word(text, self._line, end=self._at) for text in texts]
         for place, part in enumerate(parts):
             if place:
                 self._end_word()
             self._in_word = True
-            self._chars.append(part)
+            self._span = (part.start, part.end) if isinstance(value, tuple) or len(parts) > 1 else self._span
+            self._chars.append(part.text)
             self._quoted |= is_quoted
 
     def _unknown(self, written: str, is_quoted: bool) -> None:

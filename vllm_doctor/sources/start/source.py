@@ -16,7 +16,9 @@ from vllm_doctor.errors import SourceError
 from vllm_doctor.observation import Observation
 from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
 from vllm_doctor.sources.environment import number_or_text
-from vllm_doctor.sources.start import launch, manifests, systemd, tree
+from vllm_doctor.sources.kernel import Kernel
+from vllm_doctor.sources.start import launch, manifests, model, processes, systemd, tree
+from vllm_doctor.sources.start.patches import WrittenDocument
 from vllm_doctor.sources.start.start import Flaw, Form, Start, Written, judged, printed
 from vllm_doctor.sources.start.unexpanded import without_marks
 
@@ -27,6 +29,11 @@ MAX_STARTS = 64
 MAX_FENCES = 200
 
 _NAMED = 3
+_PLATFORM = re.compile(r"(?:^|[-_/:.])(cpu|xpu|tpu|hpu|rocm)(?=$|[-_/:.\d])")
+_SHM_DEFAULT = 64.0 * 2**20
+_OWN_SHM = frozenset({Form.DOCKER_RUN, Form.COMPOSE, Form.KUBERNETES})
+"""Where a container gets a /dev/shm of that size, unless the text says otherwise: Docker's and containerd's default."""
+
 _NO_FLAGS = frozenset({"--omni"})
 """What vLLM's main looks for before its parser does."""
 
@@ -43,21 +50,25 @@ class StartSource:
 
     name: str
     starts: tuple[Start, ...]
+    document: WrittenDocument
 
     def target(self, start: Start) -> str:
         """Where the start stands."""
         return f"{self.name}: {start.place}" if start.place and start.place != self.name else self.name
 
-    def examine(self, start: Start, patient: str) -> Observation:
-        """What this start alone tells."""
+    def examine(self, start: Start, patient: str, kernel: Kernel | None = None) -> Observation:
+        """What this start alone tells; with `kernel`, its model's files on this machine as well."""
+        of_model, said = model.facts(kernel, start) if kernel is not None else ({}, ())
         return Observation(
             KIND,
             self.target(start),
-            facts=facts(start),
+            facts=of_model | facts(start) | {"commands_written": Known(float(len(self.starts)), origin="cmdline")},
             models=(start.command.model,) if start.command.model else (),
-            notes=tuple(notes(start)),
+            notes=(*notes(start), *said),
             patient=patient,
             command=start.argv,
+            document=self.document,
+            number=self.starts.index(start),
         )
 
 
@@ -67,15 +78,22 @@ def open_command(given: str) -> StartSource:
     Raises SourceError: not-found, denied, unreadable, empty, too-large, not-vllm.
     """
     if given == STDIN:
-        return StartSource("standard input", read(_decoded(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input")))
+        return _source("standard input", _decoded(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input"))
     if os.path.isdir(given):
         raise SourceError("unreadable", f"--command {given}: is a folder; give one file of it")
     if os.path.exists(given):
-        return StartSource(given, read(_file(given), given))
+        return _source(given, _file(given), given)
     if not re.search(r"\s", given) and not os.path.basename(given).startswith(_PROGRAMS):
         raise SourceError("not-found", f"--command {printed(given)}: there is no such file, and it is no command line")
     text = given.encode("utf-8", "surrogateescape")
-    return StartSource("--command", read(_decoded(text, "--command")))
+    return _source("--command", _decoded(text, "--command"))
+
+
+def _source(name: str, text: str, path: str = "") -> StartSource:
+    is_windows = "\r\n" in text
+    starts, written = _read(text, path)
+    exact = WrittenDocument(name, path or None, text.replace("\r\n", "\n"), written, starts, not is_windows)
+    return StartSource(name, starts, exact)
 
 
 def _file(path: str) -> str:
@@ -107,6 +125,10 @@ def _decoded(raw: bytes, name: str) -> str:
 
 def read(text: str, name: str = "") -> tuple[Start, ...]:
     """The starts in the text; at least one. Pure. `name`: of its file. Raises SourceError."""
+    return _read(text, name)[0]
+
+
+def _read(text: str, name: str) -> tuple[tuple[Start, ...], tuple[Written, ...]]:
     is_windows = "\r\n" in text
     text = without_marks(text.replace("\r\n", "\n"))
     written = _written(text, name)
@@ -117,7 +139,7 @@ def read(text: str, name: str = "") -> tuple[Start, ...]:
         raise SourceError("not-vllm", _nothing(text))
     if is_windows and any(start.form in (Form.SHELL, Form.DOCKER_RUN) for start in found):
         found = tuple(replace(start, notes=(*start.notes, _WINDOWS)) for start in found)
-    return found
+    return found, tuple(written)
 
 
 def _nothing(text: str) -> str:
@@ -145,7 +167,7 @@ def _written(text: str, name: str) -> list[Written]:
             "this YAML is neither a compose file, nor a Kubernetes manifest, nor values of vLLM's production stack,"
             " nor a --config file of vLLM",
         )
-    return launch.of_script(text, Form.SHELL)
+    return launch.of_script(text)
 
 
 def _looks_like_yaml(text: str) -> bool:
@@ -184,15 +206,29 @@ def facts(start: Start) -> dict[str, Reading]:
         found[f"${name}"] = untold if value is None else Known(number_or_text(value), origin="environ")
     if start.version is not None:
         found["vllm_version"] = Known(start.version, origin="image")
+    shm = start.resources.shm_bytes
+    if shm is None and start.form in _OWN_SHM and not (start.resources.host_ipc or start.resources.other_shm):
+        shm = _SHM_DEFAULT
     asked = {
         "gpus_requested": start.resources.gpus,
         "cpu_quota": start.resources.cpu_limit,
         "cpu_requested": start.resources.cpu_request,
-        "shm_size": start.resources.shm_bytes,
+        "shm_size": shm,
         "fd_limit": start.resources.open_files,
     }
     found |= {name: Known(value, origin="manifest") for name, value in asked.items() if value is not None}
-    return found | _faults(start) | _strangers(start)
+    return found | _device(start) | processes.facts(start) | _faults(start) | _strangers(start)
+
+
+def _device(start: Start) -> dict[str, Reading]:
+    """What the server runs on, where its image or its environment says that this is no NVIDIA GPU."""
+    match = _PLATFORM.search((start.image or "").lower())
+    if match is not None and match[1] == "rocm":
+        return {"image_for_amd": Known(1.0, origin="image")}
+    if match is not None:
+        return {"device_written": Known(match[1], origin="image")}
+    is_cpu = any(name.startswith("VLLM_CPU_") for name in start.environment)
+    return {"device_written": Known("cpu", origin="environ")} if is_cpu else {}
 
 
 def _strangers(start: Start) -> dict[str, Reading]:
@@ -219,7 +255,8 @@ def _instead(version: str, name: str) -> str:
     """ "--swap-space (in 0.4.3 to 0.17.1; gone: …)"."""
     spans = flags.spans(name)
     replacement, near = flags.replacement(name), flags.nearest(version, name)
-    was = f"in {spans[0][0]} to {spans[-1][1]}" if spans else "in no version"
+    stretches = [first if first == last else f"{first} to {last}" for first, last in spans]
+    was = f"in {' and '.join(stretches)}" if spans else "in no version"
     if replacement is not None:
         return f"{name} ({was}; {replacement.instead if ':' in replacement.instead else f'now {replacement.instead}'})"
     return f"{name} ({was}{f'; nearest: {near[0]}' if near else ''})"
@@ -246,4 +283,5 @@ def notes(start: Start) -> list[str]:
     for fault in start.faults:
         lost = f"; never reaches vLLM: {', '.join(fault.lost)}" if fault.lost else ""
         said.append(f"line {fault.line}: {fault.says}{lost}")
-    return [*dict.fromkeys(said), *start.notes]
+    judged_as = flags.judgement(start.version) if start.version is not None else ""
+    return [*dict.fromkeys(said), *([judged_as] if judged_as else []), *start.notes]

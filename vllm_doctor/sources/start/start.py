@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from typing import Any
 
+from vllm_doctor import flags as catalogue
 from vllm_doctor.errors import SourceError
-from vllm_doctor.signal import Reason
+from vllm_doctor.signal import Reason, Value
 from vllm_doctor.sources import command_line
 from vllm_doctor.sources.command_line import MASK, Command, is_secret, masked
 from vllm_doctor.sources.environment import is_shown
@@ -54,11 +56,17 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """An argument, and the line it stands in. `is_split`: unquoted, so that one piece may become several arguments."""
+    """An argument, and the line it stands in. `is_split`: unquoted, so that one piece may become several arguments.
+
+    `start`, `end`: where it stands, in characters of the text that was parted or in items of a list; `start` is -1
+    where it does not stand there by itself: one of several words of a variable, or one that was added.
+    """
 
     text: str
     line: int
     is_split: bool = False
+    start: int = field(default=-1, compare=False)
+    end: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True)
@@ -72,6 +80,8 @@ class Resources:
     shm_bytes: float | None = None
     host_ipc: bool = False
     """It has the /dev/shm of the host."""
+    other_shm: bool = False
+    """It has another /dev/shm, of a size that is not in the text."""
     open_files: float | None = None
 
 
@@ -106,21 +116,46 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Written:
-    """A start before it is judged. Its texts may hold secrets and marks of what is not expanded."""
+class Launch:
+    """What is started, before the text around it is known.
 
-    form: Form
-    place: str
+    `inside`: the words that are scripts in which it stands (`bash -c SCRIPT`), outermost first. `assignments`: the
+    words of the innermost text that set a variable for it (NAME=VALUE, or -e's value). `image_at`: of `docker run` in
+    that text, the word of the image. `is_wrapped`: another program runs it.
+    """
+
     words: Sequence[Word]
+    form: Form
     environment: Mapping[str, str | None] = field(default_factory=dict)
     is_environment_whole: bool = False
     image: str | None = None
     resources: Resources = field(default_factory=Resources)
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
+    inside: tuple[Word, ...] = ()
+    assignments: Mapping[str, Word] = field(default_factory=dict)
+    image_at: Word | None = None
+    is_wrapped: bool = False
+
+
+class Holder:
+    """What in a document holds a start, and can be written anew with another; each form has its own."""
+
+
+@dataclass(frozen=True)
+class Written(Launch):
+    """A start in its document, before it is judged. Its texts may hold secrets and marks of what is not expanded."""
+
+    place: str = ""
     is_open: bool = False
     config: str | None = None
     """The text of its --config file, where that is what was given."""
+    holder: Holder | None = None
+
+    @classmethod
+    def of(cls, launch: Launch, **more: Any) -> Written:
+        """The launch, with what the text around it tells; that goes over what the launch has."""
+        return cls(**{field.name: getattr(launch, field.name) for field in fields(launch)} | more)
 
 
 MAX_WORDS = 2000
@@ -169,6 +204,8 @@ def judged(written: Written) -> Start:
         {flag: value for flag, value in flags.items() if flag not in unknown and not is_marked(flag)},
         tuple(as_written(note) for note in command.notes),
     )
+    version = None if written.image is None else version_of(written.image)
+    shown = replace(shown, flags=_as_taken(shown, version or catalogue.newest()))
     image = None if written.image is None else masked(as_written(written.image))
     return Start(
         written.form,
@@ -179,11 +216,26 @@ def judged(written: Written) -> Start:
         _told(written.environment),
         written.is_environment_whole,
         image,
-        None if written.image is None else version_of(written.image),
+        version,
         written.resources,
         tuple(sorted(dict.fromkeys(faults), key=lambda fault: (list(Flaw).index(fault.kind), fault.line))),
         (*written.notes, *shown.notes),
     )
+
+
+def _as_taken(command: Command, version: str) -> dict[str, Value]:
+    """Its flags. What is off was perhaps written as its opposite, which not every version takes: then it stands here as
+    it was written."""
+    taken = dict(command.flags)
+    written = {text.partition("=")[0].replace("_", "-") for text in command.argv}
+    for name in [name for name, value in taken.items() if value is False]:
+        verb = "--disable-" if name.startswith("--enable-") else "--enable-"
+        bare = name.removeprefix("--enable-").removeprefix("--disable-").removeprefix("--")
+        for spelling in sorted({verb + bare, "--no-" + name.removeprefix("--")} & written):
+            if name in taken and False in (catalogue.has(version, spelling), catalogue.has(version, name)):
+                del taken[name]
+                taken[spelling] = True
+    return taken
 
 
 def _is_model(name: str) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from vllm_doctor.sources.environment import is_secret
 from vllm_doctor.sources.start import docker, shell
 from vllm_doctor.sources.start.launch import SAYS, of_words
-from vllm_doctor.sources.start.start import Fault, Flaw, Form, Resources, Word, Written, flags_in
+from vllm_doctor.sources.start.start import Fault, Flaw, Form, Holder, Resources, Word, Written, flags_in
 from vllm_doctor.sources.start.unexpanded import is_marked, mark, pieces
 
 _UNIT = re.compile(r"^\[(Unit|Service|Install)\][ \t]*$|^ExecStart=", re.MULTILINE)
@@ -25,6 +25,16 @@ class _Setting:
     value: str
     line: int
     fault: Fault | None
+    raw: str
+    """The value with its continued lines as they stand, without comments between them."""
+
+
+@dataclass(frozen=True)
+class Unit(Holder):
+    """A unit file; `number` counts its ExecStart= from 0."""
+
+    text: str = field(repr=False)
+    number: int
 
 
 def is_unit(text: str) -> bool:
@@ -45,9 +55,7 @@ def starts(text: str) -> list[Written]:
     notes = ("EnvironmentFile= is not read: what it sets is not known",) if files else ()
     resources = _resources({setting.name: setting.value for setting in settings})
     found = []
-    for setting in settings:
-        if setting.name != "ExecStart" or not setting.value:
-            continue
+    for number, setting in enumerate(setting for setting in settings if setting.name == "ExecStart" and setting.value):
         words, broken = shell.words(setting.value.lstrip(_PREFIXES), setting.line)
         faults = [] if broken is None else [Fault(broken.kind, broken.line, SAYS[broken.kind])]
         faults += [setting.fault] if setting.fault is not None else []
@@ -55,16 +63,14 @@ def starts(text: str) -> list[Written]:
             granted = resources if launch.image is None else launch.resources
             limit = launch.resources.cpu_limit or granted.cpu_limit
             found.append(
-                Written(
-                    launch.form,
-                    f"ExecStart, line {setting.line}",
-                    launch.words,
-                    launch.environment,
-                    launch.is_environment_whole if launch.image is not None else not files,
-                    launch.image,
-                    replace(granted, cpu_limit=limit),
-                    (*faults, *launch.faults),
-                    (*notes, *launch.notes),
+                Written.of(
+                    launch,
+                    place=f"ExecStart, line {setting.line}",
+                    is_environment_whole=launch.is_environment_whole if launch.image is not None else not files,
+                    resources=replace(granted, cpu_limit=limit),
+                    faults=(*faults, *launch.faults),
+                    notes=(*notes, *launch.notes),
+                    holder=Unit(text, number),
                 )
             )
     return found
@@ -88,7 +94,22 @@ def _settings(text: str) -> Iterator[_Setting]:
         name, equals, value = " ".join(parts).partition("=")
         if equals:
             fault = _broken(parts[-1], lines, at) if name.strip() == "ExecStart" else None
-            yield _Setting(name.strip(), value.strip(), number, fault)
+            raw = "\\\n".join(parts).partition("=")[2].strip()
+            yield _Setting(name.strip(), value.strip(), number, fault, raw)
+
+
+def commands(text: str) -> list[str]:
+    """What its ExecStart= start, as written."""
+    return [setting.raw for setting in _settings(text) if setting.name == "ExecStart" and setting.value]
+
+
+def prefix(command: str) -> str:
+    """The signs before the program that systemd itself obeys."""
+    return command[: len(command) - len(command.lstrip(_PREFIXES))]
+
+
+def reads_files(text: str) -> bool:
+    return any(setting.name == "EnvironmentFile" for setting in _settings(text))
 
 
 def _broken(last: str, lines: Sequence[str], at: int) -> Fault | None:
