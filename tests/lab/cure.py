@@ -26,16 +26,8 @@ from typing import Any
 import yaml
 
 from tests.lab.doctor import NO_ANSWER, doctor
-from tests.lab.server import (
-    OUT,
-    PAUSE_SECONDS,
-    before_all_others,
-    loaded,
-    must_be_installed,
-    started,
-    tokens_per_second,
-    vllm,
-)
+from tests.lab.machine import before_all_others
+from tests.lab.server import OUT, PAUSE_SECONDS, loaded, must_be_installed, started, tokens_per_second, vllm
 
 HEAD = """\
 # The cure rate

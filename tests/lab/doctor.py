@@ -1,15 +1,14 @@
-"""The doctor, started as its users start it, and what this machine did meanwhile."""
+"""The doctor, started as its users start it."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.lab.server import before_all_others
+from tests.lab.machine import before_all_others, busy
 
 NO_ANSWER = """{"verdict": "unknown", "headline": "no answer", "findings": [], "vitals": {}, "command": null,
                 "patient": {"processes": [], "cores": null}}"""
@@ -37,12 +36,5 @@ def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
         ]
         started.send_signal(signal.SIGABRT)
         stdout, stderr = started.communicate()
-        print(f"the doctor hung for {DOCTOR_SECONDS} s; {machine()}\n{''.join(threads)}{stderr}", flush=True)
+        print(f"the doctor hung for {DOCTOR_SECONDS} s; {busy()}\n{''.join(threads)}{stderr}", flush=True)
     return subprocess.CompletedProcess(command, started.returncode, stdout, stderr)
-
-
-def machine() -> str:
-    """How busy this machine is: a look that differed may be the machine's."""
-    pressures = {path.name: path.read_text().split("\n")[0] for path in Path("/proc/pressure").glob("*")}
-    times = [line for line in Path("/proc/stat").read_text().split("\n") if line.startswith("cpu")]
-    return f"load {os.getloadavg()}, pressure {pressures}, {times}"

@@ -23,8 +23,9 @@ from typing import Any
 
 import yaml
 
-from tests.lab.doctor import NO_ANSWER, doctor, machine
-from tests.lab.server import OUT, PAUSE_SECONDS, before_all_others, loaded, must_be_installed, vllm
+from tests.lab.doctor import NO_ANSWER, doctor
+from tests.lab.machine import ROBBED, before_all_others, busy, cpu_times, share_stolen
+from tests.lab.server import OUT, PAUSE_SECONDS, loaded, must_be_installed, vllm
 from vllm_doctor.catalogue import COMMAND
 from vllm_doctor.signal import Known, Unknown
 from vllm_doctor.sources import process, recording
@@ -35,7 +36,6 @@ HERE = Path(__file__).resolve().parent
 FIXTURES = HERE.parent.parent / "fixtures"
 RECORDED_SCRAPES = 11
 LOOKS = 4
-ROBBED = 0.1
 SHOWN = ("requests_running", "requests_waiting", "kv_cache_usage", "generation_tokens_per_second")
 
 
@@ -100,17 +100,6 @@ def processes(url: str) -> list[dict[str, Any]]:
     raise RuntimeError(f"no processes of {url} were found: {answer.stdout[:2000]} {answer.stderr}")
 
 
-def cpu_times() -> list[int]:
-    """Jiffies of all CPUs: user, nice, system, idle, iowait, irq, softirq, steal."""
-    return [int(value) for value in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
-
-
-def share_stolen(before: list[int], after: list[int]) -> float:
-    """The share of the CPU time wanted meanwhile that went to other virtual machines."""
-    user, nice, system, _, _, irq, softirq, steal = (b - a for a, b in zip(before, after, strict=True))
-    return steal / max(1, user + nice + system + irq + softirq + steal)
-
-
 def run(scenario: dict[str, Any], url: str) -> bool:
     """Whether the diagnosis is the expected one; the outputs are kept in .lab/out.
 
@@ -123,7 +112,7 @@ def run(scenario: dict[str, Any], url: str) -> bool:
         for look in range(1, LOOKS + 1):
             before = cpu_times()
             answer = doctor(*source, "--json")
-            stolen = share_stolen(before, cpu_times())
+            stolen = share_stolen(before)
             (OUT / f"{name}.json").write_text(answer.stdout)
             report = json.loads(answer.stdout or NO_ANSWER)
             wrong = differences(report, answer.returncode, scenario["expect"], robbed=stolen > ROBBED)
@@ -135,7 +124,7 @@ def run(scenario: dict[str, Any], url: str) -> bool:
                 print(f"       {line}")
             if not wrong:
                 break
-            print(f"       stolen {stolen:.0%}; {machine()}")
+            print(f"       stolen {stolen:.0%}; {busy()}")
             print(f"       {report['findings'][0]['here'] if report['findings'] else ''}", flush=True)
             time.sleep(PAUSE_SECONDS)
     return not wrong

@@ -1,88 +1,30 @@
-"""The real command in a real terminal, tmux: what it draws, its keys, another size, and how it leaves the terminal.
-
-Needs tmux (apt-get install tmux; .ci/run installs it).
-"""
+"""The real command in a real terminal, tmux: what it draws, its keys, another size, and how it leaves the terminal."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shlex
 import signal
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.tui.tmux import ROOT, Tmux, terminal
 from tests.tui.watching import Pages
 from vllm_doctor import demo
 
-ROOT = Path(__file__).parents[2]
 LOG = "vllm.log.gz"
 FOUND = "Requests queue"
 """What is found in it."""
-PATIENCE = 60.0
-
-
-@dataclass
-class Tmux:
-    """A terminal of its own, with a shell in it."""
-
-    socket: str
-
-    def __call__(self, *words: str) -> str:
-        done = subprocess.run(["tmux", "-S", self.socket, *words], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def screen(self) -> str:
-        return self("capture-pane", "-p")
-
-    def type(self, *keys: str) -> None:
-        self("send-keys", *keys)
-
-    def until(self, text: str, shown: Callable[[], str] | None = None) -> str:
-        """The screen, as soon as this stands on it."""
-        until = time.monotonic() + PATIENCE
-        while text not in (seen := (shown or self.screen)()):
-            assert time.monotonic() < until, f"{text!r} is not on the screen:\n{seen}"
-            time.sleep(0.05)
-        return seen
-
-    def is_restored(self) -> None:
-        """The shell is back on the ordinary screen, its cursor is there, and typed letters are echoed."""
-        state = self("display-message", "-p", "#{alternate_on} #{cursor_flag} #{mouse_any_flag}").split()
-        assert state == ["0", "1", "0"]
-        self.type("echo is-it-ech''oed", "Enter")
-        assert "echo is-it-ech''oed" in self.until("is-it-echoed\n")
 
 
 @pytest.fixture
 def tmux(tmp_path: Path) -> Iterator[Tmux]:
-    """80×24, with the doctor as `doctor` on the path."""
-    command = tmp_path / "doctor"
-    command.write_text(
-        f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(ROOT))} exec {shlex.quote(sys.executable)} -m vllm_doctor "$@"\n'
-    )
-    command.chmod(0o755)
+    """80×24, with a log beside it."""
     (tmp_path / LOG).write_bytes((ROOT / "fixtures/logs/max-num-seqs-cap.log.gz").read_bytes())
-    environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "NO_COLOR")}
-    environment |= {"PS1": "$ ", "PATH": f"{tmp_path}:{environment['PATH']}", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
-    environment |= {"XDG_STATE_HOME": str(tmp_path / "state"), "ENV": ""}
-    with tempfile.TemporaryDirectory(prefix="d") as folder:  # a socket's path must be short
-        made = Tmux(f"{folder}/t")
-        start = ["tmux", "-S", made.socket, "-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "sh"]
-        subprocess.run(start, check=True, env=environment, cwd=tmp_path, timeout=60)
-        try:
-            yield made
-        finally:
-            with contextlib.suppress(AssertionError, subprocess.SubprocessError):
-                made("kill-server")
+    with terminal(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -101,12 +43,12 @@ def test_start_keys_another_size_and_the_end(tmux: Tmux, url: str, tmp_path: Pat
     tmux.until("thresholds: ")
     tmux.type("Escape")
     tmux.until("findings: ")
-    tmux("resize-window", "-x", "140", "-y", "40")
+    tmux.resize(140, 40)
     wide = tmux.until("│")
     assert max(map(len, wide.splitlines())) > 100
-    tmux("resize-window", "-x", "50", "-y", "10")
+    tmux.resize(50, 10)
     tmux.until("Too small")
-    tmux("resize-window", "-x", "80", "-y", "24")
+    tmux.resize(80, 24)
     tmux.until("c copy cure")
     tmux.type("c")
     tmux.until("copied")

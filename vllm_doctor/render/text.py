@@ -466,7 +466,7 @@ def not_seen(report: Report) -> list[str]:
         how = _NOT_IN_THIS_LOG if reason is Reason.NOT_IN_LOG else HOW_TO_LEARN[reason]
         add(f"{reason}: {_named(rules, 3)}. {how[0].upper()}{how[1:]}.")
     if report.is_unmeasured:
-        return lines
+        return said
     if "log" not in kinds:
         needed = f"{len(need_log)} rule{'s need' if len(need_log) > 1 else ' needs'} " if need_log else ""
         add(f"{needed}the log: add its file as another argument.")
