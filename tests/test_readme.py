@@ -25,6 +25,9 @@ BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.split()[:1] == ["vllm-doctor"]]
 
 
+pytestmark = pytest.mark.xdist_group("host")  # its servers are seen by all who look at this host
+
+
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Servers for the addresses and the pid that the README names."""
