@@ -29,9 +29,10 @@ TRIES = 4
 
 
 def must_be_installed() -> None:
-    """Ends the program where there is no vLLM."""
+    """Ends the program where there is no vLLM; from now on it ends with its servers, also when it is killed."""
     if not (VLLM / "vllm").exists():
         sys.exit("no vLLM in .lab: run tests/lab/install.sh first")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 @contextlib.contextmanager
