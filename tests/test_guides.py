@@ -112,8 +112,11 @@ def test_names_that_guides_give(name: str, code: int, words: tuple[str, ...]) ->
     [
         ("docker run vllm/vllm-openai-rocm:v0.20.0 --model M --quantization awq", {}),
         ("docker run rocm/vllm:v0.20.0 --model M --quantization awq --enforce-eager", {"enforce-eager": "warning"}),
-        ("docker run vllm/vllm-openai-cpu:v0.20.0 --model M --enforce-eager --dtype float32 --block-size 32", {}),
-        ("VLLM_CPU_KVCACHE_SPACE=8 vllm serve M --enforce-eager --dtype float32", {}),
+        (
+            "docker run vllm/vllm-openai-cpu:v0.20.0 --model M --enforce-eager --dtype float32 --block-size 32",
+            {"enforce-eager": "warning"},
+        ),
+        ("VLLM_CPU_KVCACHE_SPACE=8 vllm serve M --dtype float32 --block-size 32", {}),
         ("docker run vllm/vllm-openai:v0.20.0 --model M --enforce-eager", {"enforce-eager": "warning"}),
     ],
 )

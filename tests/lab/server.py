@@ -69,8 +69,10 @@ def started(command: Sequence[str], port: int, name: str, more_env: Mapping[str,
             try:
                 server.wait(30)
             except subprocess.TimeoutExpired:
-                os.killpg(server.pid, signal.SIGKILL)
+                server.kill()
                 server.wait()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGKILL)  # what it left behind
 
 
 def _wait_until_up(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
