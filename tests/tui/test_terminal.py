@@ -58,6 +58,21 @@ def test_start_keys_another_size_and_the_end(tmux: Tmux, url: str, tmp_path: Pat
     tmux.is_restored()
 
 
+def test_a_change_of_size_that_nobody_told_of_is_seen(tmux: Tmux, url: str, tmp_path: Path) -> None:
+    deaf = tmp_path / "deaf.py"
+    deaf.write_text(
+        "import signal, sys\nheard = signal.signal\n"
+        "signal.signal = lambda number, handler: None if number == signal.SIGWINCH else heard(number, handler)\n"
+        "from vllm_doctor.cli import main\nsys.exit(main(sys.argv[1:]))\n"
+    )
+    tmux.type(f"PYTHONPATH={ROOT} {sys.executable} deaf.py {url}; echo code=$?", "Enter")
+    tmux.until("CRITICAL")
+    tmux.resize(140, 40)
+    tmux.until("│")
+    tmux.type("q")
+    tmux.until("code=2")
+
+
 def test_sigterm_leaves_the_terminal_well(tmux: Tmux, tmp_path: Path) -> None:
     tmux.type(f"sh -c 'echo $$ > pid; exec doctor {LOG}'; echo code=$?", "Enter")
     tmux.until(FOUND)

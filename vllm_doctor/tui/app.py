@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -23,6 +24,8 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
+from textual.events import Resize
+from textual.geometry import Size
 from textual.message import Message
 from textual.screen import Screen
 
@@ -144,7 +147,19 @@ class DoctorApp(App[None]):
         was, self.picture = self.picture.status, event.picture
         if self.picture.status is Status.CHOOSING and was is not Status.CHOOSING:
             self.go("chooser")
+        self._fit()
         self.redraw()
+
+    def _fit(self) -> None:
+        """Take the terminal's size where the news of a change was lost: seen in tmux on a machine that was too busy."""
+        if self.is_headless or sys.__stderr__ is None:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            size = Size(*os.get_terminal_size(sys.__stderr__.fileno()))
+            if size != self.size:
+                self.post_message(Resize(size, size))
+            elif size != self.screen.size:
+                self.screen.post_message(Resize(size, size))
 
     def on_stopped(self, event: Stopped) -> None:
         if not event.is_fault and self.picture.report is None:
