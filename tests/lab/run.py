@@ -35,7 +35,7 @@ from vllm_doctor.sources.kernel import Kernel
 HERE = Path(__file__).resolve().parent
 FIXTURES = HERE.parent.parent / "fixtures"
 RECORDED_SCRAPES = 11
-LOOKS = 4
+LOOKS = 6
 SHOWN = ("requests_running", "requests_waiting", "kv_cache_usage", "generation_tokens_per_second")
 
 
