@@ -17,7 +17,8 @@ LAYERS = [
     # the core: texts and numbers in, a diagnosis out; no network
     "errors", "signal", "window", "promql", "formula", "condition", "history", "flags", "metric_names", "defaults",
     "model_config", "kv_cache", "parameters", "roofline", "words", "yaml_text", "document", "log_lines", "report",
-    "times", "catalogue", "prediction", "life", "rule", "observation", "picture", "redact", "diagnose", "postmortem",
+    "times", "catalogue", "query", "prediction", "life", "rule", "observation", "picture", "redact", "diagnose",
+    "postmortem",
     "sources", "sources.access", "sources.exposition", "sources.server", "sources.recording", "sources.kernel",
     "sources.kernel_log", "sources.cgroup", "sources.environment", "sources.topology", "sources.command_line",
     "sources.command_diff",

@@ -224,7 +224,7 @@ def _metrics(signal: Signal) -> Iterable[str]:
         case "present":
             return signal.present
         case "info":
-            return (_info(signal.definition)[0],)
+            return (info(signal.definition)[0],)
         case _:
             return ()
 
@@ -287,7 +287,8 @@ def _expression(text: str) -> Expression:
     return Expression(text)
 
 
-def _info(definition: str) -> tuple[str, str]:
+def info(definition: str) -> tuple[str, str]:
+    """The metric and the label of an info signal: "metric{label}". Raises PromQLError."""
     match = re.fullmatch(r"([\w:]+)\{(\w+)\}", definition)
     if match is None:
         raise PromQLError(f"write an info signal as metric{{label}}: {definition}")
@@ -295,7 +296,7 @@ def _info(definition: str) -> tuple[str, str]:
 
 
 def _labelled(signal: Signal, window: Window, identity: tuple[str, ...]) -> Mapping[Subject, Reading]:
-    metric, label = _info(signal.definition)
+    metric, label = info(signal.definition)
     newest: dict[Subject, tuple[float, str]] = {}
     for labels, value in window.latest(metric).items():
         text = dict(labels).get(label)
@@ -401,7 +402,7 @@ def _signal(name: str, table: document.Table, known: Mapping[str, Signal]) -> Si
         if way == "promql":
             _expression(_filled(definition, _DEFAULT_IDENTITY, 1.0))
         elif way == "info":
-            _info(definition)
+            info(definition)
         elif way == "flag" and not flags.is_flag(definition):
             table.fail(f"{definition} is a flag of no vLLM", way)
         elif way == "formula":
