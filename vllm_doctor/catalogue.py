@@ -27,7 +27,7 @@ from vllm_doctor import document, flags
 from vllm_doctor.condition import Condition, ConditionError
 from vllm_doctor.formula import Formula, FormulaError
 from vllm_doctor.promql import Estimate, Expression, PromQLError
-from vllm_doctor.signal import Known, Reading, Reason, Series, Snapshot, Subject, Unknown, Value, project
+from vllm_doctor.signal import Known, Reading, Reason, Series, Snapshot, Subject, Told, Unknown, Value, project
 from vllm_doctor.window import Labels, Window
 
 ENGINE_METRIC = "vllm:num_requests_running"
@@ -41,6 +41,9 @@ FORM = "command_form"
 
 LOG = "log"
 """The fact that says whether a log was read; how often line x stands in it is "log:x", and its value y "log:x.y"."""
+
+MEASURED = ("promql", "info", "present")
+"""The ways of what stands on /metrics, and so in a Prometheus."""
 
 _WAYS = ("promql", "info", "present", "fact", "flag", "env", "log", "formula")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -101,6 +104,16 @@ class Petty:
     when: Condition
 
 
+@dataclass(frozen=True, slots=True)
+class Outlier:
+    """An engine is told apart from its peers where this signal is `factor` times their median, or a part of it, and
+    differs from it by `least`."""
+
+    signal: str
+    factor: float
+    least: float
+
+
 class Catalogue:
     """All signals, and which metrics they are made of."""
 
@@ -111,11 +124,13 @@ class Catalogue:
         path: Path,
         refusals: tuple[Refusal, ...] = (),
         petty: Petty | None = None,
+        outliers: tuple[Outlier, ...] = (),
     ) -> None:
         self.signals = signals
         self.complaints = complaints
         self.refusals = refusals
         self.petty = petty
+        self.outliers = outliers
         self.path = path
         self.metrics = frozenset(name for signal in signals.values() for name in _metrics(signal)) | {ENGINE_METRIC}
 
@@ -145,14 +160,16 @@ class Catalogue:
         signals = {n: s for n, s in self.signals.items() if n in kept}
         return Catalogue(signals, self.complaints, self.path, petty=self.petty)
 
-    def snapshot(self, window: Window, facts: Mapping[str, Reading], tag: Subject = ()) -> Snapshot:
+    def snapshot(
+        self, window: Window, facts: Mapping[str, Reading], tag: Subject = (), told: Told | None = None
+    ) -> Snapshot:
         """What the scrapes of one server and the facts about it say.
 
-        `tag` tells servers apart where several are examined together.
+        `tag` tells servers apart where several are examined together. `told`: signals that need no scrapes.
         """
         identity = _identity(window)
         engines = {_named(labels, identity) for labels in window.latest(ENGINE_METRIC)}
-        subjects = tuple(sorted(engines)) or ((),)
+        subjects = tuple(sorted(engines if told is None else told.engines)) or ((),)
         series: dict[str, Series] = {}
         missing: dict[str, Reason] = {}
         for signal in self.signals.values():
@@ -160,6 +177,9 @@ class Catalogue:
             if signal.way == "formula":
                 assert signal.formula is not None
                 readings = _computed(signal.formula, subjects, Snapshot(subjects, series, missing))
+            elif told is not None and signal.way in MEASURED:
+                readings = told.readings.get(signal.name, {})
+                missing[signal.name] = told.missing.get(signal.name, Reason.ABSENT)
             else:
                 readings, reason = self._observed(signal, window, identity, facts)
                 if reason is not None:
@@ -304,10 +324,11 @@ def _labelled(signal: Signal, window: Window, identity: tuple[str, ...]) -> Mapp
         # Old label sets stay on the page: vLLM sets lora_requests_info to the time of its last change.
         if text is not None and value >= newest.get(subject, (-math.inf, ""))[0]:
             newest[subject] = (value, text)
-    return {subject: _parsed(text, signal) for subject, (_, text) in newest.items()}
+    return {subject: parsed(text, signal) for subject, (_, text) in newest.items()}
 
 
-def _parsed(text: str, signal: Signal) -> Reading:
+def parsed(text: str, signal: Signal) -> Reading:
+    """An info metric's label as the signal's value."""
     if signal.count:
         return Known(float(len([item for item in text.split(",") if item.strip()])))
     if text in ("None", ""):
@@ -342,7 +363,7 @@ def _computed(formula: Formula, subjects: tuple[Subject, ...], snapshot: Snapsho
 def load(path: Path) -> Catalogue:
     """Read signals.yaml. Raises DocumentError with the line."""
     root = document.read(path)
-    root.allow("signals", "petty", "refusals", "complaints")
+    root.allow("signals", "petty", "refusals", "complaints", "outliers")
     signals: dict[str, Signal] = {}
     table = root.table("signals")
     for name in table:
@@ -359,7 +380,23 @@ def load(path: Path) -> Catalogue:
         entry.allow("when", "says", "from")
         when = condition_of(entry, "when", signals.__contains__)
         refusals.append(Refusal(when, entry.text("says"), entry.text("from")))
-    return Catalogue(signals, tuple(complaints), path, tuple(refusals), _petty(root, signals))
+    outliers = tuple(_outlier(entry, signals) for entry in root.tables("outliers"))
+    return Catalogue(signals, tuple(complaints), path, tuple(refusals), _petty(root, signals), outliers)
+
+
+def _outlier(entry: document.Table, signals: Mapping[str, Signal]) -> Outlier:
+    entry.allow("signal", "factor", "least")
+    name = entry.text("signal")
+    if name not in signals:
+        entry.fail(f"{name!r} is not a signal; the list: vllm-doctor rules --signals", "signal")
+    return Outlier(name, _number(entry, "factor"), _number(entry, "least"))
+
+
+def _number(table: document.Table, key: str) -> float:
+    value = table.get(key)
+    if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+        table.fail(f"{key!r} must be a number above 0", key)
+    return float(value)
 
 
 def _petty(root: document.Table, signals: Mapping[str, Signal]) -> Petty | None:

@@ -37,6 +37,7 @@ ENGINE = ("engine", "model_name")
 
 VLLM, RAY = "vllm:", "ray_vllm_"
 """How the names of vLLM's metrics begin: as it writes them, and as Ray exports them."""
+NAMES = (VLLM, RAY, "ray_vllm:")
 
 _OPERATORS = {
     "MatchOp.Equal": "=",
@@ -148,6 +149,18 @@ def servers(scope: Scope) -> str:
 def needs_two_samples(definition: str) -> bool:
     """Whether the signal is made of rates, which one scrape cannot give."""
     return any(isinstance(node, ast.Call) and node.func.name in ("rate", "increase") for node in _nodes(definition))
+
+
+def buckets(definition: str, scope: Scope) -> str | None:
+    """The query for the bounds (le) of a quantile's buckets, and how many engines of a model have each.
+
+    None for what is no quantile. A Prometheus tells of a quantile only where it guesses it in its bucket.
+    """
+    root = _parsed(definition)
+    if not isinstance(root, ast.Call) or root.func.name != "histogram_quantile":
+        return None
+    metrics = [str(node.name) for node in _nodes(definition) if isinstance(node, ast.VectorSelector)]
+    return " or ".join(f"count by (le, model_name) ({_selector(metric, (), scope)})" for metric in metrics)
 
 
 def filters(definition: str) -> bool:

@@ -1,0 +1,390 @@
+"""A fleet: every engine that a Prometheus knows, judged by the same rules, worst first, beside the others of its model.
+
+Rules are decided for all engines together (columns.py); an engine of which one fires is examined alone, as a server is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from statistics import median
+from urllib.parse import urlencode
+
+from vllm_doctor import diagnose, redact
+from vllm_doctor.catalogue import MEASURED, Catalogue
+from vllm_doctor.columns import Columns
+from vllm_doctor.diagnose import Diagnosis, Reader
+from vllm_doctor.query import ENGINE
+from vllm_doctor.report import Patient, Problem, Report, SourceSeen, Verdict, worst
+from vllm_doctor.rule import NOT_APPLICABLE, OK, SEVERITIES, STAGES, UNKNOWN, Outcome, Rule
+from vllm_doctor.signal import Bounded, Column, Known, Reading, Reason, Snapshot, Subject, Told, Unknown, Value, Values
+from vllm_doctor.sources.prometheus import ORIGIN, Survey
+from vllm_doctor.window import Window
+
+KIND = "prometheus"
+_PEERS = 4
+"""Engines of a model from which on a median says something."""
+_HEALTHY = "No limit found in what could be seen"
+_DOWN = "The server does not answer its Prometheus (up is 0)"
+_NAMES = (("pod",), ("instance",), ("namespace", "pod"), ("job", "instance"), ("namespace", "pod", "instance"))
+"""The labels that name a server to a person, the first that tell all apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlying:
+    """A signal by which an engine stands out of its model."""
+
+    signal: str
+    value: float
+    median: float
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One engine, judged. `place`: in the survey; None: its server does not answer.
+
+    `rules`: the causes that were found, as (id, severity), the worst first.
+    """
+
+    place: int | None
+    name: str
+    subject: Mapping[str, str]
+    verdict: Verdict
+    headline: str
+    rules: tuple[tuple[str, str], ...] = ()
+    outlying: tuple[Outlying, ...] = ()
+
+    @property
+    def model(self) -> str:
+        return self.subject.get("model_name", "")
+
+
+@dataclass(frozen=True)
+class Model:
+    """The engines of a model. `typical`: the median of a signal over them, where it is known of one."""
+
+    name: str
+    engines: int
+    verdicts: Mapping[str, int]
+    rules: Mapping[str, int]
+    """On how many engines each critical or warning rule was found, the worst first."""
+    tokens_per_second: float | None
+    typical: Mapping[str, Known]
+    outlying: tuple[Engine, ...]
+
+
+@dataclass(frozen=True)
+class FleetReport:
+    """What was found of a fleet: the engines worst first."""
+
+    at: datetime
+    target: str
+    window_s: float
+    verdict: Verdict
+    engines: tuple[Engine, ...]
+    models: tuple[Model, ...]
+    notes: tuple[str, ...]
+    queries: int
+    asked_s: float
+    """Seconds that the Prometheus took."""
+    labels: tuple[str, ...]
+    """What names an engine."""
+    judged_s: float = 0.0
+    """All other seconds."""
+    fleet: Fleet | None = field(default=None, compare=False)
+
+    def count(self, verdict: Verdict) -> int:
+        return sum(engine.verdict is verdict for engine in self.engines)
+
+    def report(self, engine: Engine) -> Report:
+        """The whole report on one engine, as it may leave."""
+        assert self.fleet is not None
+        if engine.place is None:
+            return self.fleet.unanswered(engine, self)
+        return redact.report(self.fleet.report(engine.place, self))
+
+    def source(self, engine: Engine) -> str:
+        """The SOURCE that opens one engine: prom+http://host:9090/?pod=x"""
+        asked = {label: engine.subject[label] for label in self.labels if label in engine.subject}
+        return f"prom+{self.target}/?{urlencode(asked)}"
+
+
+class Fleet:
+    """The engines of a survey under these rules. Pure. `wishes`: the user's goal and targets."""
+
+    def __init__(
+        self, survey: Survey, rules: Sequence[Rule], catalogue: Catalogue, wishes: Mapping[str, Value]
+    ) -> None:
+        self._survey, self._rules, self._catalogue = survey, rules, catalogue
+        facts: dict[str, Reading] = {name: Known(value, origin="user") for name, value in wishes.items()}
+        facts["stats_published"] = Known(True, origin=ORIGIN)
+        # What is the same for all: the facts, and why all else is not known.
+        self._common = catalogue.snapshot(Window(), facts, told=Told((), {}))
+        self._columns = Columns(len(survey.engines), catalogue, self._column)
+        self._ordinary = (Outcome(OK), Outcome(NOT_APPLICABLE), Outcome(UNKNOWN))
+
+    def _column(self, name: str) -> Column:
+        if self._catalogue.signals[name].way in MEASURED:
+            return self._survey.columns.get(name, Unknown(Reason.ABSENT))
+        return self._common.read(name, ())[1]
+
+    @cached_property
+    def _states(self) -> list[list[str]]:
+        """By rule, each engine's state."""
+        return [self._columns.states(rule) for rule in self._rules]
+
+    # ---- one engine -------------------------------------------------------------------------------------------------
+
+    def diagnosis(self, place: int, because: bool = True) -> Diagnosis:
+        """One engine's, as if it were examined alone. Without `because` it does not say why a rule is unknown."""
+        snapshot = _Alone(self._survey, place, self._catalogue, self._common)
+
+        def judge(snapshot: Snapshot) -> Iterator[tuple[Rule, Outcome, Reader]]:
+            ok, inapplicable, unknown = self._ordinary
+            reader = Reader(snapshot, self._survey.engines[place], self._catalogue)
+            for rule, states in zip(self._rules, self._states, strict=True):
+                match states[place]:
+                    case "ok":
+                        yield rule, ok, reader
+                    case "not-applicable":
+                        yield rule, inapplicable, reader
+                    case "unknown" if not because:
+                        yield rule, unknown, reader
+                    case _:
+                        yield from diagnose.outcomes([rule], self._catalogue, snapshot)
+
+        return diagnose.diagnose(self._rules, self._catalogue, [snapshot], judge=judge)
+
+    def report(self, place: int, of: FleetReport) -> Report:
+        found = self.diagnosis(place)
+        subject = dict(self._survey.engines[place])
+        return Report(
+            at=of.at,
+            verdict=found.verdict,
+            headline=found.headline,
+            patient=Patient(None, subject.get("model_name"), 1),
+            sources=(SourceSeen(KIND, of.target, of.window_s, self._survey.scrapes[place], None),),
+            findings=found.findings,
+            unknown=found.unknown,
+            vitals=found.vitals,
+            engines=found.engines,
+            targets=found.targets,
+            states=found.states,
+        )
+
+    def unanswered(self, engine: Engine, of: FleetReport) -> Report:
+        problem = Problem("unreachable", engine.headline)
+        seen = SourceSeen(KIND, of.target, of.window_s, 0, problem)
+        nobody = Patient(None, engine.model or None, None)
+        return redact.report(
+            Report(of.at, engine.verdict, engine.headline, nobody, (seen,), (), (), (), (), (), {}, problem)
+        )
+
+    # ---- all of them ------------------------------------------------------------------------------------------------
+
+    def engines(self) -> list[Engine]:
+        """All engines, worst first."""
+        labels = self.labels
+        outlying = self._outlying()
+        rows: list[tuple[tuple[float, float], Engine]] = []
+        masked: Counter[str] = Counter()
+        for place, subject in enumerate(self._survey.engines):
+            named = dict(subject)
+            name = _name(named, labels)
+            if place in self._suspects:
+                found = self.diagnosis(place, because=False)
+                prize = max((f.prize.at_most for f in found.findings if f.prize), default=0.0)
+                causes = [f for f in found.findings if f.role != "symptom" and f.severity in ("critical", "warning")]
+                stage = min((STAGES.index(f.stage) for f in causes), default=len(STAGES))
+                rules = tuple(dict.fromkeys((f.rule, f.severity) for f in causes))
+                headline = redact.text(found.headline, masked)
+                engine = Engine(place, name, named, found.verdict, headline, rules, outlying.get(place, ()))
+                rows.append(((stage, -prize), engine))
+            else:
+                engine = Engine(place, name, named, Verdict.OK, self._aside(place), (), outlying.get(place, ()))
+                rows.append(((len(STAGES), 0.0), engine))
+        for labels_of in self._survey.down:
+            named = dict(labels_of)
+            rows.append(((-1, 0.0), Engine(None, _name(named, labels), named, Verdict.UNKNOWN, _DOWN)))
+        order = [Verdict.CRITICAL, Verdict.WARNING, Verdict.UNKNOWN, Verdict.OK]
+        rows.sort(key=lambda row: (order.index(row[1].verdict), row[0], row[1].name))
+        return [engine for _, engine in rows]
+
+    @cached_property
+    def _suspects(self) -> frozenset[int]:
+        """Engines that may not be ok: a rule fires that is more than worth knowing, a person would complain, or a vital
+        sign is missing."""
+        found: set[int] = set()
+        for rule, states in zip(self._rules, self._states, strict=True):
+            worth = SEVERITIES if rule.role == "blind" else ("critical", "warning")
+            found.update(place for place, state in enumerate(states) if state in worth)
+        for complaint in self._catalogue.complaints:
+            holds = self._columns.holds(complaint.when)
+            each = holds if isinstance(holds, list) else [holds] * len(self._survey.engines)
+            found.update(place for place, truth in enumerate(each) if truth)
+        for signal in self._catalogue.signals.values():
+            if signal.needed:
+                column = self._columns.read(signal.name)
+                values = _values(column, len(self._survey.engines))
+                found.update(place for place, value in enumerate(values) if value is None)
+        return frozenset(found)
+
+    def _aside(self, place: int) -> str:
+        """What is worth knowing of an engine that is well."""
+        told = [
+            rule
+            for rule, states in zip(self._rules, self._states, strict=True)
+            if states[place] == "info" and (rule.stage in diagnose.HEADLINES or rule.role == "symptom")
+        ]
+        first = min(told, key=lambda rule: (rule.role != "not-server", STAGES.index(rule.stage)), default=None)
+        return first.title if first is not None else _HEALTHY
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The fewest labels that name an engine of these."""
+        identity = self._survey.identity
+        subjects = [dict(subject) for subject in self._survey.engines]
+        servers = {tuple(s.get(label, "") for label in identity) for s in subjects}
+        found = identity
+        for names in _NAMES:
+            if set(names) <= set(identity) and len({tuple(s.get(n, "") for n in names) for s in subjects}) == len(
+                servers
+            ):
+                found = names
+                break
+        inside = [label for label in ENGINE if any(s.get(label) for s in subjects)]
+        for more in ((), ("engine",), ("model_name",), tuple(inside)):
+            if len({tuple(s.get(label, "") for label in (*found, *more)) for s in subjects}) == len(subjects):
+                return (*found, *more)
+        return (*found, *inside)
+
+    def _by_model(self) -> dict[str, list[int]]:
+        models: dict[str, list[int]] = {}
+        for place, subject in enumerate(self._survey.engines):
+            models.setdefault(dict(subject).get("model_name", ""), []).append(place)
+        return models
+
+    def _outlying(self) -> dict[int, tuple[Outlying, ...]]:
+        """The engines that stand out of their model, and by what."""
+        found: dict[int, list[Outlying]] = {}
+        for wanted in self._catalogue.outliers:
+            values = _values(self._columns.read(wanted.signal), len(self._survey.engines))
+            for places in self._by_model().values():
+                known = [(place, v) for place in places if isinstance(v := values[place], float)]
+                if len(known) < _PEERS:
+                    continue
+                middle = median(value for _, value in known)
+                for place, value in known:
+                    low, high = sorted((value, middle))
+                    if high - low >= wanted.least and high >= wanted.factor * low:
+                        found.setdefault(place, []).append(Outlying(wanted.signal, value, middle))
+        return {place: tuple(outlying) for place, outlying in found.items()}
+
+    def models(self, engines: Sequence[Engine]) -> list[Model]:
+        """The models, in the order of their worst engine."""
+        by_name: dict[str, list[Engine]] = {}
+        for engine in engines:
+            by_name.setdefault(engine.model, []).append(engine)
+        made = _values(self._columns.read("generation_tokens_per_second"), len(self._survey.engines))
+        found = []
+        for name, of in by_name.items():
+            rules = Counter(id for engine in of for id, _ in engine.rules[:1])
+            tokens = [v for e in of if e.place is not None and isinstance(v := made[e.place], float)]
+            found.append(
+                Model(
+                    name,
+                    len(of),
+                    dict(Counter(engine.verdict.value for engine in of)),
+                    dict(rules),
+                    sum(tokens) if tokens else None,
+                    self._typical([engine.place for engine in of if engine.place is not None]),
+                    tuple(engine for engine in of if engine.outlying),
+                )
+            )
+        return found
+
+    def _typical(self, places: Sequence[int]) -> dict[str, Known]:
+        found = {}
+        for name in ("ttft_p99", "itl_p99", "kv_cache_usage", "requests_running", "requests_waiting"):
+            known = [r for place in places if isinstance(r := self._survey.read(name, place)[1], Known)]
+            known.sort(key=lambda reading: float(reading.value))
+            if known:
+                found[name] = known[(len(known) - 1) // 2]
+        return found
+
+
+@dataclass(frozen=True)
+class _Alone(Snapshot):
+    """The snapshot of one engine, whose formulas are computed when they are asked for."""
+
+    def __init__(self, survey: Survey, place: int, catalogue: Catalogue, common: Snapshot) -> None:
+        super().__init__((survey.engines[place],), {})
+        object.__setattr__(self, "_of", (survey, place, catalogue, common, {}))
+
+    def read(self, name: str, subject: Subject) -> tuple[Subject, Reading]:
+        survey, place, catalogue, common, known = self._of  # type: ignore[attr-defined]
+        if name not in known:
+            signal = catalogue.signals[name]
+            if signal.formula is not None:
+                keys: set[tuple[str, str]] = set()
+
+                def part(of: str) -> Reading:
+                    key, reading = self.read(of, subject)
+                    keys.update(key)
+                    return reading
+
+                result = signal.formula.evaluate(part)
+                known[name] = tuple(sorted(keys)) if isinstance(result, Known) else subject, result
+            else:
+                known[name] = survey.read(name, place) if signal.way in MEASURED else common.read(name, ())
+        found: tuple[Subject, Reading] = known[name]
+        return found
+
+
+def judge(
+    survey: Survey,
+    rules: Sequence[Rule],
+    catalogue: Catalogue,
+    wishes: Mapping[str, Value],
+    at: datetime,
+    target: str,
+) -> FleetReport:
+    """The report on a fleet. Pure."""
+    fleet = Fleet(survey, rules, catalogue, wishes)
+    engines = fleet.engines()
+    models = fleet.models(engines)
+    verdict = worst(*(engine.verdict for engine in engines), Verdict.UNKNOWN if survey.is_partial else Verdict.OK)
+    masked: Counter[str] = Counter()
+    return FleetReport(
+        at=at,
+        target=target,
+        window_s=survey.window_s,
+        verdict=verdict,
+        engines=tuple(engines),
+        models=tuple(models),
+        notes=tuple(redact.text(note, masked) for note in survey.notes),
+        queries=survey.queries,
+        asked_s=survey.seconds,
+        labels=fleet.labels,
+        fleet=fleet,
+    )
+
+
+def _name(subject: Mapping[str, str], labels: Sequence[str]) -> str:
+    parts = [f"engine {subject[n]}" if n == "engine" else subject[n] for n in labels if subject.get(n)]
+    return redact.text(" ".join(parts) or ", ".join(subject.values()), Counter())
+
+
+def _values(column: Column, size: int) -> Sequence[Value | None]:
+    match column:
+        case Values():
+            return column.each
+        case Bounded():
+            return [reading.value if isinstance(reading, Known) else None for reading in column.each]
+        case Known():
+            return [column.value] * size
+        case _:
+            return [None] * size
