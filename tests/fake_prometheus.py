@@ -1,7 +1,7 @@
 """A Prometheus that is none: it evaluates queries over recorded scrapes, with the doctor's own PromQL.
 
-It answers what vllm_doctor.sources.prometheus asks, no more, and rates as the doctor computes them: without extrapolation.
-tests/test_fleet_prometheus.py asks a real one.
+It answers what vllm_doctor.sources.prometheus asks, no more; rates as the doctor computes them, without extrapolation.
+tests/test_real_prometheus.py asks a real one.
 """
 
 from __future__ import annotations
@@ -49,11 +49,12 @@ class FakePrometheus:
         replayed: dict[float, list[Sample]] = {}
         for target, name in engines:
             self.up.append((target, 1.0))
-            for place, (_, page) in enumerate(samples(name, scrapes)):
+            taken = samples(name, scrapes)
+            for place, (_, page) in enumerate(taken, scrapes - len(taken)):  # all end together
                 labelled = [Sample(s.name, tuple(sorted((*s.labels, *target.items()))), s.value) for s in page]
                 replayed.setdefault(float(place), []).extend(labelled)
-        for at, page in sorted(replayed.items()):
-            self.window.add(at, page)
+        for at, together in sorted(replayed.items()):
+            self.window.add(at, together)
 
     def lose(self, target: Target) -> None:
         """The target's last scrape failed."""
@@ -68,12 +69,13 @@ class FakePrometheus:
         return {"/api/v1/query": self.answer}
 
     def answer(self, request: Request) -> Answer:
-        form = {
-            name: values[0]
-            for name, values in parse_qs(request.body.decode() or request.path.partition("?")[2]).items()
-        }
+        form = self._form(request)
         self.queries.append(form)
         return vector(self.result(form["query"]), self.warnings)
+
+    def _form(self, request: Request) -> dict[str, str]:
+        asked = parse_qs(request.body.decode() or request.path.partition("?")[2])
+        return {name: values[0] for name, values in asked.items()}
 
     def result(self, query: str) -> list[tuple[Mapping[str, str], float]]:
         if query.startswith("up") or "(up)" in query:
@@ -89,17 +91,10 @@ class FakePrometheus:
         if "count_over_time" in query:
             inside = re.search(r"count_over_time\(([^[]+)\[", query)
             assert inside is not None
+            selector = inside[1].replace(self.prefix, "vllm:", 1)
+            counted = Expression(f"max_over_time({selector}[1m])").evaluate(self.window)[0]
             found = self.window.series(ENGINE_METRIC)
-            wanted = (
-                dict(Expression(inside[1].replace(self.prefix, "vllm:")).evaluate(self.window)[0])
-                if "{" in inside[1]
-                else found
-            )
-            return [
-                (dict(labels), float(len(points)))
-                for labels, points in found.items()
-                if labels in wanted or "{" not in inside[1]
-            ]
+            return [(dict(labels), float(len(found[labels]))) for labels in counted]
         return self._rows(query)
 
     def _rows(self, query: str) -> list[tuple[Mapping[str, str], float]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from statistics import median
@@ -104,7 +104,7 @@ class FleetReport:
         assert self.fleet is not None
         if engine.place is None:
             return self.fleet.unanswered(engine, self)
-        return redact.report(self.fleet.report(engine.place, self))
+        return self.fleet.report(engine.place, self)
 
     def source(self, engine: Engine) -> str:
         """The SOURCE that opens one engine: prom+http://host:9090/?pod=x"""
@@ -118,7 +118,8 @@ class Fleet:
     def __init__(
         self, survey: Survey, rules: Sequence[Rule], catalogue: Catalogue, wishes: Mapping[str, Value]
     ) -> None:
-        self._survey, self._rules, self._catalogue = survey, rules, catalogue
+        self._survey, self._rules, self._catalogue = _clean(survey), rules, catalogue
+        self._subjects = [dict(subject) for subject in survey.engines]
         facts: dict[str, Reading] = {name: Known(value, origin="user") for name, value in wishes.items()}
         facts["stats_published"] = Known(True, origin=ORIGIN)
         # What is the same for all: the facts, and why all else is not known.
@@ -136,6 +137,20 @@ class Fleet:
         """By rule, each engine's state."""
         return [self._columns.states(rule) for rule in self._rules]
 
+    @cached_property
+    def _alike(self) -> Mapping[str, Outcome]:
+        """The rules that are unknown of all engines for the same reasons, as nothing they ask differs."""
+        common = _Alone(self._survey, 0, self._catalogue, self._common)
+        found = {}
+        for rule in self._rules:
+            asked = self._catalogue.behind(rule.signals())
+            if all(isinstance(self._column(n), Known | Unknown) for n in asked if self._is_base(n)):
+                found[rule.id] = rule.judge(lambda name: common.read(name, self._survey.engines[0])[1])
+        return {id: outcome for id, outcome in found.items() if outcome.state == UNKNOWN}
+
+    def _is_base(self, name: str) -> bool:
+        return self._catalogue.signals[name].formula is None
+
     # ---- one engine -------------------------------------------------------------------------------------------------
 
     def diagnosis(self, place: int, because: bool = True) -> Diagnosis:
@@ -146,15 +161,17 @@ class Fleet:
             ok, inapplicable, unknown = self._ordinary
             reader = Reader(snapshot, self._survey.engines[place], self._catalogue)
             for rule, states in zip(self._rules, self._states, strict=True):
-                match states[place]:
-                    case "ok":
-                        yield rule, ok, reader
-                    case "not-applicable":
-                        yield rule, inapplicable, reader
-                    case "unknown" if not because:
-                        yield rule, unknown, reader
-                    case _:
-                        yield from diagnose.outcomes([rule], self._catalogue, snapshot)
+                state = states[place]
+                if state == OK:
+                    yield rule, ok, reader
+                elif state == NOT_APPLICABLE:
+                    yield rule, inapplicable, reader
+                elif state == UNKNOWN and not because:
+                    yield rule, unknown, reader
+                elif state == UNKNOWN and rule.id in self._alike:
+                    yield rule, self._alike[rule.id], reader
+                else:
+                    yield from diagnose.outcomes([rule], self._catalogue, snapshot)
 
         return diagnose.diagnose(self._rules, self._catalogue, [snapshot], judge=judge)
 
@@ -178,10 +195,8 @@ class Fleet:
     def unanswered(self, engine: Engine, of: FleetReport) -> Report:
         problem = Problem("unreachable", engine.headline)
         seen = SourceSeen(KIND, of.target, of.window_s, 0, problem)
-        nobody = Patient(None, engine.model or None, None)
-        return redact.report(
-            Report(of.at, engine.verdict, engine.headline, nobody, (seen,), (), (), (), (), (), {}, problem)
-        )
+        nobody = Patient(None, _text(engine.model) or None, None)
+        return Report(of.at, engine.verdict, engine.headline, nobody, (seen,), (), (), (), (), (), {}, problem)
 
     # ---- all of them ------------------------------------------------------------------------------------------------
 
@@ -190,9 +205,7 @@ class Fleet:
         labels = self.labels
         outlying = self._outlying()
         rows: list[tuple[tuple[float, float], Engine]] = []
-        masked: Counter[str] = Counter()
-        for place, subject in enumerate(self._survey.engines):
-            named = dict(subject)
+        for place, named in enumerate(self._subjects):
             name = _name(named, labels)
             if place in self._suspects:
                 found = self.diagnosis(place, because=False)
@@ -200,8 +213,7 @@ class Fleet:
                 causes = [f for f in found.findings if f.role != "symptom" and f.severity in ("critical", "warning")]
                 stage = min((STAGES.index(f.stage) for f in causes), default=len(STAGES))
                 rules = tuple(dict.fromkeys((f.rule, f.severity) for f in causes))
-                headline = redact.text(found.headline, masked)
-                engine = Engine(place, name, named, found.verdict, headline, rules, outlying.get(place, ()))
+                engine = Engine(place, name, named, found.verdict, found.headline, rules, outlying.get(place, ()))
                 rows.append(((stage, -prize), engine))
             else:
                 engine = Engine(place, name, named, Verdict.OK, self._aside(place), (), outlying.get(place, ()))
@@ -246,7 +258,7 @@ class Fleet:
     def labels(self) -> tuple[str, ...]:
         """The fewest labels that name an engine of these."""
         identity = self._survey.identity
-        subjects = [dict(subject) for subject in self._survey.engines]
+        subjects = self._subjects
         servers = {tuple(s.get(label, "") for label in identity) for s in subjects}
         found = identity
         for names in _NAMES:
@@ -295,7 +307,7 @@ class Fleet:
             tokens = [v for e in of if e.place is not None and isinstance(v := made[e.place], float)]
             found.append(
                 Model(
-                    name,
+                    _text(name),
                     len(of),
                     dict(Counter(engine.verdict.value for engine in of)),
                     dict(rules),
@@ -357,7 +369,6 @@ def judge(
     engines = fleet.engines()
     models = fleet.models(engines)
     verdict = worst(*(engine.verdict for engine in engines), Verdict.UNKNOWN if survey.is_partial else Verdict.OK)
-    masked: Counter[str] = Counter()
     return FleetReport(
         at=at,
         target=target,
@@ -365,7 +376,7 @@ def judge(
         verdict=verdict,
         engines=tuple(engines),
         models=tuple(models),
-        notes=tuple(redact.text(note, masked) for note in survey.notes),
+        notes=tuple(_text(note) for note in survey.notes),
         queries=survey.queries,
         asked_s=survey.seconds,
         labels=fleet.labels,
@@ -373,9 +384,25 @@ def judge(
     )
 
 
+def _clean(survey: Survey) -> Survey:
+    """The survey with no text that a terminal would obey, and no secret: so every report on it may leave."""
+    engines = tuple(tuple((label, _text(value)) for label, value in subject) for subject in survey.engines)
+    columns = {
+        name: Values([_text(value) if isinstance(value, str) else value for value in column.each])
+        if isinstance(column, Values)
+        else column
+        for name, column in survey.columns.items()
+    }
+    return replace(survey, engines=engines, columns=columns)
+
+
+def _text(value: str) -> str:
+    return redact.text(value, Counter())
+
+
 def _name(subject: Mapping[str, str], labels: Sequence[str]) -> str:
     parts = [f"engine {subject[n]}" if n == "engine" else subject[n] for n in labels if subject.get(n)]
-    return redact.text(" ".join(parts) or ", ".join(subject.values()), Counter())
+    return _text(" ".join(parts) or ", ".join(subject.values()))
 
 
 def _values(column: Column, size: int) -> Sequence[Value | None]:
