@@ -85,7 +85,8 @@ class FakePrometheus:
             return [({"__name__": "up", **target}, 0.0) for target, value in self.up if value == 0]
         if query.startswith("{__name__=~") or query.startswith("count({__name__=~"):
             matchers = re.sub(r'__name__=~"[^"]*"(, )?', "", query)
-            rows = self._rows(matchers.replace("{", f"{ENGINE_METRIC}{{").replace("{}", ""))
+            asked = matchers.replace("{", f"{ENGINE_METRIC}{{").replace("{}", "")
+            rows = [(dict(labels), value) for labels, value in Expression(asked).evaluate(self.window)[0].items()]
             name = {"__name__": self.prefix + ENGINE_METRIC.removeprefix("vllm:")}
             return [({**labels, **name} if labels else labels, value) for labels, value in rows]
         if "count_over_time" in query:

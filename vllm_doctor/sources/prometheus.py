@@ -166,7 +166,7 @@ class Prometheus:
         self.queries += 1
         form = {"query": text, "time": f"{at:.3f}", "timeout": f"{max(1, math.ceil(left))}s"}
         url = f"{self.base}/api/v1/query"
-        for again in (True, False):
+        for again in (True, True, False):
             asked: dict[str, Any] = {"params": form} if self._gets else {"data": form}
             try:
                 with self._client.stream("GET" if self._gets else "POST", url, timeout=left, **asked) as response:
@@ -545,11 +545,15 @@ class _Buckets:
 def _row(element: Any) -> Row | None:
     """An element of a vector; None for one that is not as it must be."""
     try:
-        labels, (_, text) = element["metric"], element["value"]
-        value = float(text)
-    except (KeyError, TypeError, ValueError):
+        labels, pair = element["metric"], element["value"]
+        value = float(pair[1]) if isinstance(pair, list) else math.inf
+    except (LookupError, TypeError, ValueError):
         return None
-    if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
+    if (
+        not isinstance(pair, list)
+        or not isinstance(labels, dict)
+        or not all(isinstance(value, str) for value in labels.values())
+    ):
         return None
     return Row(labels, value)
 
@@ -583,14 +587,12 @@ def _plain(text: str) -> str:
 
 def _no_api(target: str, status: int) -> SourceError:
     if status == 404:
-        return _not_prometheus(
-            target, "it answers 404 to /api/v1/query; is there a path before it? (http://host/prometheus)"
-        )
+        asked = "it answers 404 to /api/v1/query; is there a path before it? (http://host/prometheus)"
+        return _not_prometheus(target, asked)
+    if status in (503, 504):
+        return SourceError("timeout", f"{target} answers {status}: {_SLOW}")
     if status >= 500:
-        return SourceError(
-            "server-error",
-            f"{target} answers {status}: {_SLOW}" if status in (503, 504) else f"{target} answers {status}",
-        )
+        return SourceError("server-error", f"{target} answers {status}")
     return _not_prometheus(target, f"it answers {status} to /api/v1/query, and no JSON of that API")
 
 
