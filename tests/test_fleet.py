@@ -91,6 +91,26 @@ def test_three_sick_ones_of_fifty() -> None:
     assert dict(model.rules) == {"preemption": 1, "max-num-seqs-cap": 1, "prefix-cache-off": 1}
 
 
+def test_a_throttled_pod_is_found_by_cadvisor() -> None:
+    pods = [
+        {**target, "namespace": "prod", "pod": f"p-{n}", "container": "vllm"} for n, target in enumerate(targets(3))
+    ]
+    fake = FakePrometheus([(pod, "healthy-busy") for pod in pods])
+    of = {"namespace": "prod", "container": "vllm"}
+    fake.others["container_cpu_cfs_throttled_periods_total"] = [({**of, "pod": f"p-{n}"}, n * 0.4) for n in range(2)]
+    fake.others["container_cpu_cfs_throttled_seconds_total"] = [({**of, "pod": "p-1"}, 1.5)]
+    fake.others["container_spec_cpu_quota"] = [({**of, "pod": "p-1"}, 2.0)]
+    report = asked(fake)
+    assert [(e.name, e.rules) for e in report.engines if e.verdict is not Verdict.OK] == [
+        ("p-1", (("cpu-throttled", "critical"),))
+    ]
+    finding = report.report(report.engines[0]).findings[0]
+    assert "quota of 2 cores ran out in 40 %" in finding.here
+    assert finding.evidence[0].origin == "cadvisor"
+    states = {e.name: report.report(e).states["cpu-throttled"] for e in report.engines}
+    assert states == {"p-0": "ok", "p-1": "critical", "p-2": "unknown"}
+
+
 # ---- without a Prometheus: surveys made by hand ----------------------------------------------------------------------
 
 

@@ -128,8 +128,10 @@ class Fleet:
         self._ordinary = (Outcome(OK), Outcome(NOT_APPLICABLE), Outcome(UNKNOWN))
 
     def _column(self, name: str) -> Column:
+        if name in self._survey.columns:
+            return self._survey.columns[name]
         if self._catalogue.signals[name].way in MEASURED:
-            return self._survey.columns.get(name, Unknown(Reason.ABSENT))
+            return Unknown(Reason.ABSENT)
         return self._common.read(name, ())[1]
 
     @cached_property
@@ -351,7 +353,8 @@ class _Alone(Snapshot):
                 result = signal.formula.evaluate(part)
                 known[name] = tuple(sorted(keys)) if isinstance(result, Known) else subject, result
             else:
-                known[name] = survey.read(name, place) if signal.way in MEASURED else common.read(name, ())
+                is_told = signal.way in MEASURED or name in survey.columns
+                known[name] = survey.read(name, place) if is_told else common.read(name, ())
         found: tuple[Subject, Reading] = known[name]
         return found
 

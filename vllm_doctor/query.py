@@ -29,7 +29,7 @@ from typing import Any
 
 import promql_parser as ast
 
-from vllm_doctor.catalogue import ENGINE_METRIC, Signal, info
+from vllm_doctor.catalogue import ENGINE_METRIC, Exporter, Signal, info
 from vllm_doctor.errors import UsageError
 
 ENGINE = ("engine", "model_name")
@@ -120,6 +120,12 @@ def of_signal(signal: Signal, scope: Scope) -> str | None:
             return present(signal.present, scope)
         case _:
             return None
+
+
+def of_exporter(exporter: Exporter, scope: Scope) -> str:
+    """The query for a fact that another exporter tells, of what the engines of this scope run in."""
+    asked = exporter.promql.replace("$window", scope.window)
+    return f"({asked}) and on ({', '.join(exporter.labels)}) {servers(scope)}"
 
 
 def text(definition: str, scope: Scope) -> str:

@@ -474,3 +474,48 @@ def test_an_engine_without_a_signal_is_unknown_not_zero() -> None:
     told = survey.told([0])
     assert all(isinstance(r, Unknown | Known) for of in told.readings.values() for r in of.values())
     assert isinstance(next(iter(told.readings["draft_acceptance"].values())), Unknown)
+
+
+POD = {"job": "vllm", "instance": "10.0.0.1:8000", "namespace": "prod", "pod": "llama-0", "container": "vllm"}
+
+
+def in_kubernetes(target: Target, **others: list[tuple[Target, float]]) -> Survey:
+    asked = FakePrometheus([(target, "idle")])
+    asked.others = dict(others)
+    return surveyed(asked.routes())
+
+
+def test_other_exporters_tell_of_the_same_pod() -> None:
+    own: Target = {"namespace": "prod", "pod": "llama-0", "container": "vllm"}
+    sidecar: Target = {**own, "container": "istio-proxy"}
+    survey = in_kubernetes(
+        POD,
+        container_cpu_cfs_throttled_periods_total=[(sidecar, 0.9), (own, 0.25)],
+        DCGM_FI_DEV_GPU_UTIL=[
+            ({"namespace": "prod", "pod": "llama-0"}, 0.4),
+            ({"namespace": "prod", "pod": "other"}, 1.0),
+        ],
+    )
+    throttled = survey.read("cpu_throttled_share", 0)[1]
+    assert throttled == Known(0.25)
+    assert isinstance(throttled, Known)
+    assert throttled.origin == "cadvisor"
+    assert value(survey, "gpu_utilization", 0) == 0.4
+    assert value(survey, "cpu_quota", 0) is Reason.NOT_LOCAL  # it has none, or nobody tells
+
+
+def test_what_names_no_container_is_of_nobody() -> None:
+    pod: Target = {"namespace": "prod", "pod": "llama-0"}
+    survey = in_kubernetes(POD, container_cpu_cfs_throttled_periods_total=[(pod, 0.9)])
+    assert value(survey, "cpu_throttled_share", 0) is Reason.NOT_LOCAL
+
+
+def test_exporters_are_asked_only_where_they_can_be_joined() -> None:
+    asked = FakePrometheus([({"job": "vllm", "instance": "a:1", "pod": "p", "namespace": "n"}, "idle")])
+    surveyed(asked.routes())
+    texts = [form["query"] for form in asked.queries]
+    assert any("DCGM_" in text and "and on (namespace, pod) vllm:num_requests_running" in text for text in texts)
+    assert not any("container_cpu" in text for text in texts)
+    bare = fake("idle")
+    surveyed(bare.routes())
+    assert not any("DCGM_" in form["query"] for form in bare.queries)
