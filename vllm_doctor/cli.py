@@ -464,8 +464,8 @@ def _interactive(sources: Sequence[str], options: argparse.Namespace) -> int:
     sys.setswitchinterval(0.001)  # a key is answered while a page is judged
     wishes, access, since = _wishes(options), _access(options), _since(options)
     session = _session(sources, options, wishes, access, since)
-    if options.window:
-        session.control.seconds = options.window
+    if options.window or any(source.startswith("prom+") for source in sources):
+        session.control.seconds = options.window or _ASKED
     app = DoctorApp(session)
     app.run()
     if app.crash is not None:
