@@ -192,7 +192,7 @@ def test_an_engine_that_is_gone_and_one_that_does_not_answer() -> None:
     assert [labels["instance"] for labels in survey.gone] == ["host-1:8000", "host-2:8000"]
     assert [labels["instance"] for labels in survey.down] == ["host-1:8000"]
     assert any("do not answer" in note and "host-1:8000" in note for note in survey.notes)
-    assert any("are gone" in note and "host-2:8000" in note for note in survey.notes)
+    assert any("and gone" in note and "host-2:8000" in note for note in survey.notes)
 
 
 def test_warnings_are_told_and_make_the_list_of_engines_a_part() -> None:

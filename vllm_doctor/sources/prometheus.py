@@ -157,9 +157,9 @@ class Prometheus:
         begun = self._clock()
         try:
             status, body = self._ask(text, at, deadline)
-            return self._read(status, body)
         finally:
             self.seconds += self._clock() - begun
+        return self._read(status, body)
 
     def _ask(self, text: str, at: float, deadline: float) -> tuple[int, bytes]:
         left = deadline - self._clock()
@@ -583,14 +583,14 @@ def _gone_notes(gone: Sequence[Labels], down: Sequence[Labels]) -> list[str]:
     others = [labels for labels in gone if labels not in down]
     notes = []
     if down:
-        notes.append(f"{len(down):,} engines are gone and their servers do not answer (up is 0): {_some(down)}")
+        notes.append(f"gone, of servers that do not answer (up is 0): {_some(down)}")
     if others:
-        notes.append(f"{len(others):,} engines were there within the window and are gone: {_some(others)}")
+        notes.append(f"there within the window, and gone: {_some(others)}")
     return notes
 
 
 def _some(engines: Sequence[Labels]) -> str:
-    more = f" and {len(engines) - _NAMED:,} more" if len(engines) > _NAMED else ""
+    more = f" and {len(engines) - _NAMED:,} more engines" if len(engines) > _NAMED else ""
     return "; ".join(map(_said, engines[:_NAMED])) + more
 
 
