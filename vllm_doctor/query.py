@@ -15,6 +15,7 @@ What differs from a scrape of our own (promql.py), and by how much. With a sampl
                 last sample, and divides by what it extrapolated to. One that began or ended in the window is divided
                 by the whole window: lower by the share that it was there.
     increase    rate times w, so more than what was counted: at most by w / (w - 2.2 i); 1.04 for ten minutes at 10 s.
+    near 0      a counter is extrapolated to 0 at most: a quantile of a few requests may lie one bucket beside.
     both        need two samples in the window, or there is no value: at least twice, better four times i.
     a counter   that first shows with a value was 0 before: neither sees that first growth.
     a gauge     without a window is at most five minutes old: a vanished engine stays so long, unless it went stale.

@@ -556,7 +556,7 @@ class _Buckets:
         if not bounds:
             return min(0.0, value), math.inf
         low = bounds[place - 1] if place else min(0.0, value)
-        return low, bounds[place] if place < len(bounds) - 1 else math.inf
+        return low, bounds[place] if value < bounds[-1] else math.inf
 
 
 def _row(element: Any) -> Row | None:
