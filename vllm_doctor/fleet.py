@@ -141,6 +141,8 @@ class Fleet:
     @cached_property
     def _alike(self) -> Mapping[str, Outcome]:
         """The rules that are unknown of all engines for the same reasons, as nothing they ask differs."""
+        if min(self._survey.scrapes) < 2:
+            return {}  # of some engines rates lack a second scrape, and of others not
         common = _Alone(self._survey, 0, self._catalogue, self._common)
         found = {}
         for rule in self._rules:
