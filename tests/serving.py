@@ -33,6 +33,7 @@ class Request:
     headers: Mapping[str, str]
     client: tuple[str, int]
     number: int
+    body: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -123,12 +124,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     do_POST = do_PUT = do_DELETE = do_HEAD = do_GET  # noqa: N815 - the names that http.server wants
 
     def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
         with self.server.lock:
             number = sum(request.path == self.path for request in self.server.requests)
             headers = {name.lower(): value for name, value in self.headers.items()}
-            request = Request(self.command, self.path, headers, self.client_address[:2], number)
+            request = Request(self.command, self.path, headers, self.client_address[:2], number, body)
             self.server.requests.append(request)
-        route = self.server.routes.get(self.path, _not_found)
+        route = self.server.routes.get(self.path.partition("?")[0], self.server.routes.get(self.path, _not_found))
         given = route(request)
         if isinstance(given, str):
             given = given.encode("utf-8", "surrogateescape")

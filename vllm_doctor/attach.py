@@ -23,6 +23,7 @@ from vllm_doctor.sources.kernel import Kernel
 
 if TYPE_CHECKING:
     # Imported late below: a log needs no client, a server on another machine no processes, and all start sooner.
+    from vllm_doctor.catalogue import Catalogue
     from vllm_doctor.picture import Choice
     from vllm_doctor.sources.command_line import Command
     from vllm_doctor.sources.gpu_name import NamedGpu
@@ -59,6 +60,9 @@ class Attachment:
     """A command line as a text, or the file that holds one."""
     gpu: str | None = None
     """The GPU's name, as --gpu has it."""
+    signals: Catalogue | None = None
+    """What a Prometheus is asked for, and the `asked` seconds that it is asked of; None: it is not asked."""
+    asked: float = 0.0
 
     def watchers(self, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
         """The watchers of these sources; connections are closed with `opened`.
@@ -155,10 +159,30 @@ class Attachment:
             from vllm_doctor.sources import process
 
             return self._of_server(process.of_pid(self.kernel, int(source)), opened)
+        if source.startswith("prom+"):
+            return [self._of_prometheus(source, opened)]
         if "://" not in source and ":" not in source:
             raise UsageError(f"{source!r} is neither a file, nor a URL (http://host:8000), nor a pid")
         server = self._client(source, opened)
         return [self._of_url(server), *self._of_its_host(server, source)]
+
+    def _of_prometheus(self, source: str, opened: ExitStack) -> Watcher:
+        """A server whose signals a Prometheus tells."""
+        from vllm_doctor.sources import prometheus
+        from vllm_doctor.sources.server import shown
+
+        if self.signals is None:
+            raise UsageError(f"{source!r}: a Prometheus is not asked here")
+        matchers = prometheus.chosen(source)
+        asked = opened.enter_context(closing(prometheus.Prometheus(source, self.access)))
+        server = prometheus.OneServer(asked, self.signals, matchers, shown(source))
+        return Watcher(
+            prometheus.ORIGIN,
+            server.target,
+            server.target,
+            lambda: server.examine(self.asked, self.deadline),
+            follow=lambda: prometheus.Followed(server, self.asked),
+        )
 
     def _client(self, url: str, opened: ExitStack) -> Server:
         from vllm_doctor.sources.server import Server

@@ -12,6 +12,10 @@ rules/signals.yaml defines each signal once, in one of eight ways:
     log       how often a line of rules/log-lines stands in the server's log, or a value of it: line, line.value;
               of several lines (a b c) the sum; line@serving: since the server was up
     formula   computed from other signals
+
+A fact of the server's host may besides have an `exporter`: how a Prometheus tells it by another exporter's series, of a
+container or a GPU. Its `promql` is evaluated there only, may be all of PromQL, and is aggregated by labels that an
+engine has too.
 """
 
 from __future__ import annotations
@@ -26,8 +30,8 @@ from pathlib import Path
 from vllm_doctor import document, flags
 from vllm_doctor.condition import Condition, ConditionError
 from vllm_doctor.formula import Formula, FormulaError
-from vllm_doctor.promql import Estimate, Expression, PromQLError
-from vllm_doctor.signal import Known, Reading, Reason, Series, Snapshot, Subject, Unknown, Value, project
+from vllm_doctor.promql import Estimate, Expression, PromQLError, aggregated_by
+from vllm_doctor.signal import Known, Reading, Reason, Series, Snapshot, Subject, Told, Unknown, Value, project
 from vllm_doctor.window import Labels, Window
 
 ENGINE_METRIC = "vllm:num_requests_running"
@@ -42,13 +46,27 @@ FORM = "command_form"
 LOG = "log"
 """The fact that says whether a log was read; how often line x stands in it is "log:x", and its value y "log:x.y"."""
 
+MEASURED = ("promql", "info", "present")
+"""The ways of what stands on /metrics, and so in a Prometheus."""
+
 _WAYS = ("promql", "info", "present", "fact", "flag", "env", "log", "formula")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _DEFAULT_IDENTITY = ("engine", "model_name")
+EXPORTERS = ("cadvisor", "dcgm")
+"""Those whose series tell facts."""
 UNITS = (
     "ratio", "share", "factor", "s", "1/s", "bytes", "tokens", "blocks", "requests", "engines",
     "adapters", "cores", "W", "MHz", "°C", "text", "flag", "",
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """Another exporter that tells a fact: who it is, its query ($window is the range), and what it is aggregated by."""
+
+    origin: str
+    promql: str
+    labels: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +89,7 @@ class Signal:
     reason: Reason = Reason.ABSENT
     present: tuple[str, ...] = ()
     formula: Formula | None = None
+    exporter: Exporter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +120,16 @@ class Petty:
     when: Condition
 
 
+@dataclass(frozen=True, slots=True)
+class Outlier:
+    """An engine is told apart from its peers where this signal is `factor` times their median, or a part of it, and
+    differs from it by `least`."""
+
+    signal: str
+    factor: float
+    least: float
+
+
 class Catalogue:
     """All signals, and which metrics they are made of."""
 
@@ -111,11 +140,13 @@ class Catalogue:
         path: Path,
         refusals: tuple[Refusal, ...] = (),
         petty: Petty | None = None,
+        outliers: tuple[Outlier, ...] = (),
     ) -> None:
         self.signals = signals
         self.complaints = complaints
         self.refusals = refusals
         self.petty = petty
+        self.outliers = outliers
         self.path = path
         self.metrics = frozenset(name for signal in signals.values() for name in _metrics(signal)) | {ENGINE_METRIC}
 
@@ -145,14 +176,16 @@ class Catalogue:
         signals = {n: s for n, s in self.signals.items() if n in kept}
         return Catalogue(signals, self.complaints, self.path, petty=self.petty)
 
-    def snapshot(self, window: Window, facts: Mapping[str, Reading], tag: Subject = ()) -> Snapshot:
+    def snapshot(
+        self, window: Window, facts: Mapping[str, Reading], tag: Subject = (), told: Told | None = None
+    ) -> Snapshot:
         """What the scrapes of one server and the facts about it say.
 
-        `tag` tells servers apart where several are examined together.
+        `tag` tells servers apart where several are examined together. `told`: signals that need no scrapes.
         """
         identity = _identity(window)
         engines = {_named(labels, identity) for labels in window.latest(ENGINE_METRIC)}
-        subjects = tuple(sorted(engines)) or ((),)
+        subjects = tuple(sorted(engines if told is None else told.engines)) or ((),)
         series: dict[str, Series] = {}
         missing: dict[str, Reason] = {}
         for signal in self.signals.values():
@@ -160,6 +193,11 @@ class Catalogue:
             if signal.way == "formula":
                 assert signal.formula is not None
                 readings = _computed(signal.formula, subjects, Snapshot(subjects, series, missing))
+            elif told is not None and (signal.way in MEASURED or signal.name in told.readings):
+                readings = told.readings.get(signal.name, {})
+                missing[signal.name] = told.missing.get(
+                    signal.name, Reason.ABSENT if signal.way in MEASURED else signal.reason
+                )
             else:
                 readings, reason = self._observed(signal, window, identity, facts)
                 if reason is not None:
@@ -224,7 +262,7 @@ def _metrics(signal: Signal) -> Iterable[str]:
         case "present":
             return signal.present
         case "info":
-            return (_info(signal.definition)[0],)
+            return (info(signal.definition)[0],)
         case _:
             return ()
 
@@ -287,7 +325,8 @@ def _expression(text: str) -> Expression:
     return Expression(text)
 
 
-def _info(definition: str) -> tuple[str, str]:
+def info(definition: str) -> tuple[str, str]:
+    """The metric and the label of an info signal: "metric{label}". Raises PromQLError."""
     match = re.fullmatch(r"([\w:]+)\{(\w+)\}", definition)
     if match is None:
         raise PromQLError(f"write an info signal as metric{{label}}: {definition}")
@@ -295,7 +334,7 @@ def _info(definition: str) -> tuple[str, str]:
 
 
 def _labelled(signal: Signal, window: Window, identity: tuple[str, ...]) -> Mapping[Subject, Reading]:
-    metric, label = _info(signal.definition)
+    metric, label = info(signal.definition)
     newest: dict[Subject, tuple[float, str]] = {}
     for labels, value in window.latest(metric).items():
         text = dict(labels).get(label)
@@ -303,10 +342,11 @@ def _labelled(signal: Signal, window: Window, identity: tuple[str, ...]) -> Mapp
         # Old label sets stay on the page: vLLM sets lora_requests_info to the time of its last change.
         if text is not None and value >= newest.get(subject, (-math.inf, ""))[0]:
             newest[subject] = (value, text)
-    return {subject: _parsed(text, signal) for subject, (_, text) in newest.items()}
+    return {subject: parsed(text, signal) for subject, (_, text) in newest.items()}
 
 
-def _parsed(text: str, signal: Signal) -> Reading:
+def parsed(text: str, signal: Signal) -> Reading:
+    """An info metric's label as the signal's value."""
     if signal.count:
         return Known(float(len([item for item in text.split(",") if item.strip()])))
     if text in ("None", ""):
@@ -341,7 +381,7 @@ def _computed(formula: Formula, subjects: tuple[Subject, ...], snapshot: Snapsho
 def load(path: Path) -> Catalogue:
     """Read signals.yaml. Raises DocumentError with the line."""
     root = document.read(path)
-    root.allow("signals", "petty", "refusals", "complaints")
+    root.allow("signals", "petty", "refusals", "complaints", "outliers")
     signals: dict[str, Signal] = {}
     table = root.table("signals")
     for name in table:
@@ -358,7 +398,23 @@ def load(path: Path) -> Catalogue:
         entry.allow("when", "says", "from")
         when = condition_of(entry, "when", signals.__contains__)
         refusals.append(Refusal(when, entry.text("says"), entry.text("from")))
-    return Catalogue(signals, tuple(complaints), path, tuple(refusals), _petty(root, signals))
+    outliers = tuple(_outlier(entry, signals) for entry in root.tables("outliers"))
+    return Catalogue(signals, tuple(complaints), path, tuple(refusals), _petty(root, signals), outliers)
+
+
+def _outlier(entry: document.Table, signals: Mapping[str, Signal]) -> Outlier:
+    entry.allow("signal", "factor", "least")
+    name = entry.text("signal")
+    if name not in signals:
+        entry.fail(f"{name!r} is not a signal; the list: vllm-doctor rules --signals", "signal")
+    return Outlier(name, _number(entry, "factor"), _number(entry, "least"))
+
+
+def _number(table: document.Table, key: str) -> float:
+    value = table.get(key)
+    if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+        table.fail(f"{key!r} must be a number above 0", key)
+    return float(value)
 
 
 def _petty(root: document.Table, signals: Mapping[str, Signal]) -> Petty | None:
@@ -385,7 +441,7 @@ def condition_of(table: document.Table, key: str, is_signal: Callable[[str], boo
 
 
 def _signal(name: str, table: document.Table, known: Mapping[str, Signal]) -> Signal:
-    table.allow("says", "unit", *_WAYS, "vital", "needed", "target", "none", "count", "reason")
+    table.allow("says", "unit", *_WAYS, "vital", "needed", "target", "none", "count", "reason", "exporter")
     ways = [way for way in _WAYS if way in table]
     if len(ways) != 1:
         table.fail(f"signal {name!r} needs exactly one of {', '.join(_WAYS)}")
@@ -401,7 +457,7 @@ def _signal(name: str, table: document.Table, known: Mapping[str, Signal]) -> Si
         if way == "promql":
             _expression(_filled(definition, _DEFAULT_IDENTITY, 1.0))
         elif way == "info":
-            _info(definition)
+            info(definition)
         elif way == "flag" and not flags.is_flag(definition):
             table.fail(f"{definition} is a flag of no vLLM", way)
         elif way == "formula":
@@ -411,6 +467,8 @@ def _signal(name: str, table: document.Table, known: Mapping[str, Signal]) -> Si
                     table.fail(f"formula of {name!r} uses {used!r}, which is not defined above it", way)
     except (PromQLError, FormulaError) as error:
         table.fail(str(error), way)
+    if "exporter" in table and way != "fact":
+        table.fail(f"signal {name!r} stands on /metrics: only a fact of the host has an exporter", "exporter")
     none = table.get("none")
     return Signal(
         name=name,
@@ -426,4 +484,15 @@ def _signal(name: str, table: document.Table, known: Mapping[str, Signal]) -> Si
         reason=Reason(table.one_of("reason", tuple(Reason), Reason.NOT_LOCAL.value)),
         present=present,
         formula=formula,
+        exporter=_exporter(table.table("exporter")) if "exporter" in table else None,
     )
+
+
+def _exporter(table: document.Table) -> Exporter:
+    table.allow("from", "promql")
+    text = " ".join(table.text("promql").split())
+    try:
+        labels = aggregated_by(text.replace("$window", "1s"))
+    except PromQLError as error:
+        table.fail(str(error), "promql")
+    return Exporter(table.one_of("from", EXPORTERS), text, labels)

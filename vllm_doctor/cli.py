@@ -11,12 +11,14 @@ TYPE_CHECKING = (
 )
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import ExitStack
+    from datetime import datetime
     from pathlib import Path
     from typing import NoReturn
 
     from vllm_doctor.examination import Watcher
+    from vllm_doctor.fleet import FleetReport
     from vllm_doctor.picture import Choice, Picture, Session
     from vllm_doctor.report import Report
     from vllm_doctor.rule import Rule
@@ -27,10 +29,12 @@ FORMATS = ("text", "json", "markdown", "nagios", "checkmk", "openmetrics", "patc
 COULD_NOT_TELL = 3
 _ONE_DAY = 86400.0
 _WINDOW = 3.0
+_ASKED, _QUERIES = 600.0, 60.0
+"""Seconds: the window that a Prometheus is asked of, and all that its queries may take."""
 _EPILOG = """\
 exit codes: 0 ok, 1 warning, 2 critical, 3 could not tell.
-other commands: vllm-doctor rules [ID] [--check DIR] [--signals]; vllm-doctor demo [NAME];
-vllm-doctor flags VERSION [FLAG...]
+other commands: vllm-doctor fleet PROMETHEUS_URL; vllm-doctor rules [ID] [--check DIR] [--signals];
+vllm-doctor demo [NAME]; vllm-doctor flags VERSION [FLAG...]
 """
 
 
@@ -73,6 +77,8 @@ def _dispatched(arguments: Sequence[str]) -> int:
                 return _rules(arguments[1:])
             case ["flags"]:
                 return _flags(arguments[1:])
+            case ["fleet"]:
+                return _fleet(arguments[1:])
             case ["demo"]:
                 return _demo(arguments[1:])
             case _:
@@ -110,6 +116,11 @@ def _failed(arguments: Sequence[str], kind: str, message: str) -> int:
         from vllm_doctor.render import json_v1
         from vllm_doctor.report import Patient, Problem, Report, Verdict
 
+        if arguments[:1] == ["fleet"]:
+            from vllm_doctor.render import fleet_json
+
+            _say(fleet_json.failed(datetime.now(UTC), Problem(kind, line)))
+            return COULD_NOT_TELL
         nobody = Patient(None, None, None)
         problem = Problem(kind, line)
         report = Report(datetime.now(UTC), Verdict.UNKNOWN, line, nobody, (), (), (), (), (), (), {}, problem)
@@ -142,20 +153,30 @@ def _options(parser: argparse.ArgumentParser) -> None:
     add("--since", metavar="TIME", help="of a log: from here on (13:30, 2025-11-20T13:30, or 2h before its end)")
     add("--until", metavar="TIME", help="of a log: up to here")
     add("--last", metavar="TIME", help="of a log: only its end (2h)")
-    add("--fail-on", choices=("warning", "critical", "never"), default="warning", help="exit non-zero from here on")
     add("--strict", action="store_true", help="any unknown rule makes the verdict unknown")
+    _judging(parser)
+    _accessing(parser)
+    add("--nvidia-smi", metavar="FILE", help="GPUs from a file of `nvidia-smi -q -x`, not from the driver")
+    add("--gpu", metavar="NAME", help="the GPUs, where none can be seen: H100, 8xL40S, 'NVIDIA A100-SXM4-80GB'")
+    add("--version", action="version", version=f"vllm-doctor {__version__}")
+
+
+def _judging(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--fail-on", choices=("warning", "critical", "never"), default="warning", help="exit non-zero from here on")
     add("--goal", choices=("throughput", "latency"), default="throughput", help="what matters to you")
     add("--slo", action="append", default=[], metavar="NAME=TIME", help="target: ttft=2s, itl=50ms")
     add("--rules", action="append", default=[], metavar="DIR", help="more rules")
     add("--rule", action="append", default=[], metavar="ID", help="only this rule")
     add("--skip", action="append", default=[], metavar="ID", help="not this rule")
+
+
+def _accessing(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add("--header", action="append", default=[], metavar="'K: V'", help="HTTP header to send")
     add("--token-file", metavar="FILE", help="send the token in FILE as Authorization: Bearer")
     add("--ca-file", metavar="FILE", help="certificates to trust (PEM)")
-    add("--nvidia-smi", metavar="FILE", help="GPUs from a file of `nvidia-smi -q -x`, not from the driver")
-    add("--gpu", metavar="NAME", help="the GPUs, where none can be seen: H100, 8xL40S, 'NVIDIA A100-SXM4-80GB'")
     add("--insecure", action="store_true", help="do not check the server's certificate")
-    add("--version", action="version", version=f"vllm-doctor {__version__}")
 
 
 def _seconds(text: str) -> float:
@@ -202,6 +223,86 @@ def _demo(arguments: Sequence[str]) -> int:
     with demo.serving(recording) as url:
         print(f"vllm-doctor: the recorded server {recording.name!r} answers on {url}", file=sys.stderr)
         return _run([url], options)
+
+
+def _fleet(arguments: Sequence[str]) -> int:
+    """Judge every engine that a Prometheus knows; the exit code is that of the worst."""
+    import contextlib
+    import gc
+    import os
+    import time
+    from dataclasses import replace
+    from datetime import UTC, datetime
+    from pathlib import Path
+
+    from vllm_doctor import catalogue, fleet, progress, query, rule
+    from vllm_doctor.render import fleet_json, fleet_text, json_v1
+    from vllm_doctor.sources import prometheus
+
+    parser = _parser("vllm-doctor fleet")
+    parser.description = "Every vLLM engine that a Prometheus (Thanos, Mimir, VictoriaMetrics) knows, the worst first."
+    add = parser.add_argument
+    add("url", metavar="PROMETHEUS_URL", help="http://prometheus:9090; a path prefix is kept")
+    add("--window", type=_seconds, metavar="SECONDS", help="what is judged: so long before --at (10m)")
+    add("--at", metavar="TIME", help="judged at: 2h (ago), 13:30, 2026-11-20T13:30:00Z; default now; UTC")
+    add(
+        "--select",
+        action="append",
+        default=[],
+        metavar="MATCHERS",
+        help="only engines with these labels: 'pod=~\"a.*\"'",
+    )
+    add("--text", action="store_true", help="text output (the default)")
+    add("--json", action="store_true", help="JSON: a summary, and a report of each engine")
+    add("--format", choices=("text", "json"), help="output format")
+    add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all")
+    add("--timeout", type=_seconds, default=60.0, metavar="SECONDS", help="for all queries together (60)")
+    _judging(parser)
+    _accessing(parser)
+    options = parser.parse_args(arguments)
+    begun = time.monotonic()
+    gc.set_threshold(100_000)
+    shipped = rule.shipped()
+    signals = catalogue.load(shipped / "signals.yaml")
+    rules = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
+    matchers = tuple(matcher for text in options.select for matcher in query.matchers(text))
+    now = datetime.now(UTC)
+    at = _moment(options.at, now) if options.at else now
+    window = prometheus.WINDOW if options.window is None else max(1.0, options.window)
+    with contextlib.closing(prometheus.Prometheus(options.url, _access(options))) as asked, progress.counted() as tell:
+        survey = asked.survey(signals, matchers, window, at.timestamp(), begun + options.timeout, tell)
+        report = fleet.judge(survey, rules, signals, _wishes(options), at, asked.target)
+    report = replace(report, judged_s=max(0.0, time.monotonic() - begun - survey.seconds))
+    if options.json or options.format == "json":
+        pieces = fleet_json.render(report, json_v1.document)
+    else:
+        colour = not options.output and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        pieces = iter([fleet_text.render(report, colour and os.environ.get("TERM") != "dumb")])
+    if options.output:
+        _write_whole(Path(options.output), pieces)
+    else:
+        for piece in pieces:
+            _say(piece)
+    return _exit_code(report, options.fail_on)
+
+
+def _moment(text: str, now: datetime) -> datetime:
+    """A time of --at. Raises UsageError."""
+    from datetime import UTC, datetime, timedelta
+
+    from vllm_doctor.errors import UsageError
+    from vllm_doctor.sources.log.source import period
+
+    try:
+        told = period(text)
+        if told.at is not None:
+            return datetime.fromtimestamp(told.at, UTC)
+        if told.ago is not None:
+            return now - timedelta(seconds=told.ago)
+        moment = now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(seconds=told.of_day or 0.0)
+        return moment if moment <= now else moment - timedelta(days=1)
+    except (OverflowError, ValueError, UsageError):
+        raise UsageError(f"--at {text}: write 2h (ago), 13:30, or 2026-11-20T13:30:00Z") from None
 
 
 def _rules(arguments: Sequence[str]) -> int:
@@ -294,7 +395,8 @@ def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
     signals = catalogue.load(shipped / "signals.yaml")
     rules = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
     wishes = _wishes(options)
-    timeout = 8 + window if options.timeout is None else options.timeout
+    from_prometheus = any(source.startswith("prom+") for source in sources)
+    timeout = (_QUERIES if from_prometheus else 8 + window) if options.timeout is None else options.timeout
     since = _since(options)
     look = Attachment(
         signals.metrics,
@@ -306,6 +408,8 @@ def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
         until=options.until,
         command=options.command,
         gpu=options.gpu,
+        signals=signals,
+        asked=_ASKED if options.window is None else options.window,
     )
     with contextlib.ExitStack() as opened:
         watchers = look.watchers(sources, opened)
@@ -360,8 +464,8 @@ def _interactive(sources: Sequence[str], options: argparse.Namespace) -> int:
     sys.setswitchinterval(0.001)  # a key is answered while a page is judged
     wishes, access, since = _wishes(options), _access(options), _since(options)
     session = _session(sources, options, wishes, access, since)
-    if options.window:
-        session.control.seconds = options.window
+    if options.window or any(source.startswith("prom+") for source in sources):
+        session.control.seconds = options.window or _ASKED
     app = DoctorApp(session)
     app.run()
     if app.crash is not None:
@@ -407,6 +511,8 @@ def _session(
                 since=since,
                 until=options.until,
                 command=options.command,
+                signals=signals,
+                asked=_ASKED if options.window is None else options.window,
             )
             return look.watchers(chosen, opened)
 
@@ -437,10 +543,10 @@ def _since(options: argparse.Namespace) -> str | None:
     return since
 
 
-def _exit_code(report: Report, fail_on: str) -> int:
-    from vllm_doctor.report import Verdict
+def _exit_code(report: Report | FleetReport, fail_on: str) -> int:
+    from vllm_doctor.report import Report, Verdict
 
-    if fail_on == "never" and report.error is None:
+    if fail_on == "never" and not (isinstance(report, Report) and report.error is not None):
         return 0
     if fail_on == "critical" and report.verdict is Verdict.WARNING:
         return 0
@@ -518,7 +624,7 @@ def _write(report: Report, options: argparse.Namespace) -> None:
     if options.output:
         from pathlib import Path
 
-        _write_whole(Path(options.output), rendered)
+        _write_whole(Path(options.output), [rendered])
     else:
         _say(rendered)
 
@@ -529,7 +635,7 @@ def _say(text: str) -> None:
     sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
 
 
-def _write_whole(path: Path, rendered: str) -> None:
+def _write_whole(path: Path, pieces: Iterable[str]) -> None:
     """Write beside the file and rename: a reader sees the old one or the new one, never a half.
 
     A device or a pipe (/dev/null, /dev/stdout) is written to, not replaced.
@@ -542,11 +648,12 @@ def _write_whole(path: Path, rendered: str) -> None:
     temporary = ""
     try:
         if path.exists() and not path.is_file():
-            path.write_text(rendered, "utf-8")
+            with path.open("w", encoding="utf-8") as device:
+                device.writelines(pieces)
             return
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(rendered)
+            file.writelines(pieces)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except OSError as error:

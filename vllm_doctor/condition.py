@@ -56,21 +56,21 @@ class Condition:
         if len(text) > _MAX_LENGTH:
             raise ConditionError(f"longer than {_MAX_LENGTH} characters")
         try:
-            self._root = ast.parse(text.strip(), mode="eval").body
+            self.root = ast.parse(text.strip(), mode="eval").body
         except SyntaxError as error:
             raise ConditionError(f"{error.msg} at column {error.offset}: {text}") from None
         except (ValueError, RecursionError, MemoryError):
             raise ConditionError("cannot be parsed: nested too deeply, or with a null byte") from None
-        self.names: tuple[str, ...] = tuple(dict.fromkeys(_check(self._root)))
+        self.names: tuple[str, ...] = tuple(dict.fromkeys(_check(self.root)))
 
     def judge(self, read: Callable[[str], Reading]) -> tuple[bool | None, list[Comparison]]:
         """Whether it holds, given how to read a signal, and every comparison with what it saw."""
         seen: list[Comparison] = []
-        return _judge(self._root, read, seen, False), seen
+        return _judge(self.root, read, seen, False), seen
 
     def above(self) -> Iterator[tuple[str, float]]:
         """What must lie above which number: ("kv_cache_usage", 0.9). Not what is negated."""
-        yield from _above(self._root)
+        yield from _above(self.root)
 
 
 def _above(node: ast.expr) -> Iterator[tuple[str, float]]:
@@ -134,25 +134,29 @@ def _compare(
     seen: list[Comparison],
     negated: bool,
 ) -> bool | None:
-    sign = _EQUAL.get(type(op)) or _ORDER[type(op)][0]
-    if not isinstance(left, ast.Name):  # 3 < x is x > 3
-        left, right, sign = right, left, _MIRROR[sign]
-    assert isinstance(left, ast.Name)
-    a = read(left.id)
-    b: Reading
-    if isinstance(right, ast.Name):
-        b, than_signal = read(right.id), right.id
-    else:
-        assert isinstance(right, ast.Constant)
-        b, than_signal = Known(_literal(right.value)), None
+    name, sign, than = sides(left, op, right)
+    a = read(name)
+    b, than_signal = (read(than), than) if isinstance(than, str) else (than, None)
     holds = compare(a, sign, b)
     # Evidence reads as what was found: `not (x > 3)` that holds is shown as x <= 3.
     shown = _OPPOSITE[sign] if negated else sign
     if holds is None and isinstance(a, Known) and isinstance(b, Known):
         a = Unknown(Reason.BETWEEN if a.bounds or b.bounds else Reason.INVALID)
     shown_holds = holds if not negated or holds is None else not holds
-    seen.append(Comparison(left.id, a, shown, b, than_signal, shown_holds))
+    seen.append(Comparison(name, a, shown, b, than_signal, shown_holds))
     return holds
+
+
+def sides(left: ast.expr, op: ast.cmpop, right: ast.expr) -> tuple[str, str, str | Known]:
+    """A comparison, its signal on the left: the signal, the sign, and the other signal or the literal."""
+    sign = _EQUAL.get(type(op)) or _ORDER[type(op)][0]
+    if not isinstance(left, ast.Name):  # 3 < x is x > 3
+        left, right, sign = right, left, _MIRROR[sign]
+    assert isinstance(left, ast.Name)
+    if isinstance(right, ast.Name):
+        return left.id, sign, right.id
+    assert isinstance(right, ast.Constant)
+    return left.id, sign, Known(_literal(right.value))
 
 
 def _literal(value: object) -> Value:

@@ -27,7 +27,8 @@ from vllm_doctor.signal import Known, Reading, Reason, Snapshot, Subject, Unknow
 
 _STATES = (*SEVERITIES, UNKNOWN, OK, NOT_APPLICABLE)  # a rule's state over all engines is the first it has
 _VERSION, _CHECKED_BY, _GOAL = "vllm_version", "flags_checked_by", "goal"
-_HEADLINES = ("broken", "client", "limit")  # of a server that is well: what it does; not which kernels it has
+HEADLINES = ("broken", "client", "limit")
+"""The stages that make a headline of a server that is well: what it does; not which kernels it has."""
 
 
 @dataclass(frozen=True)
@@ -93,20 +94,27 @@ def _is_petty(rule: Rule, snapshot: Snapshot, subject: Subject, catalogue: Catal
     return catalogue.petty.when.judge(Reader(snapshot, subject, catalogue))[0] is True
 
 
+Judge = Callable[[Snapshot], Iterable[tuple[Rule, Outcome, Reader]]]
+
+
 def diagnose(
-    rules: Sequence[Rule], catalogue: Catalogue, snapshots: Sequence[Snapshot], measured: bool = True
+    rules: Sequence[Rule],
+    catalogue: Catalogue,
+    snapshots: Sequence[Snapshot],
+    measured: bool = True,
+    judge: Judge | None = None,
 ) -> Diagnosis:
     """Judge every rule for every engine of every server; fold symptoms under their causes.
 
     Where nothing was `measured`, of a command alone, nothing is hidden by statistics that are off: that is a finding
-    like others.
+    like others. `judge`: in place of `outcomes`, for who knows most of them already.
     """
     findings: dict[tuple[str, Subject], Finding] = {}
     unknown: dict[str, dict[str, Reason]] = {}
     states: dict[str, str] = {}
     complaints: list[tuple[Verdict, str, Subject]] = []
     for snapshot in snapshots:
-        for rule, outcome, reader in outcomes(rules, catalogue, snapshot):
+        for rule, outcome, reader in judge(snapshot) if judge else outcomes(rules, catalogue, snapshot):
             states[rule.id] = min(states.get(rule.id, outcome.state), outcome.state, key=_STATES.index)
             if outcome.state == UNKNOWN:
                 unknown.setdefault(rule.id, {}).update(outcome.because)
@@ -123,7 +131,7 @@ def diagnose(
     found = [replace(f, role="root") if f.role == "blind" and not measured else f for f in findings.values()]
     in_order = ordered(_folded(found, rules), rules)
     vitals = _vitals(catalogue, snapshots)
-    told = {rule.id for rule in rules if rule.stage in _HEADLINES or rule.role == "symptom"}
+    told = {rule.id for rule in rules if rule.stage in HEADLINES or rule.role == "symptom"}
     verdict, headline = _verdict(in_order, complaints, vitals, told)
     return Diagnosis(
         verdict=verdict,

@@ -108,7 +108,15 @@ def judge(
     """
     observations = _without_named_where_seen(observations)
     sources = tuple(
-        SourceSeen(o.kind, o.target, o.window.seconds, len(o.window.times), o.error, o.notes) for o in observations
+        SourceSeen(
+            o.kind,
+            o.target,
+            o.told.seconds if o.told else o.window.seconds,
+            o.told.scrapes if o.told else len(o.window.times),
+            o.error,
+            o.notes,
+        )
+        for o in observations
     )
     # A server that does not answer cannot be judged; without its host or its GPUs a part of it can.
     error = next((o.error for o in observations if o.error is not None and o.kind == "server"), None)
@@ -116,7 +124,7 @@ def judge(
     patients = [
         seen
         for seen in _patients(observations)
-        if any(o.window.times or ((o.facts or o.lives) and o.kind not in ("server", _NAMED)) for o in seen)
+        if any(o.window.times or o.told or ((o.facts or o.lives) and o.kind not in ("server", _NAMED)) for o in seen)
     ]
     error = error or next((o.error for o in observations if o.error is not None and not patients), None)
     if not patients:
@@ -138,6 +146,7 @@ def judge(
             next((o.window for o in seen if o.window.times), Window()),
             _with_defaults(_facts(seen)) | wished,
             (("server", _name(seen)),) if len(_patients(observations)) > 1 else (),
+            next((o.told for o in seen if o.told and not any(other.window.times for other in seen)), None),
         )
         for seen in patients
     ]

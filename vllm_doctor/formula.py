@@ -72,16 +72,16 @@ class Formula:
         if len(text) > _MAX_LENGTH:
             raise FormulaError(f"longer than {_MAX_LENGTH} characters")
         try:
-            self._root = ast.parse(text.strip(), mode="eval").body
+            self.root = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise FormulaError(f"not a formula: {text}") from None
-        self.names: tuple[str, ...] = tuple(dict.fromkeys(_check(self._root)))
+        self.names: tuple[str, ...] = tuple(dict.fromkeys(_check(self.root)))
         self._compute: _Compute | None = None
 
     def evaluate(self, read: Callable[[str], Reading]) -> Reading:
         """The value, given how to read a signal. 0/0 and x/0 are unknown: idle."""
         if self._compute is None:  # many are never asked for
-            self._compute = _compiled(self._root)
+            self._compute = _compiled(self.root)
         result = self._compute(read)
         if isinstance(result, Known) and isinstance(result.value, float) and not math.isfinite(result.value):
             return Unknown(Reason.IDLE)
@@ -121,7 +121,7 @@ def _compiled(node: ast.expr) -> _Compute:
             constant = Known(float(value), origin="")
             return lambda _: constant
         case ast.BinOp(left=left, op=op, right=right):
-            return _of(_OPERATORS[type(op)], [_compiled(left), _compiled(right)])
+            return _of(operator(op), [_compiled(left), _compiled(right)])
         case ast.Call(func=ast.Name(id="known"), args=arguments):
             return _first_known([_compiled(argument) for argument in arguments])
         case ast.Call(func=ast.Name(id="seen"), args=[argument]):
@@ -129,14 +129,23 @@ def _compiled(node: ast.expr) -> _Compute:
         case ast.Call(func=ast.Name(id="below"), args=[value, limit]):
             return _below(_compiled(value), _compiled(limit))
         case ast.Call(func=ast.Name(id=name), args=arguments):
-            compute = _ONE.get(name) or _TWO.get(name) or _MANY[name]
-            return _of(compute, [_compiled(argument) for argument in arguments])
+            return _of(called(name), [_compiled(argument) for argument in arguments])
         case _:
             raise AssertionError("checked at parsing")
 
 
+def operator(op: ast.operator) -> Callable[..., float]:
+    """What + - * and / compute; x/0 is infinite, 0/0 not a number."""
+    return _OPERATORS[type(op)]
+
+
+def called(name: str) -> Callable[..., float]:
+    """What a function of a formula computes; not known, seen and below, which choose."""
+    return _ONE.get(name) or _TWO.get(name) or _MANY[name]
+
+
 def _of(compute: Callable[..., float], operands: list[_Compute]) -> _Compute:
-    return lambda read: _combine(compute, [operand(read) for operand in operands])
+    return lambda read: combine(compute, [operand(read) for operand in operands])
 
 
 def _first_known(operands: list[_Compute]) -> _Compute:
@@ -152,29 +161,31 @@ def _first_known(operands: list[_Compute]) -> _Compute:
 
 
 def _not_zero(operand: _Compute) -> _Compute:
-    def look(read: Callable[[str], Reading]) -> Reading:
-        reading = operand(read)
-        return Unknown(Reason.NOT_IN_LOG) if isinstance(reading, Known) and not reading.value else reading
+    return lambda read: seen(operand(read))
 
-    return look
+
+def seen(reading: Reading) -> Reading:
+    """The value where it is not 0."""
+    return Unknown(Reason.NOT_IN_LOG) if isinstance(reading, Known) and not reading.value else reading
 
 
 def _below(operand: _Compute, limit: _Compute) -> _Compute:
-    def compare(read: Callable[[str], Reading]) -> Reading:
-        reading, bound = operand(read), limit(read)
-        for unknown in (reading, bound):
-            if isinstance(unknown, Unknown):
-                return unknown
-        assert isinstance(reading, Known)
-        assert isinstance(bound, Known)
-        if isinstance(reading.value, str) or isinstance(bound.value, str) or not reading.value < bound.value:
-            return Unknown(Reason.INVALID)
-        return reading
-
-    return compare
+    return lambda read: below(operand(read), limit(read))
 
 
-def _combine(compute: Callable[..., float], readings: list[Reading]) -> Reading:
+def below(reading: Reading, limit: Reading) -> Reading:
+    """The value where it is below."""
+    for unknown in (reading, limit):
+        if isinstance(unknown, Unknown):
+            return unknown
+    assert isinstance(reading, Known)
+    assert isinstance(limit, Known)
+    if isinstance(reading.value, str) or isinstance(limit.value, str) or not reading.value < limit.value:
+        return Unknown(Reason.INVALID)
+    return reading
+
+
+def combine(compute: Callable[..., float], readings: list[Reading]) -> Reading:
     """Compute on the values, and on the ends of their bounds: each of our operations is monotone in each operand
     (but divisor in its first, which is never bounded)."""
     values: list[float] = []

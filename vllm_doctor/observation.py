@@ -8,7 +8,7 @@ from typing import Protocol
 
 from vllm_doctor.life import Life
 from vllm_doctor.report import Change, LinesSeen, Patch, Problem
-from vllm_doctor.signal import Reading
+from vllm_doctor.signal import Reading, Told
 from vllm_doctor.window import Window
 
 
@@ -68,6 +68,8 @@ class Observation:
     lines: LinesSeen | None = None
     recent: Window = field(default_factory=Window)
     """Of a source that is followed: its last few scrapes."""
+    told: Told | None = None
+    """Of a Prometheus: the signals of its window, in place of scrapes."""
     process_rows: tuple[ProcessSeen, ...] = ()
     """The server's processes one by one, and the GPUs that it uses."""
     gpu_rows: tuple[GpuSeen, ...] = ()

@@ -1,10 +1,11 @@
-"""At a terminal: how much of a log was read, for whom it takes longer than a second."""
+"""At a terminal: how much of a log was read, or of a Prometheus asked, for whom it takes longer than a second."""
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from vllm_doctor.examination import Watcher
@@ -35,3 +36,24 @@ def shown(watchers: Sequence[Watcher]) -> Iterator[None]:
     finally:
         done.set()
         teller.join()
+
+
+@contextmanager
+def counted() -> Iterator[Callable[[int, int], None]]:
+    """Tell on stderr how many queries of how many were answered: call what is given for each."""
+    if not sys.stderr.isatty():
+        yield lambda done, of: None
+        return
+    begun, told = time.monotonic(), False
+
+    def tell(done: int, of: int) -> None:
+        nonlocal told
+        if time.monotonic() - begun > _PATIENCE:
+            told = True
+            print(f"\rasked {done} of {of}", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield tell
+    finally:
+        if told:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -56,8 +56,8 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
 class Known:
     """A value. `low` and `high` bound it where a histogram knows no better than its buckets.
 
-    `origin` says who told it: metrics, server, user, proc, cgroup, cmdline, environ, image,
-    manifest, nvml, nvidia-smi, --gpu, log, computed.
+    `origin` says who told it: metrics, prometheus, server, user, proc, cgroup, cmdline, environ, image,
+    manifest, nvml, nvidia-smi, --gpu, log, computed, cadvisor, dcgm.
     """
 
     value: Value
@@ -78,6 +78,25 @@ class Unknown:
 
 
 Reading = Known | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A signal of many engines, one value each; None: unknown. `has_text`: some may be texts."""
+
+    each: Sequence[Value | None]
+    has_text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """A signal of many engines that is known within bounds, one reading each."""
+
+    each: Sequence[Reading]
+
+
+Column = Reading | Values | Bounded
+"""A signal of many engines; one Reading where it is the same for all."""
 
 
 def project(subject: Subject, labels: Iterable[str]) -> Subject:
@@ -129,3 +148,18 @@ class Snapshot:
         if found is not None:
             return found
         return (), Unknown(self.missing.get(name, Reason.ABSENT))
+
+
+@dataclass(frozen=True)
+class Told:
+    """Signals of one server's engines that another has evaluated: a Prometheus. Under the catalogue's names.
+
+    `seconds`: the window that it looked at; `scrapes`: how many of each engine lie in it, at least.
+    """
+
+    engines: tuple[Subject, ...]
+    readings: Mapping[str, Mapping[Subject, Reading]]
+    missing: Mapping[str, Reason] = field(default_factory=dict)
+    """Why a signal has no reading at all."""
+    seconds: float = 0.0
+    scrapes: int = 0

@@ -26,6 +26,7 @@ from vllm_doctor.picture import Control, Course, Event, Fact, Picture, RuleSeen,
 from vllm_doctor.report import Report, Span, Timeline
 from vllm_doctor.rule import Rule
 from vllm_doctor.signal import Known, Reading, Reason, Snapshot, Unknown, Value
+from vllm_doctor.window import Window
 
 TRACKS = (
     "requests_running", "requests_waiting", "waiting_for_capacity", "kv_cache_usage",
@@ -42,6 +43,8 @@ SCALED = (*TRACKS, *LIMITS)
 STEPS = 480
 """Of the time line of a log."""
 
+_ASKED = ("server", "prometheus")
+"""The kinds of sources that are asked again and again for a server's signals."""
 _KEPT = 3600
 """Moments of the vital signs: an hour of them, at one a second."""
 _EVENTS, _SPANS = 500, 300
@@ -248,7 +251,7 @@ class Watch:
             return self._paused()
         for eye in self._eyes:
             eye.start(control.seconds)
-        leading = [eye for eye in self._eyes if eye.watcher.kind == "server" and eye.feed is not None] or self._eyes
+        leading = [eye for eye in self._eyes if eye.watcher.kind in _ASKED and eye.feed is not None] or self._eyes
         if not any(eye.is_fresh for eye in leading) and now < self._tell_due + 0.25 * _PICTURE:
             return None
         is_waiting = self._picture is not None and self._seen_at is None and self._trouble(now) is None
@@ -312,17 +315,17 @@ class Watch:
 
     def _trouble(self, now: float) -> str | None:
         """Why the server is lost; None where at least one answers, or none is asked."""
-        servers = [eye for eye in self._eyes if eye.watcher.kind == "server" and eye.feed is not None]
+        servers = [eye for eye in self._eyes if eye.watcher.kind in _ASKED and eye.feed is not None]
         if not servers:
             return None
         for eye in servers:
-            silent = eye.silent(now) > _SILENT
+            silent = eye.silent(now) > max(_SILENT, eye.feed.every if eye.feed is not None else 0.0)
             if not silent and (eye.seen is None or eye.seen.error is None):
                 if eye.seen is not None:
                     self._seen_at = self._wall()
                 return None
         first = servers[0]
-        if first.silent(now) > _SILENT:
+        if first.silent(now) > max(_SILENT, first.feed.every if first.feed is not None else 0.0):
             self._lost_kind = "timeout"
             return f"{first.watcher.target} does not answer"
         problem = first.seen.error if first.seen is not None else None
@@ -365,9 +368,10 @@ class Watch:
         found = []
         for seen in by_patient.values():
             window = next((o.recent for o in seen if o.recent.times), None)
-            if window is not None:
+            told = next((o.told for o in seen if o.told is not None), None)
+            if window is not None or told is not None:
                 facts = {name: fact for o in reversed(seen) for name, fact in o.facts.items()}
-                found.append(self._narrow.snapshot(window, facts))
+                found.append(self._narrow.snapshot(window or Window(), facts, told=None if window else told))
         return found
 
     def _gap(self) -> None:

@@ -91,7 +91,7 @@ def _patient(report: Report) -> list[str]:
     """What was examined: where, what it is, and how much of it was seen."""
     patient = report.patient
     lines = []
-    servers = [code(source.target) for source in report.sources if source.kind == "server"]
+    servers = [code(source.target) for source in report.sources if source.kind in ("server", "prometheus")]
     if servers:
         lines.append(", ".join(servers))
     if report.lines is not None:

@@ -26,6 +26,7 @@ _RUNNING = (Reason.NOT_IN_COMMAND, Reason.NOT_LOCAL, Reason.NO_LOG)
 _PIDS = 6
 _LIVES = 6
 _ASKED = 6
+_SCRAPED_ONCE = "a rate needs two scrapes in the window: --window 30m"
 _NOT_IN_THIS_LOG = "the log does not hold it: does it begin where the server did?"
 _COLOUR = {"critical": "1;37;41", "warning": "1;30;43", "unknown": "1;30;46", "ok": "1;30;42", "info": "1"}
 
@@ -105,7 +106,7 @@ def _servers(report: Report) -> list[str]:
     """The servers by their URLs, with the pids of their processes where those were seen."""
     pids = " ".join(f"{role} {pid}" for role, pid in report.patient.processes[:_PIDS])
     more = len(report.patient.processes) - _PIDS
-    targets = [s.target for s in report.sources if s.kind == "server"]
+    targets = [s.target for s in report.sources if s.kind in ("server", "prometheus")]
     if not pids or len(targets) > 1:
         return targets
     return [f"{targets[0] if targets else ''} · pids: {pids}{f' and {more} more' if more > 0 else ''}".lstrip(" ·")]
@@ -462,6 +463,8 @@ def not_seen(report: Report) -> list[str]:
     need_log = by_reason.pop(Reason.NO_LOG, []) if "log" not in kinds else []
     for reason, rules in by_reason.items():
         how = _NOT_IN_THIS_LOG if reason is Reason.NOT_IN_LOG else HOW_TO_LEARN[reason]
+        if reason is Reason.FIRST_SCRAPE and "prometheus" in kinds:
+            how = _SCRAPED_ONCE
         add(f"{reason}: {_named(rules, 3)}. {how[0].upper()}{how[1:]}.")
     if report.is_unmeasured:
         return said

@@ -64,6 +64,31 @@ def shown(url: str) -> str:
     return scheme[0] + url[scheme.end() :].rsplit("@", 1)[-1]
 
 
+def client(base: str, access: Access) -> httpx.Client:
+    """A connection to the server at this base. Raises UsageError for a --ca-file that is none."""
+    secure = base.startswith("https:")
+    return httpx.Client(
+        verify=_tls(access) if secure else False,  # never used on http; loading certificates takes a while
+        headers={"user-agent": f"vllm-doctor/{__version__}", "accept": "text/plain, application/json"}
+        | dict(access.headers),
+        trust_env=False,  # a proxy in the environment is not on the way to one's own server
+        follow_redirects=False,
+    )
+
+
+def _tls(access: Access) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if access.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if access.ca_file is not None:
+        try:
+            context.load_verify_locations(access.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise UsageError(f"--ca-file {access.ca_file}: not readable as PEM certificates ({error})") from None
+    return context
+
+
 @dataclass(frozen=True, slots=True)
 class Scrape:
     """One page. `at`: seconds on the doctor's clock; `server_time` on the server's, `started`: 0 where not known."""
@@ -98,31 +123,7 @@ class Server:
         self._wanted = wanted | {_START_TIME}
         self._access = access or Access()
         self._clock, self._sleep = clock, sleep
-        self._client = self._new_client(self.base)
-
-    def _new_client(self, base: str) -> httpx.Client:
-        secure = base.startswith("https:")
-        return httpx.Client(
-            verify=self._tls() if secure else False,  # never used on http; loading certificates takes a while
-            headers={"user-agent": f"vllm-doctor/{__version__}", "accept": "text/plain, application/json"}
-            | dict(self._access.headers),
-            trust_env=False,  # a proxy in the environment is not on the way to one's own server
-            follow_redirects=False,
-        )
-
-    def _tls(self) -> ssl.SSLContext:
-        context = ssl.create_default_context()
-        if self._access.insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if self._access.ca_file is not None:
-            try:
-                context.load_verify_locations(self._access.ca_file)
-            except (OSError, ssl.SSLError) as error:
-                raise UsageError(
-                    f"--ca-file {self._access.ca_file}: not readable as PEM certificates ({error})"
-                ) from None
-        return context
+        self._client = client(self.base, self._access)
 
     def close(self) -> None:
         self._client.close()
@@ -290,7 +291,7 @@ class Server:
                 if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and not reconnected:
                     reconnected = True  # the server closed the kept connection while we waited: once more, on a new one
                     continue
-                raise _unreachable(self.target, error) from None
+                raise unreachable(self.target, error) from None
             except (httpx.DecodingError, httpx.InvalidURL, UnicodeError) as error:
                 raise SourceError("not-metrics", f"{self.target}{path}: the answer cannot be read ({error})") from None
         raise SourceError("redirect", f"{self.target}{path} redirects in a circle")
@@ -318,7 +319,7 @@ class Server:
             )
         if here.scheme != there.scheme:
             self._client.close()
-            self._client = self._new_client(str(there))
+            self._client = client(str(there), self._access)
         return str(there)
 
 
@@ -402,7 +403,8 @@ def _refused(where: str, status: int) -> SourceError:
             return SourceError("server-error", f"{where} answers {status}")
 
 
-def _unreachable(target: str, error: Exception) -> SourceError:
+def unreachable(target: str, error: Exception) -> SourceError:
+    """Why no connection was made, in a sentence."""
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error.__context__, ssl.SSLError) or "SSL" in text or "certificate" in text.lower():
         return SourceError("tls", f"{target}: TLS failed ({text}); --ca-file FILE trusts your own CA, --insecure any")
