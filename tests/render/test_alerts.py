@@ -88,6 +88,14 @@ def test_an_alert_tells_what_and_why_and_what_to_do(folder: Path) -> None:
     assert "--max-num-seqs {{ with printf" in preemption["annotations"]["remedy"]
 
 
+def test_of_servers_without_an_instance_another_label_tells_them_apart() -> None:
+    made = alerts.of_rules(RULES, Recorder(SIGNALS, Scope(identity=("namespace", "pod")), {"goal": "throughput"}))
+    stream = render.stream(made, Choices())
+    assert "of {{ end }}{{ $labels.pod }}: " in stream
+    assert "vllm-doctor URL" in stream
+    assert "$labels.instance" not in stream
+
+
 def test_no_remedy_names_a_flag_that_this_vllm_lacks() -> None:
     entries = yaml.safe_load(render.stream(written(), Choices(vllm="0.32.0")))["groups"][1]["rules"]
     named = {flag for entry in entries for flag in re.findall(r"\((--[a-z-]+)", entry["annotations"]["remedy"])}

@@ -114,7 +114,7 @@ def _groups(alerts: Alerts, choices: Choices) -> list[dict[str, Any]]:
 def _alert(alert: Alert, alerts: Alerts, choices: Choices) -> dict[str, Any]:
     rule = alert.rule
     annotations = {
-        "summary": f"{_ENGINE_IN_WORDS}: {_plain(rule.title)}",
+        "summary": f"{_engine(alerts)}: {_plain(rule.title)}",
         "description": f"{_plain(_sentence(rule.why))} {_values(alert, alerts)}".strip(),
         "remedy": _remedies(alert, alerts, choices),
     }
@@ -135,20 +135,26 @@ def _blind(alerts: Alerts, choices: Choices) -> dict[str, Any]:
         "for": duration(choices.hold),
         "labels": {"severity": "warning", "rule": BLIND},
         "annotations": {
-            "summary": f"{_ENGINE_IN_WORDS}: its vital signs cannot be seen ({signal})",
+            "summary": f"{_engine(alerts)}: its vital signs cannot be seen ({signal})",
             "description": f"Nothing can be said of this vLLM: {signal} is missing on its /metrics, which answers. "
             "That the alerts about it are silent does not mean that it is well.",
             "remedy": "Start it without --disable-log-stats; see whether metric_relabel_configs drop its series; "
-            f"{_ASK} says what it exports.",
+            f"{_ask(alerts)} says what it exports.",
             "runbook_url": _RUNBOOK,
         },
     }
 
 
-_ASK = "vllm-doctor http://{{ $labels.instance }}"
-_ENGINE_IN_WORDS = (
-    "{{ with $labels.model_name }}{{ . }}, engine {{ $labels.engine }} of {{ end }}{{ $labels.instance }}"
-)
+def _ask(alerts: Alerts) -> str:
+    """The command that tells more of this server."""
+    return f"vllm-doctor {'http://{{ $labels.instance }}' if 'instance' in alerts.recorder.scope.identity else 'URL'}"
+
+
+def _engine(alerts: Alerts) -> str:
+    """Which engine it is: of which model, and of which server."""
+    identity = alerts.recorder.scope.identity
+    server = f"{{{{ $labels.{'instance' if 'instance' in identity else identity[-1]} }}}}"
+    return "{{ with $labels.model_name }}{{ . }}, engine {{ $labels.engine }} of {{ end }}" + server
 
 
 def _plain(text: str) -> str:
@@ -198,9 +204,9 @@ def _remedies(alert: Alert, alerts: Alerts, choices: Choices) -> str:
     fitting = [remedy for remedy in alert.rule.remedies if _may_fit(remedy, alerts, choices)]
     fitting.sort(key=lambda remedy: remedy.goal not in ("", wanted))
     if not fitting:
-        return f"What cures it here: {_ASK}"
+        return f"What cures it here: {_ask(alerts)}"
     told = " Or: ".join(f"{_plain(remedy.do)}{_changes(remedy, alert, signals)}." for remedy in fitting)
-    which = f"{'Which of these fits' if len(fitting) > 1 else 'Whether it fits'}, and the whole command: {_ASK}"
+    which = f"{'Which of these fits' if len(fitting) > 1 else 'Whether it fits'}, and the whole command: {_ask(alerts)}"
     return f"{_of_this_engine(alerts) if alert.values else ''}{told} {which}".strip()
 
 
