@@ -126,13 +126,15 @@ def test_the_command_with_a_name_that_does_not_exist(capsys: pytest.CaptureFixtu
     assert err.count("\n") == 1
 
 
-def test_played_again_its_counters_go_on() -> None:
+@pytest.mark.parametrize("name", ["vllm:generation_tokens_total", "process_cpu_seconds_total"])
+def test_played_again_its_counters_go_on(name: str) -> None:
+    """Also those of the process: one that fell would look like a restart, and all that it shows like growth."""
     recording = demo.find("preemption")
     length = recording.times[-1]
 
     def counter(page: bytes) -> float:
         lines = page.decode().splitlines()
-        return float(next(line for line in lines if line.startswith("vllm:generation_tokens_total")).split()[-1])
+        return float(next(line for line in lines if line.startswith(name)).split()[-1])
 
     def running(page: bytes) -> str:
         return next(line for line in page.decode().splitlines() if line.startswith("vllm:num_requests_running"))

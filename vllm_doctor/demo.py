@@ -38,8 +38,8 @@ def round_at(recording: Recording, seconds: float) -> bytes:
 
 @functools.lru_cache(4)
 def _counters(page: bytes) -> dict[str, float]:
-    """What stands before the value -> the value, of vLLM's counters."""
-    pairs = (line.rpartition(" ") for line in page.decode().splitlines() if line.startswith("vllm:"))
+    """What stands before the value -> the value, of all counters: one that fell would be a restart."""
+    pairs = (line.rpartition(" ") for line in page.decode().splitlines() if not line.startswith("#"))
     return {head: float(value) for head, _, value in pairs if head.partition("{")[0].endswith(_COUNTED)}
 
 
