@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-PATIENCE = 60.0
+PATIENCE = 300.0
+"""Seconds. A machine that others use lets a Prometheus wait, and then its scrapes fail."""
 T = TypeVar("T")
 
 
@@ -69,7 +70,7 @@ def until(asked: Callable[[], T], what: str, patience: float = PATIENCE) -> T:
 
 @contextlib.contextmanager
 def prometheus(
-    folder: Path, targets: Sequence[str], rules: Sequence[Path], interval: str = "1s"
+    folder: Path, targets: Sequence[str], rules: Sequence[Path], interval: str = "2s"
 ) -> Iterator[Prometheus]:
     """One on a free port of loopback that scrapes these targets (host:port), and has these rules."""
     program = _installed("prometheus")
@@ -98,4 +99,7 @@ def prometheus(
         yield Prometheus(f"http://{address}")
     finally:
         process.terminate()
-        process.wait(30)
+        try:
+            process.wait(PATIENCE)
+        finally:
+            process.kill()

@@ -27,7 +27,7 @@ from vllm_doctor.sources.exposition import parse
 from vllm_doctor.window import Sample, Window
 
 NOT_A_NUMBER = {("idle", "vllm_doctor:requests_that_fill")}
-"""Where the doctor says max(1, 0/0) is 1, and Prometheus, which is right, that it is not known. No alert compares it."""
+"""Where the doctor says max(1, 0/0) is 1, and Prometheus, rightly, that it is not known. No alert compares it."""
 SCRAPES = 10
 SECONDS = SCRAPES - 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import yaml
 from tests.promtool import prometheus, promtool, until
 from tests.serving import pages, serving, vllm
 from tests.test_cli import Doctor, doctor, one_line
+from tests.test_fixtures import NAMES, expected
 from vllm_doctor import demo
+from vllm_doctor.alerts import alert_name
 
 __all__ = ["doctor"]
 
@@ -123,39 +126,43 @@ def test_of_a_server_without_statistics_nothing_is_written(doctor: Doctor, tmp_p
 
 
 @pytest.fixture
-def replayed() -> Iterator[tuple[str, str]]:
-    """host:port of a server that preempts, and of one that is well."""
-    with (
-        demo.serving(demo.find("preemption"), again=True) as sick,
-        demo.serving(demo.find("healthy-busy"), again=True) as well,
-    ):
-        yield sick.partition("//")[2], well.partition("//")[2]
+def replayed() -> Iterator[dict[str, str]]:
+    """Every recorded server, played again and again: host:port -> its name."""
+    with contextlib.ExitStack() as opened:
+        yield {
+            opened.enter_context(demo.serving(demo.find(name), again=True)).partition("//")[2]: name for name in NAMES
+        }
 
 
-def test_in_a_real_prometheus_the_alert_of_the_sick_server_fires_and_the_healthy_ones_do_not(
-    doctor: Doctor, tmp_path: Path, replayed: tuple[str, str]
+def test_in_a_real_prometheus_the_sick_servers_alert_and_the_healthy_ones_do_not(
+    doctor: Doctor, tmp_path: Path, replayed: dict[str, str]
 ) -> None:
-    sick, well = replayed
-    assert doctor("alerts", "-o", str(tmp_path / "rules"), "--for", "2s", "--window", "10s").code == 0
+    assert doctor("alerts", "-o", str(tmp_path / "rules"), "--for", "2s", "--window", "20s").code == 0
     rules = sorted((tmp_path / "rules").glob("*.rules.yaml"))
-    with prometheus(tmp_path, [sick, well], rules) as running:
-        fired = until(
-            lambda: [alert for alert in running.alerts() if alert["labels"]["alertname"] == "VllmPreemption"],
-            "the alert fires",
-        )
+    written = names(tmp_path / "rules" / "alerts.rules.yaml")
+    wanted = {(n, alert) for n in NAMES for r in expected(n)["found"] if (alert := alert_name(r)) in written}
+    allowed = wanted | {(n, alert_name(rule)) for n in NAMES for rule in expected(n).get("beside", [])}
+    assert {"VllmPreemption", "VllmMaxNumSeqsCap", "VllmClientTimeouts", "VllmPrefixCacheOff"} == {a for _, a in wanted}
+    with prometheus(tmp_path, list(replayed), rules) as running:
+
+        def fired(state: str = "firing") -> set[tuple[str, str]]:
+            return {(replayed[a["labels"]["instance"]], a["labels"]["alertname"]) for a in running.alerts(state)}
+
+        until(lambda: fired() >= wanted, "the sick ones' alerts fire")
         asked = doctor("alerts", "--prometheus", running.url, "-o", str(tmp_path / "there"))
-        until(lambda: running.rows("count_over_time(vllm_doctor:ttft_p99:low[1m])").get(well, 0) >= 10, "both are seen")
-        assert {alert["labels"]["instance"] for alert in running.alerts() + running.alerts("pending")} == {sick}
+        judged = "min(count_over_time(vllm_doctor:generation_tokens_per_second[5m]))"
+        until(lambda: running.rows(judged).get("", 0) >= 15, "all have been judged fifteen times")
+        assert fired() | fired("pending") <= allowed
         groups = running.get("rules")["groups"]
-        unwell = {rule["name"]: rule for group in groups for rule in group["rules"] if rule["health"] != "ok"}
-    assert unwell == {}
+        told = [a["annotations"] for a in running.alerts() if a["labels"]["alertname"] == "VllmPreemption"]
+    assert {rule["name"]: rule for group in groups for rule in group["rules"] if rule["health"] != "ok"} == {}
+    sick = next(address for address, name in replayed.items() if name == "preemption")
+    assert told[0]["summary"] == f"tiny, engine 0 of {sick}: The KV cache is too small for the running batch"
+    assert "KV cache in use (peak): 100%" in told[0]["description"]
+    assert "--max-num-seqs 10;" in told[0]["remedy"]
+    assert f"vllm-doctor http://{sick}" in told[0]["remedy"]
+    assert "unknown" not in told[0]["description"]
     assert (asked.code, asked.err) == (0, "")
     there = names(tmp_path / "there" / "alerts.rules.yaml")
     assert {"VllmPreemption", "VllmMaxNumSeqsCap", "VllmDoctorBlind"} <= there
     assert not {"VllmSpecDecodeLowAcceptance", "VllmKvOffloadSlow"} & there
-    told = fired[0]["annotations"]
-    assert told["summary"] == f"tiny, engine 0 of {sick}: The KV cache is too small for the running batch"
-    assert "unknown" not in told["description"]
-    assert "KV cache in use (peak): 100%" in told["description"]
-    assert "--max-num-seqs 1" in told["remedy"]
-    assert f"vllm-doctor http://{sick}" in told["remedy"]
