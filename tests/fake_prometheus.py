@@ -46,6 +46,8 @@ class FakePrometheus:
         self.queries: list[dict[str, str]] = []
         self.up: list[tuple[Target, float]] = []
         self.warnings: list[str] = []
+        self.others: dict[str, list[tuple[Target, float]]] = {}
+        """What a query with such a text gives: series of other exporters."""
         replayed: dict[float, list[Sample]] = {}
         for target, name in engines:
             self.up.append((target, 1.0))
@@ -78,6 +80,8 @@ class FakePrometheus:
         return {name: values[0] for name, values in asked.items()}
 
     def result(self, query: str) -> list[tuple[Mapping[str, str], float]]:
+        if re.search(r"\b(container_|DCGM_)", query):
+            return next((rows for part, rows in self.others.items() if part in query), [])
         if query.startswith("up") or "(up)" in query:
             if query == "count by (job) (up)":
                 jobs = [target["job"] for target, _ in self.up]
@@ -85,7 +89,8 @@ class FakePrometheus:
             return [({"__name__": "up", **target}, 0.0) for target, value in self.up if value == 0]
         if query.startswith("{__name__=~") or query.startswith("count({__name__=~"):
             matchers = re.sub(r'__name__=~"[^"]*"(, )?', "", query)
-            rows = self._rows(matchers.replace("{", f"{ENGINE_METRIC}{{").replace("{}", ""))
+            asked = matchers.replace("{", f"{ENGINE_METRIC}{{").replace("{}", "")
+            rows = [(dict(labels), value) for labels, value in Expression(asked).evaluate(self.window)[0].items()]
             name = {"__name__": self.prefix + ENGINE_METRIC.removeprefix("vllm:")}
             return [({**labels, **name} if labels else labels, value) for labels, value in rows]
         if "count_over_time" in query:

@@ -929,6 +929,8 @@ def test_an_even_spread_gains_no_more_than_the_busiest_engine_has() -> None:
         ("petty: {under: 1.02, when: x > 1}", "unknown key 'under'"),
         ("refusals: [{when: y > 1, says: no, from: f}]", "'y' is not a signal"),
         ("refusals: [{when: x > 1, says: no}]", "'from'"),
+        ("outliers: [{signal: y, factor: 2, least: 1}]", "'y' is not a signal"),
+        ("outliers: [{signal: x, factor: 0, least: 1}]", "'factor' must be a number above 0"),
     ],
 )
 def test_a_mistake_in_what_is_petty_or_refused(text: str, says: str, tmp_path: Path) -> None:
@@ -937,3 +939,35 @@ def test_a_mistake_in_what_is_petty_or_refused(text: str, says: str, tmp_path: P
     with pytest.raises(DocumentError, match=says) as refused:
         catalogue.load(path)
     assert str(refused.value).startswith(f"{path}:")
+
+
+EXPORTED = """\
+signals:
+  x:
+    says: s
+    unit: s
+    fact: x
+    exporter: {from: cadvisor, promql: "max by (pod) (rate(y[$window]))"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("y[$window]", "y[", "promql|parse|unexpected"),
+        ("max by (pod) (rate(y[$window]))", "rate(y[$window])", "aggregate by the labels"),
+        ("max by (pod)", "max without (pod)", "aggregate by the labels"),
+        ("cadvisor", "nobody", "cadvisor"),
+        ("fact: x", "promql: up", "only a fact of the host has an exporter"),
+        ("promql:", "query:", "query"),
+    ],
+)
+def test_a_mistake_in_an_exporter(old: str, new: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "signals.yaml"
+    path.write_text(EXPORTED, "utf-8")
+    exporter = catalogue.load(path).signals["x"].exporter
+    assert exporter is not None
+    assert exporter.labels == ("pod",)
+    path.write_text(EXPORTED.replace(old, new), "utf-8")
+    with pytest.raises(DocumentError, match=says):
+        catalogue.load(path)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from tests.fake_prometheus import FakePrometheus, targets
 from tests.serving import pages, serving, vllm
 from tests.test_cli_local import fake_vllm
 from vllm_doctor import cli
@@ -23,6 +24,10 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.split()[:1] == ["vllm-doctor"]]
+
+
+def fleet() -> FakePrometheus:
+    return FakePrometheus((target, "preemption") for target in targets(2, namespace="prod"))
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +41,14 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
         serving(vllm(pages("healthy-busy"))) as second,
         serving(vllm(pages("preemption"), prefix="/llm"), tls=tls) as secure,
         fake_vllm(tmp_path_factory.mktemp("local")) as local,
+        serving(fleet().routes()) as prometheus,
     ):
         yield {
             "http://127.0.0.1:8000": first.url,
             "http://127.0.0.1:8001": second.url,
             "https://host:8443": secure.url,
             "27038": str(local.pid),
+            "http://prometheus:9090": prometheus.url,
             "ca": authority.cert_pem.bytes().decode(),
         }
 
@@ -86,9 +93,12 @@ def test_its_commands_run(
 
 
 def test_it_names_every_option_and_format() -> None:
-    shown = subprocess.run(
-        [sys.executable, "-m", "vllm_doctor", "--help"], capture_output=True, text=True, check=True
-    ).stdout
+    shown = "".join(
+        subprocess.run(
+            [sys.executable, "-m", "vllm_doctor", *command, "--help"], capture_output=True, text=True, check=True
+        ).stdout
+        for command in ((), ("fleet",))
+    )
     options = set(re.findall(r"(?<![\w-])--[a-z-]+", shown)) - {"--help", "--version", "--check", "--signals"}
     assert not {option for option in options if option not in README}
     for word in cli.FORMATS:
@@ -112,5 +122,6 @@ def test_the_wheel_ships_rules_signals_recordings_and_schema(tmp_path: Path) -> 
         assert f"vllm_doctor/{path.relative_to(ROOT).as_posix()}" in names
     assert "vllm_doctor/recordings/preemption/recording.json" in names
     assert "vllm_doctor/render/report.v1.schema.json" in names
+    assert "vllm_doctor/render/fleet.v1.schema.json" in names
     for path in (ROOT / "vllm_doctor/data").iterdir():
         assert f"vllm_doctor/data/{path.name}" in names

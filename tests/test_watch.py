@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fake_prometheus import FakePrometheus, targets
 from tests.serving import pages, serving, vllm
 from tests.tui.showing import host, watched
 from tests.tui.watching import BEGAN, TARGET, Clock, Pages, Told, judge, server, watch_of
@@ -319,6 +320,41 @@ def test_a_real_server_is_watched_over_http() -> None:
     assert told[-1].status is Status.LIVE
     assert len({request.client for request in asked}) == 1  # the connection is kept
     assert not any(thread.name.startswith("Thread") and not thread.daemon for thread in threading.enumerate()[1:])
+
+
+def test_a_server_is_watched_through_its_prometheus() -> None:
+    control, told = Control(), []
+    with serving(FakePrometheus([(target, "preemption") for target in targets(2)]).routes()) as served:
+        look = attach.Attachment(frozenset(), Access(), 3.0, 0.0, signals=judge().catalogue, asked=600.0)
+        source = f"prom+{served.url}/?instance=host-1:8000"
+        made = Watch(lambda opened: look.watchers([source], opened), judge(), control)
+
+        def tell(picture: Picture) -> None:
+            told.append(picture)
+            if picture.report is not None:
+                control.stop()
+
+        made.run(tell)
+    assert told[-1].status is Status.LIVE
+    assert verdict_of(told[-1]) is Verdict.CRITICAL
+    assert told[-1].course.values["requests_running"][-1] > 1
+
+
+def test_a_prometheus_that_goes_away_is_lost() -> None:
+    clock, control = Clock(), Control()
+    with serving(FakePrometheus([(target, "idle") for target in targets(1)]).routes()) as served:
+        look = attach.Attachment(frozenset(), Access(), 3.0, 0.0, signals=judge().catalogue, asked=600.0)
+        made = Watch(
+            lambda opened: look.watchers([f"prom+{served.url}"], opened),
+            judge(), control, clock=clock.now, wall=clock.wall, inline=True,
+        )  # fmt: skip
+        made.open()
+        assert steps(made, clock, 2)[-1].status is Status.LIVE
+    lost = steps(made, clock, 20)[-1]
+    made.close()
+    assert lost.status is Status.LOST
+    assert lost.problem is not None
+    assert "refuses connections" in lost.problem
 
 
 def test_several_servers_are_asked_about_and_one_is_not() -> None:

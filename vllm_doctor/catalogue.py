@@ -12,6 +12,10 @@ rules/signals.yaml defines each signal once, in one of eight ways:
     log       how often a line of rules/log-lines stands in the server's log, or a value of it: line, line.value;
               of several lines (a b c) the sum; line@serving: since the server was up
     formula   computed from other signals
+
+A fact of the server's host may besides have an `exporter`: how a Prometheus tells it by another exporter's series, of a
+container or a GPU. Its `promql` is evaluated there only, may be all of PromQL, and is aggregated by labels that an
+engine has too.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from pathlib import Path
 from vllm_doctor import document, flags
 from vllm_doctor.condition import Condition, ConditionError
 from vllm_doctor.formula import Formula, FormulaError
-from vllm_doctor.promql import Estimate, Expression, PromQLError
+from vllm_doctor.promql import Estimate, Expression, PromQLError, aggregated_by
 from vllm_doctor.signal import Known, Reading, Reason, Series, Snapshot, Subject, Told, Unknown, Value, project
 from vllm_doctor.window import Labels, Window
 
@@ -48,10 +52,21 @@ MEASURED = ("promql", "info", "present")
 _WAYS = ("promql", "info", "present", "fact", "flag", "env", "log", "formula")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _DEFAULT_IDENTITY = ("engine", "model_name")
+EXPORTERS = ("cadvisor", "dcgm")
+"""Those whose series tell facts."""
 UNITS = (
     "ratio", "share", "factor", "s", "1/s", "bytes", "tokens", "blocks", "requests", "engines",
     "adapters", "cores", "W", "MHz", "°C", "text", "flag", "",
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """Another exporter that tells a fact: who it is, its query ($window is the range), and what it is aggregated by."""
+
+    origin: str
+    promql: str
+    labels: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +89,7 @@ class Signal:
     reason: Reason = Reason.ABSENT
     present: tuple[str, ...] = ()
     formula: Formula | None = None
+    exporter: Exporter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +193,11 @@ class Catalogue:
             if signal.way == "formula":
                 assert signal.formula is not None
                 readings = _computed(signal.formula, subjects, Snapshot(subjects, series, missing))
-            elif told is not None and signal.way in MEASURED:
+            elif told is not None and (signal.way in MEASURED or signal.name in told.readings):
                 readings = told.readings.get(signal.name, {})
-                missing[signal.name] = told.missing.get(signal.name, Reason.ABSENT)
+                missing[signal.name] = told.missing.get(
+                    signal.name, Reason.ABSENT if signal.way in MEASURED else signal.reason
+                )
             else:
                 readings, reason = self._observed(signal, window, identity, facts)
                 if reason is not None:
@@ -423,7 +441,7 @@ def condition_of(table: document.Table, key: str, is_signal: Callable[[str], boo
 
 
 def _signal(name: str, table: document.Table, known: Mapping[str, Signal]) -> Signal:
-    table.allow("says", "unit", *_WAYS, "vital", "needed", "target", "none", "count", "reason")
+    table.allow("says", "unit", *_WAYS, "vital", "needed", "target", "none", "count", "reason", "exporter")
     ways = [way for way in _WAYS if way in table]
     if len(ways) != 1:
         table.fail(f"signal {name!r} needs exactly one of {', '.join(_WAYS)}")
@@ -449,6 +467,8 @@ def _signal(name: str, table: document.Table, known: Mapping[str, Signal]) -> Si
                     table.fail(f"formula of {name!r} uses {used!r}, which is not defined above it", way)
     except (PromQLError, FormulaError) as error:
         table.fail(str(error), way)
+    if "exporter" in table and way != "fact":
+        table.fail(f"signal {name!r} stands on /metrics: only a fact of the host has an exporter", "exporter")
     none = table.get("none")
     return Signal(
         name=name,
@@ -464,4 +484,15 @@ def _signal(name: str, table: document.Table, known: Mapping[str, Signal]) -> Si
         reason=Reason(table.one_of("reason", tuple(Reason), Reason.NOT_LOCAL.value)),
         present=present,
         formula=formula,
+        exporter=_exporter(table.table("exporter")) if "exporter" in table else None,
     )
+
+
+def _exporter(table: document.Table) -> Exporter:
+    table.allow("from", "promql")
+    text = " ".join(table.text("promql").split())
+    try:
+        labels = aggregated_by(text.replace("$window", "1s"))
+    except PromQLError as error:
+        table.fail(str(error), "promql")
+    return Exporter(table.one_of("from", EXPORTERS), text, labels)

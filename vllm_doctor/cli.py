@@ -425,7 +425,9 @@ def _alerts(arguments: Sequence[str]) -> int:
         query.matchers(options.logs)
     except UsageError:
         raise UsageError(f"--logs {options.logs}: write it as Loki has it: '{_LOGS}'") from None
-    exported, vllm = _exported(options, signals.metrics)
+    exporters = (signal.exporter for signal in signals.signals.values() if signal.exporter is not None)
+    others = frozenset(name for exporter in exporters for name in query.exporter_metrics(exporter))
+    exported, vllm = _exported(options, signals.metrics, others)
     try:
         labels = tuple(label.strip() for label in options.by.split(","))
         scope = query.Scope(matchers, labels, render.duration(options.window), exported=exported)
@@ -448,11 +450,16 @@ def _alerts(arguments: Sequence[str]) -> int:
 
 
 _LOGS = '{app="vllm"}'
-_SERVER_LABELS = "job,namespace,pod,instance"
+_SERVER_LABELS = "job,namespace,pod,container,instance"
 
 
-def _exported(options: argparse.Namespace, metrics: frozenset[str]) -> tuple[frozenset[str] | None, str | None]:
-    """Which of these metrics the server at --url, or the Prometheus, has (None: nobody was asked); vLLM's version."""
+def _exported(
+    options: argparse.Namespace, metrics: frozenset[str], others: frozenset[str]
+) -> tuple[frozenset[str] | None, str | None]:
+    """Which of vLLM's metrics the server at --url has, or of these and others the Prometheus; and vLLM's version.
+
+    None: nobody was asked.
+    """
     import contextlib
     import time
 
@@ -476,7 +483,7 @@ def _exported(options: argparse.Namespace, metrics: frozenset[str]) -> tuple[fro
     elif options.prometheus:
         with contextlib.closing(Prometheus(options.prometheus, _access(options))) as asked:
             rows = asked.rows(
-                f'group by (__name__) ({{__name__=~"{"|".join(sorted(metrics))}"}})', time.time(), deadline
+                f'group by (__name__) ({{__name__=~"{"|".join(sorted(metrics | others))}"}})', time.time(), deadline
             )
         target, exported = asked.target, frozenset(row.labels.get("__name__", "") for row in rows)
     else:
@@ -572,8 +579,8 @@ def _interactive(sources: Sequence[str], options: argparse.Namespace) -> int:
     sys.setswitchinterval(0.001)  # a key is answered while a page is judged
     wishes, access, since = _wishes(options), _access(options), _since(options)
     session = _session(sources, options, wishes, access, since)
-    if options.window:
-        session.control.seconds = options.window
+    if options.window or any(source.startswith("prom+") for source in sources):
+        session.control.seconds = options.window or _ASKED
     app = DoctorApp(session)
     app.run()
     if app.crash is not None:

@@ -17,7 +17,6 @@ from vllm_doctor import diagnose, redact
 from vllm_doctor.catalogue import MEASURED, Catalogue
 from vllm_doctor.columns import Columns
 from vllm_doctor.diagnose import Diagnosis, Reader
-from vllm_doctor.query import ENGINE
 from vllm_doctor.report import Patient, Problem, Report, SourceSeen, Verdict, worst
 from vllm_doctor.rule import NOT_APPLICABLE, OK, SEVERITIES, STAGES, UNKNOWN, Outcome, Rule
 from vllm_doctor.signal import Bounded, Column, Known, Reading, Reason, Snapshot, Subject, Told, Unknown, Value, Values
@@ -91,7 +90,7 @@ class FleetReport:
     asked_s: float
     """Seconds that the Prometheus took."""
     labels: tuple[str, ...]
-    """What names an engine."""
+    """What names a server."""
     judged_s: float = 0.0
     """All other seconds."""
     fleet: Fleet | None = field(default=None, compare=False)
@@ -107,7 +106,7 @@ class FleetReport:
         return self.fleet.report(engine.place, self)
 
     def source(self, engine: Engine) -> str:
-        """The SOURCE that opens one engine: prom+http://host:9090/?pod=x"""
+        """The SOURCE that opens the engine's server: prom+http://host:9090/?pod=x"""
         asked = {label: engine.subject[label] for label in self.labels if label in engine.subject}
         return f"prom+{self.target}/?{urlencode(asked)}"
 
@@ -128,8 +127,10 @@ class Fleet:
         self._ordinary = (Outcome(OK), Outcome(NOT_APPLICABLE), Outcome(UNKNOWN))
 
     def _column(self, name: str) -> Column:
+        if name in self._survey.columns:
+            return self._survey.columns[name]
         if self._catalogue.signals[name].way in MEASURED:
-            return self._survey.columns.get(name, Unknown(Reason.ABSENT))
+            return Unknown(Reason.ABSENT)
         return self._common.read(name, ())[1]
 
     @cached_property
@@ -202,11 +203,10 @@ class Fleet:
 
     def engines(self) -> list[Engine]:
         """All engines, worst first."""
-        labels = self.labels
         outlying = self._outlying()
         rows: list[tuple[tuple[float, float], Engine]] = []
         for place, named in enumerate(self._subjects):
-            name = _name(named, labels)
+            name = self._name(named)
             if place in self._suspects:
                 found = self.diagnosis(place, because=False)
                 prize = max((f.prize.at_most for f in found.findings if f.prize), default=0.0)
@@ -220,7 +220,7 @@ class Fleet:
                 rows.append(((len(STAGES), 0.0), engine))
         for labels_of in self._survey.down:
             named = dict(labels_of)
-            rows.append(((-1, 0.0), Engine(None, _name(named, labels), named, Verdict.UNKNOWN, _DOWN)))
+            rows.append(((-1, 0.0), Engine(None, self._name(named), named, Verdict.UNKNOWN, _DOWN)))
         order = [Verdict.CRITICAL, Verdict.WARNING, Verdict.UNKNOWN, Verdict.OK]
         rows.sort(key=lambda row: (order.index(row[1].verdict), row[0], row[1].name))
         return [engine for _, engine in rows]
@@ -256,22 +256,28 @@ class Fleet:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The fewest labels that name an engine of these."""
+        """The fewest labels that name a server of these."""
         identity = self._survey.identity
         subjects = self._subjects
         servers = {tuple(s.get(label, "") for label in identity) for s in subjects}
-        found = identity
         for names in _NAMES:
-            if set(names) <= set(identity) and len({tuple(s.get(n, "") for n in names) for s in subjects}) == len(
-                servers
-            ):
-                found = names
-                break
-        inside = [label for label in ENGINE if any(s.get(label) for s in subjects)]
-        for more in ((), ("engine",), ("model_name",), tuple(inside)):
-            if len({tuple(s.get(label, "") for label in (*found, *more)) for s in subjects}) == len(subjects):
-                return (*found, *more)
-        return (*found, *inside)
+            if not set(names) <= set(identity):
+                continue
+            if len({tuple(s.get(label, "") for label in names) for s in subjects}) == len(servers):
+                return names
+        return identity
+
+    @cached_property
+    def _engines_of(self) -> Counter[tuple[str, ...]]:
+        """How many engines each server has."""
+        return Counter(tuple(s.get(label, "") for label in self.labels) for s in self._subjects)
+
+    def _name(self, subject: Mapping[str, str]) -> str:
+        """What a person calls an engine: its server, and its number there where there are several."""
+        parts = [subject[label] for label in self.labels if subject.get(label)]
+        if self._engines_of[tuple(subject.get(label, "") for label in self.labels)] > 1:
+            parts += [f"engine {subject['engine']}" if "engine" in subject else subject.get("model_name", "")]
+        return _text(" ".join(parts) or ", ".join(subject.values()))
 
     def _by_model(self) -> dict[str, list[int]]:
         models: dict[str, list[int]] = {}
@@ -351,7 +357,8 @@ class _Alone(Snapshot):
                 result = signal.formula.evaluate(part)
                 known[name] = tuple(sorted(keys)) if isinstance(result, Known) else subject, result
             else:
-                known[name] = survey.read(name, place) if signal.way in MEASURED else common.read(name, ())
+                is_told = signal.way in MEASURED or name in survey.columns
+                known[name] = survey.read(name, place) if is_told else common.read(name, ())
         found: tuple[Subject, Reading] = known[name]
         return found
 
@@ -398,11 +405,6 @@ def _clean(survey: Survey) -> Survey:
 
 def _text(value: str) -> str:
     return redact.text(value, Counter())
-
-
-def _name(subject: Mapping[str, str], labels: Sequence[str]) -> str:
-    parts = [f"engine {subject[n]}" if n == "engine" else subject[n] for n in labels if subject.get(n)]
-    return _text(" ".join(parts) or ", ".join(subject.values()))
 
 
 def _values(column: Column, size: int) -> Sequence[Value | None]:

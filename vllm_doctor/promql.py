@@ -127,6 +127,19 @@ class Expression:
         return ({(): result} if isinstance(result, float) else result), trace
 
 
+def aggregated_by(text: str) -> tuple[str, ...]:
+    """The labels of a query that is an aggregation by labels, of all of PromQL. Raises PromQLError."""
+    if len(text) > _MAX_LENGTH:
+        raise PromQLError(f"longer than {_MAX_LENGTH} characters")
+    try:
+        root = ast.parse(text)
+    except ValueError as error:
+        raise PromQLError(f"{error}: {text}") from None
+    if not isinstance(root, ast.AggregateExpr) or root.modifier is None or not _is_by(root.modifier):
+        raise PromQLError(f"aggregate by the labels that it is joined by: max by (namespace, pod) (...): {text}")
+    return tuple(root.modifier.labels)
+
+
 def _check(node: Any) -> list[str]:
     """The metric names of an expression; PromQLError for what the subset lacks."""
     match node:

@@ -14,7 +14,8 @@ What differs from a scrape of our own (promql.py), and by how much. With a sampl
     rate        The same for a series that fills the window: Prometheus extrapolates the growth from the first to the
                 last sample, and divides by what it extrapolated to. One that began or ended in the window is divided
                 by the whole window: lower by the share that it was there.
-    increase    rate times w, so more than what was counted: at most by w / (w - 2 i); 1.03 for ten minutes at 10 s.
+    increase    rate times w, so more than what was counted: at most by w / (w - 2.2 i); 1.04 for ten minutes at 10 s.
+    near 0      a counter is extrapolated to 0 at most: a quantile of a few requests may lie one bucket beside.
     both        need two samples in the window, or there is no value: at least twice, better four times i.
     a counter   that first shows with a value was 0 before: neither sees that first growth.
     a gauge     without a window is at most five minutes old: a vanished engine stays so long, unless it went stale.
@@ -29,7 +30,7 @@ from typing import Any
 
 import promql_parser as ast
 
-from vllm_doctor.catalogue import ENGINE_METRIC, Signal, info
+from vllm_doctor.catalogue import ENGINE_METRIC, Exporter, Signal, info
 from vllm_doctor.errors import UsageError
 
 ENGINE = ("engine", "model_name")
@@ -122,6 +123,19 @@ def of_signal(signal: Signal, scope: Scope) -> str | None:
             return present(signal.present, scope)
         case _:
             return None
+
+
+def of_exporter(exporter: Exporter, scope: Scope) -> str:
+    """The query for a fact that another exporter tells, of what the engines of this scope run in."""
+    asked = exporter.promql.replace("$window", scope.window)
+    return f"({asked}) and on ({', '.join(exporter.labels)}) {servers(scope)}"
+
+
+def exporter_metrics(exporter: Exporter) -> frozenset[str]:
+    """The metrics that its query asks for."""
+    found: list[Any] = []
+    ast.walk(ast.parse(exporter.promql.replace("$window", "1s")), found.append)
+    return frozenset(str(node.name) for node in found if isinstance(node, ast.VectorSelector))
 
 
 def text(definition: str, scope: Scope) -> str:

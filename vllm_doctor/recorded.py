@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from vllm_doctor import query
-from vllm_doctor.catalogue import Catalogue, Signal, info
+from vllm_doctor.catalogue import Catalogue, Exporter, Signal, info
 from vllm_doctor.condition import Condition, compare
 from vllm_doctor.formula import Formula
 from vllm_doctor.signal import Known, Reason, Value
@@ -136,6 +136,12 @@ class Recorder:
     def _is_exported(self, metric: str) -> bool:
         return self.scope.exported is None or metric in self.scope.exported
 
+    def _is_joined(self, exporter: Exporter) -> bool:
+        """Whether the engines have its labels, and it is there."""
+        return {*exporter.labels} <= {*self.scope.identity} and all(
+            map(self._is_exported, query.exporter_metrics(exporter))
+        )
+
     # ---- signals ---------------------------------------------------------------------------------------------------
 
     def _found(self, signal: Signal) -> Term:
@@ -151,6 +157,13 @@ class Recorder:
             case "formula":
                 assert signal.formula is not None
                 return self._computed(signal, signal.formula)
+            case "fact" if signal.exporter is not None and self._is_joined(signal.exporter):
+                # A server that is no pod has none of its labels; nor has, then, what runs beside it.
+                of_pods = f'{ENGINE}{{{signal.exporter.labels[0]}!=""}}'
+                asked = signal.exporter.promql.replace("$window", self.scope.window)
+                on = ", ".join(signal.exporter.labels)
+                record = self._record(signal.name, _finite(f"{of_pods} * on ({on}) group_left () ({asked})"))
+                return Series(record, record)
             case way:
                 return Missing({signal.name: _UNTOLD.get(signal.reason, _NOT_IN_PROMETHEUS[way])})
 

@@ -70,6 +70,8 @@ def signals(catalogue: Catalogue) -> str:
         lines += _indented(signal.says)
         definition = ", ".join(signal.present) if signal.present else " ".join(signal.definition.split())
         lines += _indented(f"{signal.way}: {definition}", 4)
+        if signal.exporter is not None:
+            lines += _indented(f"by {signal.exporter.origin}, in a Prometheus: {signal.exporter.promql}", 4)
     return "\n".join(lines) + "\n"
 
 

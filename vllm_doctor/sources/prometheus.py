@@ -12,7 +12,7 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -33,8 +33,8 @@ WINDOW = 600.0
 """Seconds that are judged, unless the user says otherwise: often one scrape is made a minute, and rates need two."""
 MAX_ENGINES = 50_000
 SCHEMES = ("prom+http://", "prom+https://")
-_ALWAYS = ("cluster", "namespace", "pod", "job", "instance")
-"""Labels that are shown though all engines have the same: people know their servers by them."""
+_ALWAYS = ("cluster", "namespace", "pod", "container", "job", "instance")
+"""Labels that are kept though all engines have the same: people, and other exporters, know the servers by them."""
 _JOBS = 8
 _NAMED = 3
 _PATHS = ("/api/v1/query", "/api/v1", "/graph", "/query", "/targets", "/alerts")
@@ -70,6 +70,8 @@ class Survey:
     rates: frozenset[str]
     identity: tuple[str, ...]
     """The labels that tell servers apart, beside vLLM's own."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Who told a signal, where it was another exporter than vLLM's."""
     gone: tuple[Labels, ...] = ()
     """Engines that were there within the window, and are no more."""
     down: tuple[Labels, ...] = ()
@@ -95,7 +97,7 @@ class Survey:
         value = column.each[engine] if isinstance(column, Values | Bounded) else column
         if value is None or isinstance(value, Unknown):
             return (), Unknown(self.reason(signal, engine))
-        reading = value if isinstance(value, Known) else Known(value, origin=ORIGIN)
+        reading = value if isinstance(value, Known) else Known(value, origin=self.origins.get(signal, ORIGIN))
         return project(self.engines[engine], self.labels[signal]), reading
 
     def told(self, engines: Sequence[int]) -> Told:
@@ -155,9 +157,9 @@ class Prometheus:
         begun = self._clock()
         try:
             status, body = self._ask(text, at, deadline)
-            return self._read(status, body)
         finally:
             self.seconds += self._clock() - begun
+        return self._read(status, body)
 
     def _ask(self, text: str, at: float, deadline: float) -> tuple[int, bytes]:
         left = deadline - self._clock()
@@ -166,7 +168,7 @@ class Prometheus:
         self.queries += 1
         form = {"query": text, "time": f"{at:.3f}", "timeout": f"{max(1, math.ceil(left))}s"}
         url = f"{self.base}/api/v1/query"
-        for again in (True, False):
+        for again in (True, True, False):
             asked: dict[str, Any] = {"params": form} if self._gets else {"data": form}
             try:
                 with self._client.stream("GET" if self._gets else "POST", url, timeout=left, **asked) as response:
@@ -244,7 +246,7 @@ class Prometheus:
         found = _Columns(engines, scope)
         gone = self._gone(found, scope, at, deadline)
         down = self._down(gone, scope, at, deadline) if gone else ()
-        asked = _asked(catalogue, scope)
+        asked = [*_asked(catalogue, scope), *_asked_of_exporters(catalogue, scope)]
         notes: list[str] = []
         for number, question in enumerate(asked):
             progress(number, len(asked))
@@ -267,6 +269,7 @@ class Prometheus:
             window_s=seconds,
             rates=frozenset(s.name for s in catalogue.signals.values() if _is_rate(s)),
             identity=scope.identity,
+            origins={s.name: s.exporter.origin for s in catalogue.signals.values() if s.exporter is not None},
             gone=gone,
             down=down,
             notes=tuple(dict.fromkeys(notes)),
@@ -376,6 +379,15 @@ def _asked(catalogue: Catalogue, scope: Scope) -> list[_Question]:
     return found
 
 
+def _asked_of_exporters(catalogue: Catalogue, scope: Scope) -> list[_Question]:
+    """What other exporters tell of these engines, as far as both have the same labels."""
+    return [
+        _Question((signal,), (query.of_exporter(signal.exporter, scope),))
+        for signal in catalogue.signals.values()
+        if signal.exporter is not None and set(signal.exporter.labels) <= set(scope.identity)
+    ]
+
+
 def _is_rate(signal: Signal) -> bool:
     return signal.way == "promql" and query.needs_two_samples(signal.definition)
 
@@ -417,6 +429,10 @@ class _Columns:
         for signal in question.signals:
             self.labels[signal.name] = tuple(dict.fromkeys(name for shape in {s for s, _ in rows} for name in shape))
         match question.signals[0].way:
+            case "fact":
+                # Of what has only a part of the labels, nobody knows whose it is.
+                wanted = set(question.signals[0].exporter.labels if question.signals[0].exporter else ())
+                self._numbers(question.signals[0], [(shape, row) for shape, row in rows if wanted <= set(shape)])
             case "promql" if len(results) > 1:
                 self._quantile(question.signals[0], rows, _Buckets(results[1]))
             case "promql":
@@ -492,12 +508,13 @@ class _Columns:
             self._keep(signal, Values(values), bool(rows))
 
     def _keep(self, signal: Signal, column: Values | Bounded, has_rows: bool) -> None:
+        absent = Reason.ABSENT if signal.exporter is None else signal.reason
         if not has_rows:
-            self.lack(_Question((signal,), ()), Reason.ABSENT)
+            self.lack(_Question((signal,), ()), absent)
             return
         self.columns[signal.name] = column
         is_filtered = signal.way == "promql" and query.filters(signal.definition)
-        self.reasons[signal.name] = Reason.IDLE if is_filtered else Reason.ABSENT
+        self.reasons[signal.name] = Reason.IDLE if is_filtered else absent
 
     def notes(self) -> list[str]:
         """What is odd about the engines' labels and their series."""
@@ -539,17 +556,21 @@ class _Buckets:
         if not bounds:
             return min(0.0, value), math.inf
         low = bounds[place - 1] if place else min(0.0, value)
-        return low, bounds[place] if place < len(bounds) - 1 else math.inf
+        return low, bounds[place] if value < bounds[-1] else math.inf
 
 
 def _row(element: Any) -> Row | None:
     """An element of a vector; None for one that is not as it must be."""
     try:
-        labels, (_, text) = element["metric"], element["value"]
-        value = float(text)
-    except (KeyError, TypeError, ValueError):
+        labels, pair = element["metric"], element["value"]
+        value = float(pair[1]) if isinstance(pair, list) else math.inf
+    except (LookupError, TypeError, ValueError):
         return None
-    if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
+    if (
+        not isinstance(pair, list)
+        or not isinstance(labels, dict)
+        or not all(isinstance(value, str) for value in labels.values())
+    ):
         return None
     return Row(labels, value)
 
@@ -562,14 +583,14 @@ def _gone_notes(gone: Sequence[Labels], down: Sequence[Labels]) -> list[str]:
     others = [labels for labels in gone if labels not in down]
     notes = []
     if down:
-        notes.append(f"{len(down):,} engines are gone and their servers do not answer (up is 0): {_some(down)}")
+        notes.append(f"gone, of servers that do not answer (up is 0): {_some(down)}")
     if others:
-        notes.append(f"{len(others):,} engines were there within the window and are gone: {_some(others)}")
+        notes.append(f"there within the window, and gone: {_some(others)}")
     return notes
 
 
 def _some(engines: Sequence[Labels]) -> str:
-    more = f" and {len(engines) - _NAMED:,} more" if len(engines) > _NAMED else ""
+    more = f" and {len(engines) - _NAMED:,} more engines" if len(engines) > _NAMED else ""
     return "; ".join(map(_said, engines[:_NAMED])) + more
 
 
@@ -583,14 +604,12 @@ def _plain(text: str) -> str:
 
 def _no_api(target: str, status: int) -> SourceError:
     if status == 404:
-        return _not_prometheus(
-            target, "it answers 404 to /api/v1/query; is there a path before it? (http://host/prometheus)"
-        )
+        asked = "it answers 404 to /api/v1/query; is there a path before it? (http://host/prometheus)"
+        return _not_prometheus(target, asked)
+    if status in (503, 504):
+        return SourceError("timeout", f"{target} answers {status}: {_SLOW}")
     if status >= 500:
-        return SourceError(
-            "server-error",
-            f"{target} answers {status}: {_SLOW}" if status in (503, 504) else f"{target} answers {status}",
-        )
+        return SourceError("server-error", f"{target} answers {status}")
     return _not_prometheus(target, f"it answers {status} to /api/v1/query, and no JSON of that API")
 
 

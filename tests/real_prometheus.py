@@ -1,0 +1,175 @@
+"""For the tests: a real Prometheus of Debian's package, on a free loopback port, with storage of its own.
+
+`backfilled` gives it recordings as if it had scraped them, at their own times; `scraping` lets it scrape servers that
+replay them, once a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.making import shipped_catalogue
+from tests.serving import Answer, Request, Route, recording, serving
+
+Target = Mapping[str, str]
+END = datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()
+"""When the last backfilled scrape was."""
+_PATIENCE = 120.0
+_LINE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$")
+
+
+def command(name: str) -> str:
+    """The program's path; without it the test fails, and says what to do."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.fail(f"{name} is not installed: apt-get install --no-install-recommends prometheus", pytrace=False)
+    return found
+
+
+def wanted(page: str) -> list[str]:
+    """The lines of a page that a signal uses: the others would only take time."""
+    metrics = shipped_catalogue().metrics
+    return [line for line in page.splitlines() if line and line[0] != "#" and re.split(r"[{ ]", line)[0] in metrics]
+
+
+@contextlib.contextmanager
+def running(folder: Path, config: object, *options: str, password: str = "") -> Iterator[str]:
+    """A Prometheus with this configuration; its URL once it is ready."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    arguments = [
+        command("prometheus"),
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        "--storage.tsdb.retention.time=100y",
+        f"--web.listen-address=127.0.0.1:{port}",
+        *options,
+    ]
+    url = f"http://127.0.0.1:{port}"
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(arguments, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        until(lambda: process.poll() is not None or _is_ready(f"{url}/-/ready"))
+        assert process.poll() is None, (folder / "log").read_text()[-2000:]
+        yield url
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for what another process does."""
+    deadline, pause = time.monotonic() + _PATIENCE, threading.Event()
+    while not holds():
+        assert time.monotonic() < deadline, "nothing happened"
+        pause.wait(0.1)
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except urllib.error.HTTPError as error:
+        return error.code == 401  # it asks for a password, and is there
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def backfilled(
+    folder: Path, engines: Iterable[tuple[Target, str]], more: Sequence[str] = (), options: Sequence[str] = ()
+) -> Iterator[str]:
+    """A Prometheus that knows these recordings, their last scrapes at END. `more`: other series, as OpenMetrics."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines: list[str] = []
+    for target, name in engines:
+        taken = recording(name)
+        for at, page in zip(taken.times, taken.pages, strict=True):
+            when = END - taken.times[-1] + at
+            lines += [_labelled(line, target, when) for line in wanted(page.decode())]
+            lines.append(f"up{{{_labels(target)}}} 1 {when:.3f}")
+    text = folder / "series.om"
+    text.write_text("\n".join([*lines, *more, "# EOF", ""]))
+    made = [
+        command("promtool"),
+        "tsdb",
+        "create-blocks-from",
+        "openmetrics",
+        "--quiet",
+        str(text),
+        str(folder / "data"),
+    ]
+    done = subprocess.run(made, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with running(folder, {}, *options) as url:
+        yield url
+
+
+def _labels(target: Target) -> str:
+    return ",".join(f'{name}="{value}"' for name, value in target.items())
+
+
+def _labelled(line: str, target: Target, when: float) -> str:
+    match = _LINE.fullmatch(line)
+    assert match is not None, line
+    labels = ",".join(part for part in (match[2], _labels(target)) if part)
+    return f"{match[1]}{{{labels}}} {match[3]} {when:.3f}"
+
+
+@contextlib.contextmanager
+def scraping(folder: Path, engines: Mapping[str, str], scrapes: int) -> Iterator[str]:
+    """A Prometheus that has scraped each engine so many times, a second apart; gives its URL while it goes on.
+
+    `engines`: the name of an instance, and the recording that it replays.
+    """
+    started = [0.0]
+    counts = dict.fromkeys(engines, 0)
+    pages = {name: [gzip.compress(_page(page), 1) for page in recording(name).pages] for name in set(engines.values())}
+
+    def route(instance: str, name: str) -> Route:
+        def answer(request: Request) -> Answer:
+            started[0] = started[0] or time.monotonic()
+            counts[instance] += 1
+            place = sum(at <= time.monotonic() - started[0] for at in recording(name).times) - 1
+            headers = {"Content-Type": "text/plain; version=0.0.4", "Content-Encoding": "gzip"}
+            return Answer(pages[name][place], headers=headers)
+
+        return answer
+
+    routes = {f"/{instance}/metrics": route(instance, name) for instance, name in engines.items()}
+    with serving(routes) as served:
+        jobs = [
+            {
+                "targets": [served.url.removeprefix("http://")],
+                "labels": {"instance": i, "__metrics_path__": f"/{i}/metrics"},
+            }
+            for i in engines
+        ]
+        config = {
+            "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+            "scrape_configs": [{"job_name": "vllm", "static_configs": jobs}],
+        }
+        with running(folder, config) as url:
+            until(lambda: min(counts.values()) >= scrapes)
+            yield url
+
+
+def _page(page: bytes) -> bytes:
+    return "\n".join([*wanted(page.decode()), ""]).encode()
