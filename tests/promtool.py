@@ -1,17 +1,14 @@
-"""A real Prometheus, and its promtool.
+"""promtool, and a real Prometheus that has rules: what it records, and what alerts there.
 
-Both are in Debian's package `prometheus` (apt-get install prometheus; .ci/run installs it).
+Both are in Debian's package `prometheus` (tests/real_prometheus.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import shutil
-import socket
 import subprocess
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -19,22 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.real_prometheus import command, running
+
 PATIENCE = 300.0
 """Seconds. A machine that others use lets a Prometheus wait, and then its scrapes fail."""
 T = TypeVar("T")
 
 
-def _installed(name: str) -> str:
-    """The program. Fails with how to install it: without it nothing says that what we write is right."""
-    found = shutil.which(name)
-    assert found is not None, f"{name} is not installed: apt-get install prometheus"
-    return found
-
-
 def promtool(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """promtool, run in this folder; stdout and stderr together."""
-    command = [_installed("promtool"), *words]
-    return subprocess.run(command, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
+    asked = [command("promtool"), *words]
+    return subprocess.run(asked, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE)
 
 
 @dataclass(frozen=True)
@@ -72,34 +64,11 @@ def until(asked: Callable[[], T], what: str, patience: float = PATIENCE) -> T:
 def prometheus(
     folder: Path, targets: Sequence[str], rules: Sequence[Path], interval: str = "2s"
 ) -> Iterator[Prometheus]:
-    """One on a free port of loopback that scrapes these targets (host:port), and has these rules."""
-    program = _installed("prometheus")
+    """One that scrapes these targets (host:port), and has these rules."""
     config = {
         "global": {"scrape_interval": interval, "evaluation_interval": interval},
         "rule_files": [str(path) for path in rules],
         "scrape_configs": [{"job_name": "vllm", "static_configs": [{"targets": list(targets)}]}],
     }
-    (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    command = [program, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}"]
-    log = folder / "prometheus.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen([*command, f"--web.listen-address={address}"], stdout=output, stderr=output)
-    try:
-
-        def is_ready() -> bool:
-            assert process.poll() is None, log.read_text()
-            with contextlib.suppress(OSError, urllib.error.URLError):
-                return bool(urllib.request.urlopen(f"http://{address}/-/ready", timeout=5).status == 200)
-            return False
-
-        until(is_ready, "prometheus is ready")
-        yield Prometheus(f"http://{address}")
-    finally:
-        process.terminate()
-        try:
-            process.wait(PATIENCE)
-        finally:
-            process.kill()
+    with running(folder / "prometheus", config) as url:
+        yield Prometheus(url)

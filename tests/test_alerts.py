@@ -189,3 +189,45 @@ def test_prometheus_records_the_doctors_values_and_fires_where_it_finds(name: st
     done = promtool("test", "rules", "recorded.yaml", cwd=tmp_path)
     assert done.returncode == 0, done.stdout[:4000]
     assert compared > 60 or name == "no-log-stats"
+
+
+def test_a_pod_that_is_throttled_alerts_and_a_server_that_is_no_pod_does_not(tmp_path: Path) -> None:
+    scope = Scope(identity=("job", "namespace", "pod", "container", "instance"))
+    made = alerts.of_rules(RULES, Recorder(SIGNALS, scope, {"goal": "throughput"}))
+    for file, text in render.files(made, render.Choices(hold=0)).items():
+        (tmp_path / file).write_text(text)
+    pod = 'namespace="n", pod="p", container="vllm"'
+    engine = 'engine="0", model_name="m", job="vllm"'
+    series = {
+        f'vllm:num_requests_running{{{engine}, instance="in a pod", {pod}}}': "1+0x20",
+        f'vllm:num_requests_running{{{engine}, instance="in none"}}': "1+0x20",
+        f"container_cpu_cfs_throttled_periods_total{{{pod}}}": "0+300x20",
+        f"container_cpu_cfs_periods_total{{{pod}}}": "0+600x20",
+        'container_cpu_cfs_throttled_periods_total{id="/system.slice"}': "0+300x20",
+        'container_cpu_cfs_periods_total{id="/system.slice"}': "0+600x20",
+    }
+    firing = 'alertname="VllmCpuThrottled", alertstate="firing"'
+    expected = [
+        f'ALERTS{{{firing}, {engine}, instance="in a pod", {pod}, rule="cpu-throttled", severity="{severity}"}}'
+        for severity in ("critical", "warning")
+    ]
+    asked = {"expr": f"ALERTS{{{firing}}}", "eval_time": "10m"}
+    test = {
+        "rule_files": [render.SIGNALS_FILE, render.ALERTS_FILE],
+        "evaluation_interval": "1m",
+        "group_eval_order": ["vllm-doctor-signals", "vllm-doctor-alerts"],
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": text, "values": values} for text, values in series.items()],
+                "promql_expr_test": [{**asked, "exp_samples": [{"labels": text, "value": 1} for text in expected]}],
+            }
+        ],
+    }
+    (tmp_path / "pods.yaml").write_text(yaml.safe_dump(test))
+    done = promtool("test", "rules", "pods.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+def test_without_a_pods_labels_what_runs_beside_it_is_not_asked() -> None:
+    assert "cpu-throttled" not in {alert.rule.id for alert in written().alerts}  # by job and instance

@@ -38,7 +38,7 @@ def test_a_folder_with_all_files(doctor: Doctor, tmp_path: Path) -> None:
     ran = doctor("alerts", "-o", str(tmp_path / "rules"))
     assert (ran.code, ran.err) == (0, "")
     assert {path.name for path in (tmp_path / "rules").iterdir()} == FILES
-    assert "cpu-throttled: needs cpu_throttled_share" in ran.out
+    assert "cpu-governor: needs cpu_governor" in ran.out
     assert promtool("test", "rules", "promtool-tests.yaml", cwd=tmp_path / "rules").returncode == 0
 
 
@@ -49,7 +49,7 @@ def test_without_a_folder_one_rule_file(doctor: Doctor) -> None:
         "vllm-doctor-signals",
         "vllm-doctor-alerts",
     ]
-    assert "#   cpu-throttled: needs cpu_throttled_share" in ran.out
+    assert "#   cpu-governor: needs cpu_governor" in ran.out
 
 
 def test_the_folder_is_written_whole_or_not_at_all(doctor: Doctor, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import http.client
+import http.server
 import json
 import time
 from types import SimpleNamespace
@@ -144,3 +145,17 @@ def test_played_again_its_counters_go_on(name: str) -> None:
     assert counts == sorted(counts)
     assert counts[-1] > 2 * (counts[int(length) - 1] - counts[0])
     assert running(demo.round_at(recording, length + 0.5)) == running(recording.pages[0])
+
+
+@pytest.mark.parametrize(
+    ("error", "is_told"), [(ConnectionResetError, False), (BrokenPipeError, False), (ValueError, True)]
+)
+def test_a_client_that_hangs_up_is_not_told_of(
+    error: type[Exception], is_told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with demo.QuietServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
+        try:
+            raise error
+        except error:
+            server.handle_error(None, ("127.0.0.1", 1))
+    assert ("Traceback" in capsys.readouterr().err) == is_told

@@ -7,10 +7,12 @@ import functools
 import gzip
 import http.server
 import json
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from vllm_doctor.errors import UsageError
 from vllm_doctor.sources.recording import Recording, read
@@ -61,6 +63,14 @@ def find(name: str) -> Recording:
     return read(folder() / name)
 
 
+class QuietServer(http.server.ThreadingHTTPServer):
+    """Says nothing of clients that hang up."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @contextlib.contextmanager
 def serving(recording: Recording, again: bool = False) -> Iterator[str]:
     """Serve a recording as the server it was taken from; gives its URL. Time starts with the first scrape.
@@ -97,7 +107,7 @@ def serving(recording: Recording, again: bool = False) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with QuietServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}"
