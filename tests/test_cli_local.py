@@ -26,7 +26,10 @@ from vllm_doctor.cli import FORMATS
 from vllm_doctor.picture import Picture
 from vllm_doctor.sources.access import Access
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="needs /proc"),
+    pytest.mark.xdist_group("host"),  # its servers are seen by all who look at this host
+]
 
 SECRETS = [f"S3CRET-{number}-0123456789abcdef" for number in range(6)]
 ORIGINS = set(SCHEMA["$defs"]["finding"]["properties"]["evidence"]["items"]["properties"]["from"]["enum"])

@@ -43,7 +43,7 @@ def bounds(chance: random.Random) -> list[Reading]:
 
 def column(each: Sequence[Reading]) -> Column:
     values: list[Value | None] = [reading.value if isinstance(reading, Known) else None for reading in each]
-    return Values(values)
+    return Values(values, any(isinstance(value, str) for value in values))
 
 
 def made(seed: int) -> tuple[dict[str, list[Reading]], dict[str, Column]]:

@@ -369,3 +369,19 @@ def test_every_release_that_has_a_rules_flag_takes_its_value(words: list[str]) -
             assert len(values) == 1
             assert not flag.choices or values[0] in flag.choices
             assert _READ_AS.get(flag.kind or "", str)(values[0]) is not None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("0.90", 0.9, True),
+        (True, "True", True),
+        (True, 1, False),
+        ('{"a": 1, "b": 2}', '{"b":2,"a":1}', True),
+        ("fp8", "FP8", False),
+        (None, None, True),
+        (None, 0, False),
+    ],
+)
+def test_values_are_the_same_whatever_their_spelling(one: object, other: object, same: bool) -> None:
+    assert flags.is_same(one, other) is same

@@ -26,6 +26,9 @@ BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.split()[:1] == ["vllm-doctor"]]
 
 
+pytestmark = pytest.mark.xdist_group("host")  # its servers are seen by all who look at this host
+
+
 def fleet() -> FakePrometheus:
     return FakePrometheus((target, "preemption") for target in targets(2, namespace="prod"))
 

@@ -28,6 +28,8 @@ from vllm_doctor.window import Window
 
 __all__ = ["doctor"]
 
+pytestmark = pytest.mark.xdist_group("prometheus")  # its recordings are given to one of them
+
 CATALOGUE, RULES = shipped_catalogue(), shipped_rules()
 NAMES = ("preemption", "max-num-seqs-cap", "prefix-cache-off", "healthy-busy", "client-limited", "idle", "aborts")
 WINDOW = 60.0
@@ -258,14 +260,14 @@ def test_fifty_engines_that_are_scraped_of_which_three_are_sick(tmp_path: Path, 
     sick = {"host-7:8000": "preemption", "host-23:8000": "max-num-seqs-cap", "host-41:8000": "prefix-cache-off"}
     engines = {f"host-{n}:8000": sick.get(f"host-{n}:8000", "healthy-busy") for n in range(50)}
     with scraping(tmp_path, engines, 15) as url:
-        ran = doctor("fleet", url, "--window", "12", "--json")
+        ran = doctor("fleet", url, "--window", "30", "--json")
         document = valid(ran.out)
         found = {e["name"]: e["rules"][0]["rule"] for e in document["engines"] if e["verdict"] != "ok"}
         assert (found, ran.code) == (sick, 2)
         assert document["counts"]["engines"] == 50
-        text = doctor("fleet", url, "--window", "12").out
+        text = doctor("fleet", url, "--window", "30").out
         opened = re.search(r"Open +vllm-doctor '(.*)'", text)
         assert opened is not None
-        one = doctor(opened[1], "--window", "12", "--json").report
+        one = doctor(opened[1], "--window", "30", "--json").report
     assert one["findings"][0]["rule"] == "preemption"
     assert one["findings"][0]["subject"]["instance"] == "host-7:8000"

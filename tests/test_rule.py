@@ -48,6 +48,7 @@ IDS = frozenset((Path(__file__).parent / "data" / "rule-ids.txt").read_text("utf
     "flag-value-refused",
     "gpu-mem-util-lowered",
     "gpus-short",
+    "ray-gpus-short",
     "batched-tokens-lowered",
     "max-num-seqs-lowered",
 }

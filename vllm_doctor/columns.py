@@ -17,7 +17,7 @@ from vllm_doctor import condition, formula
 from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.condition import Condition
 from vllm_doctor.rule import NOT_APPLICABLE, OK, SEVERITIES, UNKNOWN, Rule
-from vllm_doctor.signal import Bounded, Column, Known, Reading, Reason, Unknown, Values
+from vllm_doctor.signal import Bounded, Column, Known, Reading, Reason, Unknown, Value, Values
 
 _UNKNOWN = Unknown(Reason.ABSENT)
 
@@ -55,20 +55,15 @@ class Columns:
 
     def states(self, rule: Rule) -> list[str]:
         """The rule's state for each engine: a severity, ok, unknown or not-applicable."""
-        applies = self._each(self.holds(rule.applies)) if rule.applies is not None else repeat(True)
+        applies = self.holds(rule.applies) if rule.applies is not None else True
         named = [severity for severity in SEVERITIES if severity in rule.when]
-        columns = [self._each(self.holds(rule.when[severity])) for severity in named]
-        found = []
-        for concerned, row in zip(applies, zip(*columns, strict=True), strict=rule.applies is not None):
-            if concerned is None:
-                found.append(UNKNOWN)
-            elif not concerned:
-                found.append(NOT_APPLICABLE)
-            elif True in row:
-                found.append(named[row.index(True)])
-            else:
-                found.append(UNKNOWN if None in row else OK)
-        return found
+        if applies is None or applies is False:
+            return [UNKNOWN if applies is None else NOT_APPLICABLE] * self._size
+        columns = [self.holds(rule.when[severity]) for severity in named]
+        if not any(isinstance(truth, list) for truth in (applies, *columns)):
+            return [_state(True, columns, named)] * self._size
+        rows = zip(self._each(applies), *map(self._each, columns), strict=True)
+        return [_state(concerned, row, named) for concerned, *row in rows]
 
     def _each(self, truth: Truth) -> Iterable[bool | None]:
         return truth if isinstance(truth, list) else repeat(truth, self._size)
@@ -105,12 +100,17 @@ class Columns:
             rows = zip(*(self._readings(column) for column in rest), strict=True)
             return Bounded([next((r for r in row if isinstance(r, Known)), _UNKNOWN) for row in rows])
         found = list(rest[0].each) if isinstance(rest[0], Values) else []
+        texts = any(
+            c.has_text if isinstance(c, Values) else isinstance(c.value, str)
+            for c in rest
+            if not isinstance(c, Bounded)
+        )
         for column in rest[1:]:
             if isinstance(column, Known):
-                return Values([column.value if value is None else value for value in found])
+                return Values([column.value if value is None else value for value in found], texts)
             assert isinstance(column, Values)
             found = [other if value is None else value for value, other in zip(found, column.each, strict=True)]
-        return Values(found)
+        return Values(found, texts)
 
     def _below(self, column: Column, limit: Column) -> Column:
         if isinstance(column, Unknown) or isinstance(limit, Unknown):
@@ -153,13 +153,24 @@ class Columns:
             if isinstance(b, Known):
                 if sign in ("==", "!=") or not isinstance(b.value, str):
                     than = b.value
-                    if not _has_text(a) or sign in ("==", "!="):
+                    if not a.has_text or sign in ("==", "!="):
                         return [None if value is None else holds(value, than) for value in a.each]
-            elif sign in ("==", "!=") or not (_has_text(a) or _has_text(b)):
+            elif sign in ("==", "!=") or not (a.has_text or b.has_text):
                 pairs = zip(a.each, b.each, strict=True)
                 return [None if one is None or other is None else holds(one, other) for one, other in pairs]
         readings = zip(self._readings(a), self._readings(b), strict=True)
         return [condition.compare(one, sign, other) for one, other in readings]
+
+
+def _state(concerned: bool | None, row: Sequence[Truth], named: Sequence[str]) -> str:
+    """A rule's state, by whether it applies and which of its conditions hold, the severest first."""
+    if concerned is None:
+        return UNKNOWN
+    if not concerned:
+        return NOT_APPLICABLE
+    if True in row:
+        return named[row.index(True)]
+    return UNKNOWN if None in row else OK
 
 
 def _joined(parts: Sequence[Truth], decisive: bool) -> Truth:
@@ -175,14 +186,10 @@ def _joined(parts: Sequence[Truth], decisive: bool) -> Truth:
     return [decisive if decisive in row else None if None in row else not decisive for row in zip(*each, strict=True)]
 
 
-def _has_text(column: Values) -> bool:
-    return any(isinstance(value, str) for value in column.each)
-
-
 def _seen(column: Column) -> Column:
     match column:
         case Values():
-            return Values([value or None for value in column.each])
+            return Values([value or None for value in column.each], column.has_text)
         case Bounded():
             return Bounded([formula.seen(reading) for reading in column.each])
         case _:
@@ -200,7 +207,7 @@ def _combined(compute: Callable[..., float], columns: Sequence[Column]) -> Colum
         return Bounded([formula.combine(compute, list(row)) for row in rows])
     if any(isinstance(c, Known) and isinstance(c.value, str) for c in columns):
         return _UNKNOWN
-    if any(isinstance(c, Values) and _has_text(c) for c in columns):
+    if any(isinstance(c, Values) and c.has_text for c in columns):
         columns = [_numbers(column) for column in columns]
     lists = [repeat(column.value, size) if isinstance(column, Known) else _list(column) for column in columns]
     if len(lists) == 1:
@@ -236,13 +243,15 @@ def _finite(column: Column) -> Column:
     """What is infinite, or not a number, is unknown at the end of a formula."""
     match column:
         case Values():
-            return Values(
-                [None if isinstance(value, float) and not math.isfinite(value) else value for value in column.each]
-            )
+            return Values([None if _is_endless(value) else value for value in column.each], column.has_text)
         case Bounded():
             return Bounded([_finite_reading(reading) for reading in column.each])
         case _:
             return _finite_reading(column)
+
+
+def _is_endless(value: Value | None) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _finite_reading(reading: Reading) -> Reading:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from vllm_doctor import flags, words
@@ -84,21 +83,9 @@ def _changes(finding: Finding, remedy: Remedy) -> Iterator[Change]:
 def _in_force(name: str, value: Value, remedy: Remedy) -> bool:
     """Whether that is so already: given, in whatever spelling, or vLLM's default where it is not given."""
     if name in remedy.was:
-        return _meant(remedy.was[name]) == _meant(value)
+        return flags.is_same(remedy.was[name], value)
     known = flags.flag(remedy.validated_for, name) if remedy.validated_for and name.startswith("-") else None
-    return known is not None and known.default not in (None, "None") and _meant(known.default) == _meant(value)
-
-
-def _meant(value: object) -> object:
-    """A value whatever its spelling: 0.9 and "0.90", True and "true", JSON with its keys in another order."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value.lower() if value.lower() in ("true", "false") else value)
-        except (ValueError, RecursionError):
-            return value
-    if isinstance(value, bool):
-        return ("switch", value)  # True is no 1
-    return float(value) if isinstance(value, int) and abs(value) < 2**53 else value
+    return known is not None and known.default not in (None, "None") and flags.is_same(known.default, value)
 
 
 def _conflict(changes: Mapping[str, Change], taken: Mapping[str, Change]) -> str | None:
@@ -106,7 +93,7 @@ def _conflict(changes: Mapping[str, Change], taken: Mapping[str, Change]) -> str
     for name, change in changes.items():
         for other in taken.values():
             is_key = name.startswith(f"{other.name}.") or other.name.startswith(f"{name}.")
-            if is_key or (name == other.name and _meant(other.now) != _meant(change.now)):
+            if is_key or (name == other.name and not flags.is_same(other.now, change.now)):
                 was = f"without {other.name}" if other.now is None else words.flag(other.name, other.now)
                 return f"{was} cures {other.rule}"
     return None

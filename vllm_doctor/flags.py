@@ -12,6 +12,7 @@ vLLM's parser takes too where it is the beginning of one flag only, is not taken
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
@@ -183,6 +184,11 @@ def spans(flag: str) -> tuple[tuple[str, str], ...]:
     return _FLAGS.spans(_rows(flag, None))
 
 
+def is_same(one: object, other: object) -> bool:
+    """Whether two values mean the same, whatever their spelling: 0.9 and "0.90", True and "true", JSON by its keys."""
+    return _meant(one) == _meant(other)
+
+
 def nearest(version: str, name: str) -> list[str]:
     """At most three flags of the version (as `judged_as`) that are written much like the name, nearest first."""
     known = parser(version)
@@ -328,3 +334,14 @@ def _replaced() -> dict[str, Replacement]:
     lines = (_DATA / "replaced.tsv").read_text("utf-8").splitlines()
     rows = [line.split("\t") for line in lines if line and not line.startswith("#")]
     return {name: Replacement(name, instead, source) for name, instead, source in rows}
+
+
+def _meant(value: object) -> object:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value.lower() if value.lower() in ("true", "false") else value)
+        except (ValueError, RecursionError):
+            return value
+    if isinstance(value, bool):
+        return ("switch", value)  # True is no 1
+    return float(value) if isinstance(value, int) and abs(value) < 2**53 else value

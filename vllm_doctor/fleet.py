@@ -141,6 +141,8 @@ class Fleet:
     @cached_property
     def _alike(self) -> Mapping[str, Outcome]:
         """The rules that are unknown of all engines for the same reasons, as nothing they ask differs."""
+        if min(self._survey.scrapes) < 2:
+            return {}  # of some engines rates lack a second scrape, and of others not
         common = _Alone(self._survey, 0, self._catalogue, self._common)
         found = {}
         for rule in self._rules:
@@ -244,13 +246,18 @@ class Fleet:
                 found.update(place for place, value in enumerate(values) if value is None)
         return frozenset(found)
 
+    @cached_property
+    def _worth_knowing(self) -> list[tuple[Rule, list[str]]]:
+        """The rules that make a headline of an engine that is well, with their states, where one does."""
+        return [
+            (rule, states)
+            for rule, states in zip(self._rules, self._states, strict=True)
+            if (rule.stage in diagnose.HEADLINES or rule.role == "symptom") and "info" in states
+        ]
+
     def _aside(self, place: int) -> str:
         """What is worth knowing of an engine that is well."""
-        told = [
-            rule
-            for rule, states in zip(self._rules, self._states, strict=True)
-            if states[place] == "info" and (rule.stage in diagnose.HEADLINES or rule.role == "symptom")
-        ]
+        told = [rule for rule, states in self._worth_knowing if states[place] == "info"]
         first = min(told, key=lambda rule: (rule.role != "not-server", STAGES.index(rule.stage)), default=None)
         return first.title if first is not None else _HEALTHY
 
@@ -395,8 +402,8 @@ def _clean(survey: Survey) -> Survey:
     """The survey with no text that a terminal would obey, and no secret: so every report on it may leave."""
     engines = tuple(tuple((label, _text(value)) for label, value in subject) for subject in survey.engines)
     columns = {
-        name: Values([_text(value) if isinstance(value, str) else value for value in column.each])
-        if isinstance(column, Values)
+        name: Values([_text(value) if isinstance(value, str) else value for value in column.each], True)
+        if isinstance(column, Values) and column.has_text
         else column
         for name, column in survey.columns.items()
     }

@@ -82,6 +82,12 @@ class Remedy:
     goal: str = ""
     """The goal that it serves at the cost of the other: throughput or latency; "": both."""
 
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """The flags that it takes out, as they stand on the command line: --swap-space, --no-enable-prefix-caching."""
+        flags = (flag for flag in self.unset if flag not in self.set)
+        return tuple(dict.fromkeys(words.flag(f, False) if self.was.get(f) is False else f for f in flags))
+
 
 @dataclass(frozen=True)
 class Finding:

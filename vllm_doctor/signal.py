@@ -82,9 +82,10 @@ Reading = Known | Unknown
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A signal of many engines, one value each; None: unknown."""
+    """A signal of many engines, one value each; None: unknown. `has_text`: some may be texts."""
 
     each: Sequence[Value | None]
+    has_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)

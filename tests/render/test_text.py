@@ -146,6 +146,14 @@ def corrected() -> Report:
     return replace(on_its_host(), correction=correction)
 
 
+def test_a_switch_that_was_switched_off_is_dropped_as_it_was_given() -> None:
+    report = on_its_host()
+    remedy = replace(report.findings[0].remedies[0], set={}, unset=("--no-x", "--x"), was={"--x": False}, env={})
+    found = replace(report.findings[0], remedies=(remedy,))
+    lines = text.render(replace(report, findings=(found,), correction=None)).splitlines()
+    assert [line.strip() for line in lines if line.strip().startswith("-  ")] == ["-  --no-x"]
+
+
 def test_the_corrected_command_stands_after_the_findings() -> None:
     shown = text.render(corrected())
     lines = shown.splitlines()

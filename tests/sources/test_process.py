@@ -569,6 +569,7 @@ def real_vllm(folder: Path) -> Iterator[tuple[int, int]]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.xdist_group("host")
 def test_a_real_process(tmp_path: Path) -> None:
     with real_vllm(tmp_path) as (pid, port):
         kernel = Kernel()
@@ -585,6 +586,7 @@ def test_a_real_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.xdist_group("host")
 def test_a_real_process_of_another_user(tmp_path: Path) -> None:
     with real_vllm(tmp_path) as (pid, port):
         os.seteuid(65534)

@@ -112,7 +112,7 @@ def test_a_finding_that_is_gone_stays_as_it_was(picture: Picture) -> None:
         ("e", "engine"),
         ("3", "processes"),
         ("4", "events"),
-        ("5", "95 rules"),
+        ("5", "by verdict"),
         ("question_mark", "Keys"),
     ],
 )

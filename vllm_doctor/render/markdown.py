@@ -269,7 +269,7 @@ def _aside(group: Sequence[Finding], report: Report) -> str:
     line = f"- {word}: {text(finding.title)} ({code(finding.rule)}){': ' + details if details else ''}"
     for remedy in finding.remedies[:1]:
         flags = [code(f"+ {words.flag(flag, value)}") for flag, value in remedy.set.items()]
-        flags += [code(f"- {flag}") for flag in remedy.unset if not remedy.set]
+        flags += [code(f"- {flag}") for flag in remedy.dropped if not remedy.set]
         line += f" → {text(remedy.do)}{': ' + ', '.join(flags) if flags else ''}"
     return line
 

@@ -48,5 +48,5 @@ def _finding(finding: Finding) -> str:
 
 def _cure(remedy: Remedy) -> str:
     changes = [f"{flag} {plain(value)}" for flag, value in remedy.set.items()]
-    changes += [f"drop {flag}" for flag in remedy.unset if not remedy.set]
+    changes += [f"drop {flag}" for flag in remedy.dropped if not remedy.set]
     return ", ".join(changes) or remedy.do

@@ -372,9 +372,7 @@ def _widths(rows: Sequence[tuple[str, ...]]) -> list[int]:
 
 def _remedy(label: str, remedy: Remedy, finding: Finding) -> list[str]:
     lines = _paragraph(label, remedy.do)
-    for flag in remedy.unset:
-        if flag not in remedy.set:
-            lines.append(f"{'':<{_INDENT}}-  {flag}")
+    lines += [f"{'':<{_INDENT}}-  {flag}" for flag in remedy.dropped]
     for flag, value in remedy.set.items():
         lines.append(f"{'':<{_INDENT}}+  {words.flag(flag, value)}")
     for name, value in remedy.env.items():
@@ -423,7 +421,7 @@ def _aside(group: Sequence[Finding], report: Report) -> list[str]:
     lines = _paragraph(word, f"[{finding.rule}]" if said else text)
     for remedy in finding.remedies[:1]:
         flags = [f"+ {words.flag(flag, value)}" for flag, value in remedy.set.items()]
-        flags += [f"- {flag}" for flag in remedy.unset if not remedy.set]
+        flags += [f"- {flag}" for flag in remedy.dropped if not remedy.set]
         computed = f" ({remedy.computed})" if remedy.computed else ""
         lines += _paragraph("", f"→ {remedy.do}{': ' + ', '.join(flags) if flags else ''}{computed}")
     return lines

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
 import httpx
@@ -42,12 +42,19 @@ _PATHS = ("/api/v1/query", "/api/v1", "/graph", "/query", "/targets", "/alerts")
 Labels = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One element of a query's result."""
 
     labels: Labels
     value: float
+
+
+class _Matched(NamedTuple):
+    """A row, with the engines that it is of; `shape`: by which of its labels."""
+
+    shape: tuple[str, ...]
+    engines: Sequence[int]
+    row: Row
 
 
 @dataclass(frozen=True)
@@ -334,8 +341,7 @@ class Prometheus:
         """The engines that the window has and its end has not; of the others, how often they were scraped."""
         text = query.text("min by ($engine) (count_over_time(vllm:num_requests_running[$window]))", scope)
         gone = []
-        for row in self.rows(text, at, deadline):
-            engines = found.of(row.labels)
+        for _, engines, row in found.matched(self.rows(text, at, deadline)):
             if not engines:
                 gone.append(row.labels)
             for engine in engines:
@@ -398,7 +404,7 @@ class _Columns:
     def __init__(self, engines: Sequence[Labels], scope: Scope) -> None:
         self._engines = engines
         self._names = tuple(dict.fromkeys((*ENGINE, *scope.identity)))
-        self._places: dict[tuple[str, ...], dict[tuple[str, ...], list[int]]] = {}
+        self._places: dict[tuple[str, ...], tuple[tuple[str, ...], dict[tuple[str, ...], Sequence[int]]]] = {}
         self._twice: Counter[str] = Counter()
         self.subjects = tuple(tuple(sorted(engine.items())) for engine in engines)
         self.columns: dict[str, Column] = {}
@@ -407,38 +413,48 @@ class _Columns:
         self.idle: dict[str, frozenset[int]] = {}
         self.scrapes = [0] * len(engines)
 
-    def of(self, labels: Labels) -> Sequence[int]:
-        """The engines that a row is of: all that have its labels, as far as they are labels of engines."""
-        return self._at(tuple(name for name in self._names if labels.get(name)), labels)
+    def matched(self, rows: Iterable[Row]) -> list[_Matched]:
+        """The rows with the engines that each is of: all that have its labels, as far as engines have such labels.
 
-    def _at(self, shape: tuple[str, ...], labels: Labels) -> Sequence[int]:
-        places = self._places.get(shape)
-        if places is None:
-            places = self._places[shape] = {}
-            for place, engine in enumerate(self._engines):
-                key = tuple([engine.get(name, "") for name in shape])
-                places.setdefault(key, []).append(place)
-        return places.get(tuple([labels[name] for name in shape]), ())
+        What is of fewer engines comes later.
+        """
+        found = []
+        for row in rows:
+            names = tuple(row.labels)
+            of = self._places.get(names)
+            if of is None:
+                of = self._places[names] = self._place(tuple(name for name in self._names if name in row.labels))
+            shape, places = of
+            found.append(_Matched(shape, places.get(tuple([row.labels[name] for name in shape]), ()), row))
+        if len(self._places) > 1:
+            found.sort(key=lambda one: len(one.shape))
+        return found
+
+    def _place(self, shape: tuple[str, ...]) -> tuple[tuple[str, ...], dict[tuple[str, ...], Sequence[int]]]:
+        """By the values of these labels, the engines that have them."""
+        places: dict[tuple[str, ...], list[int]] = {}
+        for place, engine in enumerate(self._engines):
+            places.setdefault(tuple([engine.get(name, "") for name in shape]), []).append(place)
+        return shape, dict(places)
 
     def take(self, question: _Question, results: Sequence[list[Row]]) -> None:
         """The results of a question's texts as columns."""
-        rows = sorted(
-            ((tuple([name for name in self._names if row.labels.get(name)]), row) for row in results[0]),
-            key=lambda shaped: len(shaped[0]),
-        )  # what is of fewer engines comes later, and stands
+        rows = self.matched(results[0])
+        first = question.signals[0]
         for signal in question.signals:
-            self.labels[signal.name] = tuple(dict.fromkeys(name for shape in {s for s, _ in rows} for name in shape))
-        match question.signals[0].way:
+            shapes = dict.fromkeys(one.shape for one in rows)
+            self.labels[signal.name] = tuple(dict.fromkeys(name for shape in shapes for name in shape))
+        match first.way:
             case "fact":
                 # Of what has only a part of the labels, nobody knows whose it is.
-                wanted = set(question.signals[0].exporter.labels if question.signals[0].exporter else ())
-                self._numbers(question.signals[0], [(shape, row) for shape, row in rows if wanted <= set(shape)])
+                wanted = set(first.exporter.labels if first.exporter else ())
+                self._numbers(first, [one for one in rows if wanted <= set(one.shape)])
             case "promql" if len(results) > 1:
-                self._quantile(question.signals[0], rows, _Buckets(results[1]))
+                self._quantile(first, rows, _Buckets(results[1]))
             case "promql":
-                self._numbers(question.signals[0], rows)
+                self._numbers(first, rows)
             case "present":
-                self._present(question.signals[0], rows)
+                self._present(first, rows)
             case _:
                 self._infos(question.signals, rows)
 
@@ -448,53 +464,50 @@ class _Columns:
             self.reasons[signal.name] = reason
             self.labels[signal.name] = self._names
 
-    def _numbers(self, signal: Signal, rows: Sequence[tuple[tuple[str, ...], Row]]) -> None:
+    def _numbers(self, signal: Signal, rows: Sequence[_Matched]) -> None:
         values: list[Value | None] = [None] * len(self._engines)
         idle: set[int] = set()
-        keys: set[tuple[tuple[str, ...], ...]] = set()
-        for shape, row in rows:
-            key = (shape, tuple([row.labels[name] for name in shape]))
-            if key in keys:
+        seen: set[int] = set()
+        for _, engines, row in rows:
+            if engines and id(engines) in seen:
                 self._twice[signal.name] += 1
-            keys.add(key)
-            for engine in self._at(shape, row.labels):
-                if math.isfinite(row.value):
-                    values[engine] = row.value
-                else:
-                    values[engine] = None
+            seen.add(id(engines))
+            is_number = math.isfinite(row.value)
+            for engine in engines:
+                values[engine] = row.value if is_number else None
+                if not is_number:
                     idle.add(engine)
-        idle = {engine for engine in idle if values[engine] is None}
-        if idle:
-            self.idle[signal.name] = frozenset(idle)
         self._keep(signal, Values(values), bool(rows))
+        self._idle(signal, {engine for engine in idle if values[engine] is None})
 
-    def _quantile(self, signal: Signal, rows: Sequence[tuple[tuple[str, ...], Row]], buckets: _Buckets) -> None:
-        unknown = Unknown(Reason.IDLE)
+    def _quantile(self, signal: Signal, rows: Sequence[_Matched], buckets: _Buckets) -> None:
         readings: list[Reading] = [Unknown(Reason.ABSENT)] * len(self._engines)
         idle: set[int] = set()
-        for shape, row in rows:
-            for engine in self._at(shape, row.labels):
+        for _, engines, row in rows:
+            for engine in engines:
                 if math.isfinite(row.value):
                     low, high = buckets.around(row.value, self._engines[engine].get("model_name", ""))
                     readings[engine] = Known(row.value, low, high, ORIGIN)
                 else:
-                    readings[engine] = unknown
                     idle.add(engine)
-        if idle:
-            self.idle[signal.name] = frozenset(idle)
         self._keep(signal, Bounded(readings), bool(rows))
+        self._idle(signal, idle)
 
-    def _present(self, signal: Signal, rows: Sequence[tuple[tuple[str, ...], Row]]) -> None:
+    def _idle(self, signal: Signal, engines: set[int]) -> None:
+        if engines:
+            self.idle[signal.name] = frozenset(engines)
+
+    def _present(self, signal: Signal, rows: Sequence[_Matched]) -> None:
         values: list[Value | None] = [False] * len(self._engines)
-        for shape, row in rows:
-            for engine in self._at(shape, row.labels):
+        for _, engines, _ in rows:
+            for engine in engines:
                 values[engine] = True
         self.columns[signal.name] = Values(values)
 
-    def _infos(self, signals: Sequence[Signal], rows: Sequence[tuple[tuple[str, ...], Row]]) -> None:
+    def _infos(self, signals: Sequence[Signal], rows: Sequence[_Matched]) -> None:
         newest: dict[int, Row] = {}
-        for shape, row in rows:
-            for engine in self._at(shape, row.labels):
+        for _, engines, row in rows:
+            for engine in engines:
                 # Old label sets stay on the page: vLLM sets lora_requests_info to the time of its last change.
                 if engine not in newest or row.value >= newest[engine].value:
                     newest[engine] = row
@@ -505,7 +518,7 @@ class _Columns:
                 text = row.labels.get(label)
                 reading = parsed(text or "", signal) if text is not None or signal.none is not None else None
                 values[engine] = reading.value if isinstance(reading, Known) else None
-            self._keep(signal, Values(values), bool(rows))
+            self._keep(signal, Values(values, signal.unit == "text"), bool(rows))
 
     def _keep(self, signal: Signal, column: Values | Bounded, has_rows: bool) -> None:
         absent = Reason.ABSENT if signal.exporter is None else signal.reason
@@ -563,16 +576,11 @@ def _row(element: Any) -> Row | None:
     """An element of a vector; None for one that is not as it must be."""
     try:
         labels, pair = element["metric"], element["value"]
-        value = float(pair[1]) if isinstance(pair, list) else math.inf
-    except (LookupError, TypeError, ValueError):
+        value = float(pair[1])
+        "".join(labels.values())  # raises where one is no text
+    except (LookupError, TypeError, ValueError, AttributeError):
         return None
-    if (
-        not isinstance(pair, list)
-        or not isinstance(labels, dict)
-        or not all(isinstance(value, str) for value in labels.values())
-    ):
-        return None
-    return Row(labels, value)
+    return Row(labels, value) if isinstance(pair, list) else None
 
 
 def _without_name(labels: Labels) -> frozenset[tuple[str, str]]:

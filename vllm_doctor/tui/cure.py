@@ -5,25 +5,37 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from rich.cells import cell_len
+
 from vllm_doctor import words
 from vllm_doctor.report import Finding, Remedy, Report
+from vllm_doctor.tui.ink import fit
+
+_FEW_WORDS = 12
+"""Cells without which the words say nothing."""
 
 
 def changes(remedy: Remedy) -> list[str]:
     """What a remedy changes, a line each: "+ --max-num-seqs 10", "- --swap-space"."""
-    found = [f"- {flag}" for flag in remedy.unset if flag not in remedy.set]
+    found = [f"- {flag}" for flag in remedy.dropped]
     found += [f"+ {words.flag(flag, value)}" for flag, value in remedy.set.items()]
     found += [f"+ {name}={words.plain(value)}" for name, value in remedy.env.items()]
     return found + [f"$ {command}" for command in remedy.run]
 
 
-def brief(finding: Finding) -> str:
-    """The first remedy on one line: what to do, and what that changes."""
+def brief(finding: Finding, width: int) -> str:
+    """The first remedy in so many cells: what to do, and what that changes; of the two the words give way."""
     if not finding.remedies:
         return ""
     remedy = finding.remedies[0]
     changed = "  ".join(changes(remedy))
-    return f"{remedy.do}:  {changed}" if changed else remedy.do
+    if not changed:
+        return remedy.do
+    told = f"{remedy.do}:  {changed}"
+    room = width - cell_len(changed) - 2
+    if cell_len(told) <= width or room < _FEW_WORDS:
+        return told
+    return f"{fit(remedy.do, room)}  {changed}"
 
 
 def to_copy(report: Report, group: Sequence[Finding]) -> tuple[str, str]:
@@ -39,8 +51,8 @@ def to_copy(report: Report, group: Sequence[Finding]) -> tuple[str, str]:
         if remedy.set or remedy.env:
             flags = [words.flag(flag, value) for flag, value in remedy.set.items()]
             return " ".join([*(f"{n}={words.plain(v)}" for n, v in remedy.env.items()), *flags]), "what to add"
-        if remedy.unset:
-            return " ".join(remedy.unset), "what to take out"
+        if remedy.dropped:
+            return " ".join(remedy.dropped), "what to take out"
     return "", ""
 
 

@@ -83,10 +83,11 @@ def verdict(view: View) -> list[Text]:
     for line in why[:1]:
         line.stylize(DIM, 0, 9)
     lines += why
-    cure = brief(root) if root is not None and (main or is_told) else ""
-    if cure and root is not None:
+    if root is not None and root.remedies and (main or is_told):
+        label = say(("   cure  ", DIM))
         copies = say(("c copies it ", DIM)) if to_copy(report, [root])[0] else NOTHING
-        lines.append(spread(say(("   cure  ", DIM), (cure, "bold")), copies, width))
+        cure = brief(root, width - label.cell_len - copies.cell_len - 1)
+        lines.append(spread(label + say((cure, "bold")), copies, width))
     return lines + [NOTHING] * (2 + room - len(lines))
 
 

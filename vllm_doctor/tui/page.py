@@ -302,10 +302,14 @@ def banner(view: View) -> list[Text]:
     kept = ""
     if picture.status is Status.LOST:
         kept = " The last picture stays; I keep asking." if picture.seen_at is not None else " I keep asking."
-    lines = wrapped(f"{picture.problem.rstrip('.?')}.{kept}", view.width - 4, "   ")[:2]
+    lines = wrapped(f"{_ended(picture.problem)}{kept}", view.width - 4, "   ")[:2]
     lines[0].plain = f" ✖ {lines[0].plain[3:]}"
     lines[0].stylize("red", 1, 2)
     return lines
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith((".", "?")) else f"{text}."
 
 
 def too_small(width: int, height: int) -> list[Text]:

@@ -143,6 +143,24 @@ def test_long_values_are_cut() -> None:
 # What is torn
 
 
+def test_of_a_namespace_what_is_the_default_says_nothing() -> None:
+    text = (
+        "Namespace(config='', allowed_origins=['*'], dtype='auto', config_format=<ConfigFormat.AUTO: 'auto'>, "
+        "gpu_memory_utilization=0.9, swap_space=4, max_num_seqs=32, kv_cache_dtype='fp8', use_v2_block_manager=True)"
+    )
+    found = parse(text, with_defaults=True)
+    assert "--dtype" in found.flags
+    told = {"--max-num-seqs": 32, "--kv-cache-dtype": "fp8"}
+    assert {**found.given("0.8.5.post1").flags} == told
+    assert {**found.given(None).flags} == told
+    assert {**found.given("0.4.1").flags} == told
+
+
+def test_what_was_set_to_the_default_was_set() -> None:
+    found = parse("{'gpu_memory_utilization': 0.9}", with_defaults=False)
+    assert found.given("0.10.0") == found
+
+
 @pytest.mark.parametrize("text", ["", "Namespace", "{", "{'max_num_seqs': 6", "{'a': {'b': [1, 2", "{'a': '}"])
 def test_what_was_cut_is_not_whole_and_half_a_value_is_none(text: str) -> None:
     assert parse(text, with_defaults=False) == Arguments({}, None, whole=False)

@@ -149,6 +149,21 @@ def test_arguments_of_which_a_byte_was_damaged(between: str, path: Path) -> None
 # Lines that were broken
 
 
+def test_arguments_that_a_terminal_broke(path: Path) -> None:
+    line = record(0, "non-default args: {'model': 'Qwen2-7B-Instruct', 'max_model_len': 16384, 'max_num_seqs': 4}")
+    [seen, *_] = sighted(path, [line[:-40], line[-40:], record(1, "Using max model len 16384")])
+    assert seen.arguments is not None
+    assert seen.arguments.model == "Qwen2-7B-Instruct"
+    assert dict(seen.arguments.flags)["--max-num-seqs"] == 4
+
+
+def test_arguments_that_were_cut_take_nothing_of_what_follows(path: Path) -> None:
+    cut = record(0, "non-default args: {'max_num_seqs': 4, 'max_model_")
+    [seen, *_] = sighted(path, [cut, "loading", "{'max_num_seqs': 8}", record(1, "Using max model len 16384")])
+    assert seen.arguments is not None
+    assert dict(seen.arguments.flags) == {"--max-num-seqs": 4}
+
+
 def test_a_line_that_a_terminal_broke(path: Path) -> None:
     line = stats(0, 3, 2, kv_cache=55.5)
     [seen] = sighted(path, [*(line[at : at + 110] for at in range(0, len(line), 110)), stats(10)])[:1]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vllm_doctor import flags as catalogue
 from vllm_doctor.signal import Value
@@ -25,11 +25,23 @@ _MODEL = ("model_tag", "model")
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """`flags` as they would stand on the command line; `whole`: the text did not end in the middle."""
+    """`flags` as they would stand on the command line; `whole`: the text did not end in the middle.
+
+    `with_defaults`: among them are also those that were not set.
+    """
 
     flags: Mapping[str, Value]
     model: str | None
     whole: bool
+    with_defaults: bool = False
+
+    def given(self, version: str | None) -> Arguments:
+        """Without this vLLM's own defaults, where those are among them: set or not, they say nothing."""
+        if not self.with_defaults:
+            return self
+        known = version if version is not None and _has_defaults(version) else catalogue.first()
+        flags = {flag: value for flag, value in self.flags.items() if not _is_default(known, flag, value)}
+        return replace(self, flags=flags)
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -66,7 +78,22 @@ def parse(text: str, with_defaults: bool) -> Arguments:
         ):
             continue
         flags[flag] = MASK if is_secret(flag) else _value(raw)
-    return Arguments(flags, next((models[key] for key in _MODEL if key in models), None), whole)
+    return Arguments(flags, next((models[key] for key in _MODEL if key in models), None), whole, with_defaults)
+
+
+def _has_defaults(version: str) -> bool:
+    judged = catalogue.judged_as(version)
+    return judged is not None and judged not in catalogue.samples()
+
+
+def _is_default(version: str, flag: str, value: Value) -> bool:
+    """Also what no command line could give: an object's repr (<ConfigFormat.AUTO: 'auto'>), an empty text."""
+    if isinstance(value, str) and (not value or value.startswith("<")):
+        return True
+    known = catalogue.flag(version, flag)
+    if known is None or known.default is None:
+        return False
+    return catalogue.is_same(known.default, value) or value == _value(known.default)
 
 
 def _value(raw: str) -> Value:

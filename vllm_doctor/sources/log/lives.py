@@ -208,7 +208,9 @@ class Lives:
         up = living.ready or bool(rounds)
         death = _death(living, up)
         stopped = living.stopped_at is not None and death is None
-        model = living.arguments.model if living.arguments else None
+        version = living.named.get("vllm_version")
+        given = living.arguments.given(str(version) if version is not None else None) if living.arguments else None
+        model = given.model if given else None
         told = living.named.get("model")
         return Life(
             first_at=living.first_at,
@@ -217,15 +219,15 @@ class Lives:
             up=up,
             stopped=stopped,
             death=death,
-            facts=self._facts(living, up),
+            facts=self._facts(living, up, given),
             last_start=living.last_start,
             rounds=rounds,
             interval=interval,
             model=model or (str(told) if told is not None else None),
-            command=living.arguments.command if living.arguments else (),
+            command=given.command if given else (),
         )
 
-    def _facts(self, living: _Living, up: bool) -> dict[str, Reading]:
+    def _facts(self, living: _Living, up: bool, given: Arguments | None) -> dict[str, Reading]:
         facts: dict[str, Reading] = {LOG: Known(True, origin=LOG)}
         facts |= {name: Known(value, origin=LOG) for name, value in living.named.items()}
         version = living.named.get("vllm_version")
@@ -239,9 +241,9 @@ class Lives:
                     facts[f"log:{line.id}@serving"] = Known(float(living.serving[line.id]), origin=LOG)
         for id, values in living.values.items():
             facts |= {f"log:{id}.{name}": Known(value, origin=LOG) for name, value in values.items()}
-        if living.arguments is not None:
-            facts |= {flag: Known(value, origin=LOG) for flag, value in living.arguments.flags.items()}
-            if living.arguments.whole:
+        if given is not None:
+            facts |= {flag: Known(value, origin=LOG) for flag, value in given.flags.items()}
+            if given.whole:
                 facts[COMMAND] = Known(True, origin=LOG)
         return facts
 

@@ -120,7 +120,7 @@ class Reading:
                 cause = context.exception(this, line)
             given = None
             if entry.marks == "arguments":
-                given = arguments.parse(message.partition("args:")[2], not message.startswith("non-default"))
+                given = _arguments(message, context.wrapped(line) if last else "")
             yield Sighting(
                 at=at,
                 stream=self.stream,
@@ -134,6 +134,16 @@ class Reading:
                 cause=cause[:_MAX_TEXT] if cause else None,
                 arguments=given,
             )
+
+
+def _arguments(message: str, rest: str) -> arguments.Arguments:
+    """The arguments of a line, and of its `rest` where a terminal broke it: only with that they come to their end."""
+    text, with_defaults = message.partition("args:")[2], not message.startswith("non-default")
+    given = arguments.parse(text, with_defaults)
+    if given.whole or not rest:
+        return given
+    joined = arguments.parse(text + rest, with_defaults)
+    return joined if joined.whole else given
 
 
 def merged(groups: Sequence[Sequence[Reading]]) -> Iterator[Sighting]:

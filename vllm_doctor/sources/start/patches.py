@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from vllm_doctor import flags, yaml_text
 from vllm_doctor import words as wording
-from vllm_doctor import yaml_text
 from vllm_doctor.report import Change, Patch
 from vllm_doctor.sources import command_diff, command_line
 from vllm_doctor.sources.command_line import MASK, masked
@@ -304,7 +304,7 @@ def not_in_force(start: Start, changes: Sequence[Change]) -> tuple[Change, ...]:
             if change.now is None or was != str(wording.plain(change.now)):
                 found.append(replace(change, was=was))
         elif change.now is not None:
-            if start.command.flags.get(change.name) != change.now:
+            if not flags.is_same(start.command.flags.get(change.name), change.now):
                 found.append(replace(change, was=start.command.flags.get(change.name)))
         elif change.name in start.command.flags or change.name in start.unknown_flags:
             found.append(replace(change, was=start.command.flags.get(change.name)))
