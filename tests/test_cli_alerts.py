@@ -134,6 +134,7 @@ def replayed() -> Iterator[dict[str, str]]:
         }
 
 
+@pytest.mark.xdist_group("prometheus")
 def test_in_a_real_prometheus_the_sick_servers_alert_and_the_healthy_ones_do_not(
     doctor: Doctor, tmp_path: Path, replayed: dict[str, str]
 ) -> None:
