@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import http.client
+import http.server
 import json
 import time
 from types import SimpleNamespace
@@ -126,13 +127,15 @@ def test_the_command_with_a_name_that_does_not_exist(capsys: pytest.CaptureFixtu
     assert err.count("\n") == 1
 
 
-def test_played_again_its_counters_go_on() -> None:
+@pytest.mark.parametrize("name", ["vllm:generation_tokens_total", "process_cpu_seconds_total"])
+def test_played_again_its_counters_go_on(name: str) -> None:
+    """Also those of the process: one that fell would look like a restart, and all that it shows like growth."""
     recording = demo.find("preemption")
     length = recording.times[-1]
 
     def counter(page: bytes) -> float:
         lines = page.decode().splitlines()
-        return float(next(line for line in lines if line.startswith("vllm:generation_tokens_total")).split()[-1])
+        return float(next(line for line in lines if line.startswith(name)).split()[-1])
 
     def running(page: bytes) -> str:
         return next(line for line in page.decode().splitlines() if line.startswith("vllm:num_requests_running"))
@@ -142,3 +145,17 @@ def test_played_again_its_counters_go_on() -> None:
     assert counts == sorted(counts)
     assert counts[-1] > 2 * (counts[int(length) - 1] - counts[0])
     assert running(demo.round_at(recording, length + 0.5)) == running(recording.pages[0])
+
+
+@pytest.mark.parametrize(
+    ("error", "is_told"), [(ConnectionResetError, False), (BrokenPipeError, False), (ValueError, True)]
+)
+def test_a_client_that_hangs_up_is_not_told_of(
+    error: type[Exception], is_told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with demo.QuietServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
+        try:
+            raise error
+        except error:
+            server.handle_error(None, ("127.0.0.1", 1))
+    assert ("Traceback" in capsys.readouterr().err) == is_told

@@ -162,3 +162,35 @@ def test_what_a_definition_is_made_of() -> None:
     assert not query.needs_two_samples("sum by ($engine) (avg_over_time(vllm:x[$window]))")
     assert query.filters("sum by ($engine) (vllm:x > 0)")
     assert not query.filters("sum by ($engine) (vllm:x)")
+
+
+@pytest.mark.parametrize(
+    ("exported", "text"),
+    [
+        ({"vllm:new", "vllm:old"}, "max by (instance) (vllm:new or vllm:old)"),
+        ({"vllm:new"}, "max by (instance) (vllm:new)"),
+        ({"vllm:old"}, "max by (instance) (vllm:old)"),
+        ({"vllm:other"}, None),
+    ],
+)
+def test_of_a_renamed_metric_only_what_is_exported_is_asked_for(exported: set[str], text: str | None) -> None:
+    scope = Scope(identity=("instance",), exported=frozenset(exported))
+    assert query.is_told("max(vllm:new or vllm:old)", scope) == (text is not None)
+    if text is not None:
+        assert written("max(vllm:new or vllm:old)", scope) == text
+
+
+def test_a_definition_is_told_where_all_that_it_needs_is_exported() -> None:
+    scope = Scope(exported=frozenset({"vllm:a", "vllm:b_bucket"}))
+    assert query.is_told("sum(rate(vllm:a[$window])) * 2", scope)
+    assert query.is_told("histogram_quantile(0.5, sum by ($engine, le) (increase(vllm:b_bucket[$window])))", scope)
+    assert not query.is_told("sum(rate(vllm:a[$window])) / sum(rate(vllm:c[$window]))", scope)
+    assert query.is_told("sum(vllm:c)", Scope())
+
+
+def test_an_info_metric_has_no_model_name() -> None:
+    scope = Scope(query.matchers('pod="a", model_name="m"'))
+    own = query.Matcher("enable_prefix_caching", "=", "True")
+    assert query.info_metric("vllm:cache_config_info", scope, own) == (
+        'vllm:cache_config_info{enable_prefix_caching="True", pod="a"}'
+    )

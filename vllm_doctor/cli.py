@@ -33,8 +33,8 @@ _ASKED, _QUERIES = 600.0, 60.0
 """Seconds: the window that a Prometheus is asked of, and all that its queries may take."""
 _EPILOG = """\
 exit codes: 0 ok, 1 warning, 2 critical, 3 could not tell.
-other commands: vllm-doctor fleet PROMETHEUS_URL; vllm-doctor rules [ID] [--check DIR] [--signals];
-vllm-doctor demo [NAME]; vllm-doctor flags VERSION [FLAG...]
+other commands: vllm-doctor fleet PROMETHEUS_URL; vllm-doctor alerts [-o DIR];
+vllm-doctor rules [ID] [--check DIR] [--signals]; vllm-doctor demo [NAME]; vllm-doctor flags VERSION [FLAG...]
 """
 
 
@@ -77,6 +77,8 @@ def _dispatched(arguments: Sequence[str]) -> int:
                 return _rules(arguments[1:])
             case ["flags"]:
                 return _flags(arguments[1:])
+            case ["alerts"]:
+                return _alerts(arguments[1:])
             case ["fleet"]:
                 return _fleet(arguments[1:])
             case ["demo"]:
@@ -164,6 +166,11 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _judging(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--fail-on", choices=("warning", "critical", "never"), default="warning", help="exit non-zero from here on")
+    _choosing(parser)
+
+
+def _choosing(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add("--goal", choices=("throughput", "latency"), default="throughput", help="what matters to you")
     add("--slo", action="append", default=[], metavar="NAME=TIME", help="target: ttft=2s, itl=50ms")
     add("--rules", action="append", default=[], metavar="DIR", help="more rules")
@@ -376,6 +383,114 @@ def _flags(arguments: Sequence[str]) -> int:
     pages = [flag_pages.page(asked, name, remark) for name in names]
     _say("\n".join(page.text for page in pages))
     return 0 if all(page.is_there for page in pages) else 1
+
+
+def _alerts(arguments: Sequence[str]) -> int:
+    """The rules as files for Prometheus."""
+    from pathlib import Path
+
+    from vllm_doctor import alerts, catalogue, log_alerts, log_lines, query, recorded, rule
+    from vllm_doctor.errors import UsageError
+    from vllm_doctor.render import alerts as render
+    from vllm_doctor.render import grafana
+
+    parser = _parser("vllm-doctor alerts")
+    parser.description = "The rules as recording and alerting rules of a Prometheus, with tests for promtool."
+    add = parser.add_argument
+    add("-o", dest="output", metavar="DIR", help="write all files to DIR, or none; else one rule file goes to stdout")
+    add("--for", dest="hold", type=_seconds, default=300.0, metavar="TIME", help="how long before it alerts (5m)")
+    add("--window", type=_seconds, default=300.0, metavar="TIME", help="what rates and medians are taken over (5m)")
+    add("--by", default=_SERVER_LABELS, metavar="LABELS", help=f"the labels that tell servers apart ({_SERVER_LABELS})")
+    add(
+        "--select",
+        action="append",
+        default=[],
+        metavar="MATCHERS",
+        help="only servers with these labels: 'namespace=\"prod\"'",
+    )
+    add("--logs", default=_LOGS, metavar="SELECTOR", help=f"Loki's streams of vLLM's logs ({_LOGS})")
+    add("--url", metavar="URL", help="a vLLM server: only what it exports is written")
+    add("--prometheus", metavar="URL", help="only series that this Prometheus has are written")
+    add("--timeout", type=_seconds, default=20.0, metavar="SECONDS", help="for their answers (20)")
+    _choosing(parser)
+    _accessing(parser)
+    options = parser.parse_args(arguments)
+    if options.window < 1:
+        raise UsageError("--window: at least a second; a rate needs two scrapes in it")
+    shipped = rule.shipped()
+    signals = catalogue.load(shipped / "signals.yaml")
+    rules = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
+    matchers = tuple(matcher for text in options.select for matcher in query.matchers(text))
+    try:
+        query.matchers(options.logs)
+    except UsageError:
+        raise UsageError(f"--logs {options.logs}: write it as Loki has it: '{_LOGS}'") from None
+    exporters = (signal.exporter for signal in signals.signals.values() if signal.exporter is not None)
+    others = frozenset(name for exporter in exporters for name in query.exporter_metrics(exporter))
+    exported, vllm = _exported(options, signals.metrics, others)
+    try:
+        labels = tuple(label.strip() for label in options.by.split(","))
+        scope = query.Scope(matchers, labels, render.duration(options.window), exported=exported)
+    except ValueError as error:
+        raise UsageError(f"--by {options.by}: {error}") from None
+    recorder = recorded.Recorder(signals, scope, _wishes(options))
+    written = alerts.of_rules(rules, recorder)
+    choices = render.Choices(options.hold, vllm)
+    if options.output is None:
+        _say(render.stream(written, choices))
+        return 0
+    files = render.files(written, choices)
+    found = log_alerts.of_rules(rules, log_lines.load(shipped / log_lines.FOLDER), recorder)
+    files["loki.yaml"] = render.loki(found, options.logs)
+    files["grafana.json"] = grafana.render(signals, rules, scope)
+    _write_folder(Path(options.output), files)
+    told = [f"{len(written.alerts) + 1} alerts, {len(written.records)} recorded series: {', '.join(files)}", ""]
+    _say("\n".join([*told, *render.left_out(written)]) + "\n")
+    return 0
+
+
+_LOGS = '{app="vllm"}'
+_SERVER_LABELS = "job,namespace,pod,container,instance"
+
+
+def _exported(
+    options: argparse.Namespace, metrics: frozenset[str], others: frozenset[str]
+) -> tuple[frozenset[str] | None, str | None]:
+    """Which of vLLM's metrics the server at --url has, or of these and others the Prometheus; and vLLM's version.
+
+    None: nobody was asked.
+    """
+    import contextlib
+    import time
+
+    from vllm_doctor.errors import SourceError, UsageError
+    from vllm_doctor.signal import Known
+    from vllm_doctor.sources.prometheus import Prometheus
+    from vllm_doctor.sources.server import Server
+
+    deadline = time.monotonic() + options.timeout
+    version = None
+    if options.url and options.prometheus:
+        raise UsageError("--url and --prometheus both say which series there are: give one of them")
+    if options.url:
+        with contextlib.closing(Server(options.url, metrics, _access(options))) as server:
+            seen = server.examine(0, deadline)
+        if seen.error is not None:
+            raise SourceError(seen.error.kind, seen.error.message)
+        target, exported = server.target, frozenset(name for name in metrics if seen.window.series(name))
+        told = seen.facts.get("vllm_version")
+        version = str(told.value) if isinstance(told, Known) else None
+    elif options.prometheus:
+        with contextlib.closing(Prometheus(options.prometheus, _access(options))) as asked:
+            rows = asked.rows(
+                f'group by (__name__) ({{__name__=~"{"|".join(sorted(metrics | others))}"}})', time.time(), deadline
+            )
+        target, exported = asked.target, frozenset(row.labels.get("__name__", "") for row in rows)
+    else:
+        return None, None
+    if not any(name.startswith("vllm:") for name in exported):
+        raise SourceError("not-vllm", f"{target}: no statistics of a vLLM are there, so there is nothing to alert on")
+    return exported, version
 
 
 def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
@@ -660,3 +775,31 @@ def _write_whole(path: Path, pieces: Iterable[str]) -> None:
         if temporary and os.path.exists(temporary):
             os.unlink(temporary)
         raise UsageError(f"-o {path}: cannot be written ({error.strerror})") from None
+
+
+def _write_folder(path: Path, files: dict[str, str]) -> None:
+    """Write beside the folder and rename: it has all files or is as it was. A folder with other files is left alone."""
+    import os
+    import shutil
+    import tempfile
+
+    from vllm_doctor.errors import UsageError
+
+    temporary = ""
+    try:
+        if path.exists() and (others := sorted({entry.name for entry in path.iterdir()} - files.keys())):
+            raise UsageError(f"-o {path}: holds other files ({others[0]}): name a new folder")
+        temporary = tempfile.mkdtemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+        new, old = os.path.join(temporary, "new"), os.path.join(temporary, "old")
+        os.mkdir(new, 0o755)
+        for name, text in files.items():
+            with open(os.path.join(new, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        if path.exists():
+            os.rename(path, old)
+        os.rename(new, path)
+    except OSError as error:
+        raise UsageError(f"-o {path}: cannot be written ({error.strerror})") from None
+    finally:
+        if temporary:
+            shutil.rmtree(temporary, ignore_errors=True)

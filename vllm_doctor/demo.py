@@ -7,10 +7,12 @@ import functools
 import gzip
 import http.server
 import json
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from vllm_doctor.errors import UsageError
 from vllm_doctor.sources.recording import Recording, read
@@ -38,8 +40,8 @@ def round_at(recording: Recording, seconds: float) -> bytes:
 
 @functools.lru_cache(4)
 def _counters(page: bytes) -> dict[str, float]:
-    """What stands before the value -> the value, of vLLM's counters."""
-    pairs = (line.rpartition(" ") for line in page.decode().splitlines() if line.startswith("vllm:"))
+    """What stands before the value -> the value, of all counters: one that fell would be a restart."""
+    pairs = (line.rpartition(" ") for line in page.decode().splitlines() if not line.startswith("#"))
     return {head: float(value) for head, _, value in pairs if head.partition("{")[0].endswith(_COUNTED)}
 
 
@@ -59,6 +61,14 @@ def find(name: str) -> Recording:
     if name not in names():
         raise UsageError(f"no demo {name!r}; there are: {', '.join(names())}")
     return read(folder() / name)
+
+
+class QuietServer(http.server.ThreadingHTTPServer):
+    """Says nothing of clients that hang up."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 @contextlib.contextmanager
@@ -97,7 +107,7 @@ def serving(recording: Recording, again: bool = False) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with QuietServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}"

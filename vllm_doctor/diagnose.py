@@ -81,17 +81,19 @@ def outcomes(rules: Sequence[Rule], catalogue: Catalogue, snapshot: Snapshot) ->
         for rule in rules:
             reader = Reader(snapshot, subject, catalogue)
             outcome = rule.judge(reader)
-            if outcome.state in ("critical", "warning") and _is_petty(rule, snapshot, subject, catalogue):
+            if outcome.state in ("critical", "warning") and is_petty(
+                rule, Reader(snapshot, subject, catalogue), catalogue
+            ):
                 outcome = replace(outcome, state="info")
             yield rule, outcome, reader
 
 
-def _is_petty(rule: Rule, snapshot: Snapshot, subject: Subject, catalogue: Catalogue) -> bool:
+def is_petty(rule: Rule, read: Callable[[str], Reading], catalogue: Catalogue) -> bool:
     """Whether the prize is known to be too small to act for. What is not known changes nothing."""
-    prize = _gain(rule.prize, Reader(snapshot, subject, catalogue)) if rule.role == "root" else None
+    prize = _gain(rule.prize, read) if rule.role == "root" else None
     if prize is None or catalogue.petty is None or prize.at_most >= catalogue.petty.below:
         return False
-    return catalogue.petty.when.judge(Reader(snapshot, subject, catalogue))[0] is True
+    return catalogue.petty.when.judge(read)[0] is True
 
 
 Judge = Callable[[Snapshot], Iterable[tuple[Rule, Outcome, Reader]]]

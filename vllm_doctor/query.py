@@ -76,6 +76,8 @@ class Scope:
     identity: tuple[str, ...] = ("job", "instance")
     window: str = "10m"
     names: tuple[str, ...] = (VLLM,)
+    exported: frozenset[str] | None = None
+    """The metrics that there are, by vLLM's names: of `x or y` only what is there is asked for. None: not known."""
 
     def __post_init__(self) -> None:
         for label in self.identity:
@@ -129,6 +131,13 @@ def of_exporter(exporter: Exporter, scope: Scope) -> str:
     return f"({asked}) and on ({', '.join(exporter.labels)}) {servers(scope)}"
 
 
+def exporter_metrics(exporter: Exporter) -> frozenset[str]:
+    """The metrics that its query asks for."""
+    found: list[Any] = []
+    ast.walk(ast.parse(exporter.promql.replace("$window", "1s")), found.append)
+    return frozenset(str(node.name) for node in found if isinstance(node, ast.VectorSelector))
+
+
 def text(definition: str, scope: Scope) -> str:
     """A signal's `promql`, as a query of this scope. The definition is one that the catalogue has accepted."""
     return _written(_parsed(definition), scope)
@@ -151,6 +160,41 @@ def present(metrics: Sequence[str], scope: Scope) -> str:
 def servers(scope: Scope) -> str:
     """The selector of the engines themselves: one series of it is one engine."""
     return _selector(ENGINE_METRIC, (), scope)
+
+
+def info_metric(metric: str, scope: Scope, *own: Matcher) -> str:
+    """The selector of an info metric's series."""
+    return _selector(metric, own, scope, False)
+
+
+def quantile(definition: str) -> tuple[float, str] | None:
+    """Which quantile it is, and the definition of its buckets; None for what is no quantile."""
+    root = _parsed(definition)
+    if not isinstance(root, ast.Call) or root.func.name != "histogram_quantile":
+        return None
+    return float(root.args[0].val), str(root.args[1].prettify())
+
+
+def is_told(definition: str, scope: Scope) -> bool:
+    """Whether what the definition needs is exported: of `x or y` one side."""
+    return _is_told(_parsed(definition), scope)
+
+
+def _is_told(node: Any, scope: Scope) -> bool:
+    match node:
+        case ast.VectorSelector():
+            return scope.exported is None or node.name in scope.exported
+        case ast.MatrixSelector():
+            return _is_told(node.vector_selector, scope)
+        case ast.ParenExpr() | ast.AggregateExpr():
+            return _is_told(node.expr, scope)
+        case ast.Call():
+            return all(_is_told(argument, scope) for argument in node.args)
+        case ast.BinaryExpr():
+            sides = [_is_told(side, scope) for side in (node.lhs, node.rhs)]
+            return any(sides) if str(node.op) == "or" else all(sides)
+        case _:
+            return True
 
 
 def needs_two_samples(definition: str) -> bool:
@@ -211,6 +255,8 @@ def _written(node: Any, scope: Scope) -> str:
         case ast.AggregateExpr():
             by = _listed(node.modifier.labels if node.modifier else (), scope.identity)
             return f"{node.op} by ({by}) ({_written(node.expr, scope)})"
+        case ast.BinaryExpr() if str(node.op) == "or" and not (_is_told(node.lhs, scope) and _is_told(node.rhs, scope)):
+            return _written(node.lhs if _is_told(node.lhs, scope) else node.rhs, scope)
         case ast.BinaryExpr():
             return f"{_written(node.lhs, scope)} {node.op} {_written(node.rhs, scope)}"
         case _:

@@ -260,7 +260,7 @@ def check_examples(rule: Rule, catalogue: Catalogue) -> int:
             is_bounds = isinstance(value, list) and [type(end) in (int, float) for end in value] == [True, True]
             if not is_bounds and not isinstance(value, str | int | float | bool):
                 example.fail(f"{name!r} must be a number, a text, true, false, or [low, high]", name)
-        outcome = rule.judge(lambda name, example=example: _example_reading(example.get(name)))  # type: ignore[misc]
+        outcome = rule.judge(lambda name, example=example: example_reading(example.get(name)))  # type: ignore[misc]
         if outcome.state != expected:
             example.fail(f"the example gives {outcome.state}, not {expected}: mend the condition or the example")
         given.add(expected)
@@ -271,7 +271,8 @@ def check_examples(rule: Rule, catalogue: Catalogue) -> int:
     return count
 
 
-def _example_reading(value: object) -> Reading:
+def example_reading(value: object) -> Reading:
+    """A value of an example as a signal's reading."""
     if isinstance(value, list):  # [low, high]: the bounds of a quantile
         low, high = value
         return Known(float(high), float(low), float(high))
