@@ -27,8 +27,8 @@ from typing import Any
 
 from vllm_doctor.errors import SourceError
 from vllm_doctor.observation import GpuSeen, Observation, ProcessSeen
-from vllm_doctor.report import Problem
-from vllm_doctor.signal import Known, Reading, Reason, Unknown
+from vllm_doctor.report import Problem, RecordingSeen
+from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
 from vllm_doctor.sources import archive, scrapes
 from vllm_doctor.sources.archive import KIND
 from vllm_doctor.sources.exposition import Heads, parse
@@ -259,7 +259,26 @@ class Recording:
     shared: bool
     redacted: Mapping[str, int]
     sources: tuple[Recorded, ...]
+    wishes: Mapping[str, Value] = field(default_factory=lambda: {"goal": "throughput"})
+    """The goal and the targets by which it was judged."""
     report: Mapping[str, Any] | None = None
+
+    def seen(self, rules: str) -> RecordingSeen:
+        """What is to be said of it in a report of today; `rules`: the present ones."""
+        said = self.report or {}
+        verdict, headline = said.get("verdict"), said.get("headline")
+        return RecordingSeen(
+            target=self.name,
+            taken=self.taken.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            seconds=self.seconds,
+            doctor=self.doctor,
+            rules=self.rules,
+            verdict=verdict if isinstance(verdict, str) else None,
+            headline=headline if isinstance(headline, str) else None,
+            same_rules=self.rules == rules if self.rules else None,
+            wishes=self.wishes,
+            redacted=self.redacted,
+        )
 
     @cached_property
     def server(self) -> Recorded:
@@ -332,6 +351,7 @@ def parsed(name: str, parts: Mapping[str, bytes]) -> Recording:
             shared=bool(about.get("shared", False)),
             redacted={str(item["what"])[:100]: int(item["count"]) for item in about.get("redacted", [])},
             sources=tuple(_source(name, parts, source) for source in sources),
+            wishes=_wishes(about.get("wishes", {})),
             report=report if isinstance(report, dict) else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
@@ -389,6 +409,13 @@ def _json(name: str, parts: Mapping[str, bytes], part: str) -> Any:
 
 def _no_number(text: str) -> float:
     raise ValueError(f"{text} is no number")
+
+
+def _wishes(told: Any) -> dict[str, Value]:
+    known = {"goal": str, "slo_ttft": float, "slo_itl": float}
+    if not isinstance(told, dict) or told.get("goal", "throughput") not in ("throughput", "latency"):
+        raise ValueError("its wishes are none")
+    return {"goal": "throughput"} | {name: known[name](value) for name, value in told.items() if name in known}
 
 
 def _time(text: Any) -> datetime:

@@ -133,11 +133,16 @@ class Server:
         """
         return seen(self.target, scrapes, identity, error, window)
 
-    def scrape(self, deadline: float, heads: Heads | None = None) -> Scrape:
-        """One GET of /metrics, done by `deadline` on the clock. Raises SourceError."""
+    def answer(self, deadline: float) -> tuple[float, str, float | None]:
+        """One GET of /metrics: when it began on the clock, the page, and the server's own time. Raises SourceError."""
         body, headers, at = self._get("/metrics", deadline)
-        page = parse(body.decode("utf-8", "replace"), self._wanted, heads)
-        return Scrape(at, page, started(page), _date(headers))
+        return at, body.decode("utf-8", "replace"), _date(headers)
+
+    def scrape(self, deadline: float, heads: Heads | None = None) -> Scrape:
+        """One answer, read; done by `deadline` on the clock. Raises SourceError."""
+        at, text, server_time = self.answer(deadline)
+        page = parse(text, self._wanted, heads)
+        return Scrape(at, page, started(page), server_time)
 
     def _scrapes(self, seconds: float, deadline: float) -> Iterator[Scrape]:
         """Pages about a second apart (further apart in a long window), the last `seconds` after the first."""
