@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vllm_doctor.sources.gpu_name import NamedGpu
     from vllm_doctor.sources.log.source import Period
     from vllm_doctor.sources.process import ServerProcess
-    from vllm_doctor.sources.recording import Recorded
+    from vllm_doctor.sources.recording import Recorded, Recording
     from vllm_doctor.sources.server import Server
     from vllm_doctor.sources.start.source import StartSource
     from vllm_doctor.sources.start.start import Start
@@ -61,6 +61,8 @@ class Attachment:
     """A command line as a text, or the file that holds one."""
     gpu: str | None = None
     """The GPU's name, as --gpu has it."""
+    rules: Callable[[], str] = str
+    """The name of the rules, where a recording tells by which it was judged."""
 
     def watchers(self, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
         """The watchers of these sources; connections are closed with `opened`.
@@ -172,16 +174,18 @@ class Attachment:
 
     def _of_recordings(self, names: Sequence[str], alone: bool) -> Iterator[Watcher]:
         """The sources that recordings hold, each as what it was. `alone`: nothing else is examined with it."""
-        from vllm_doctor import rule
         from vllm_doctor.sources import recording
 
         for name in names:
-            found = recording.read(Path(name))
-            seen = found.seen(rule.version([rule.shipped()]))
-            for one in found.sources:
-                patient = one.patient if alone else f"{name} {one.patient or one.target}"
-                look = partial(self._recorded, one, patient, seen)
-                yield Watcher(one.kind, one.target, patient, look, recording=found)
+            yield from self.of_recording(recording.read(Path(name)), alone)
+
+    def of_recording(self, found: Recording, alone: bool = True) -> Iterator[Watcher]:
+        """The sources of one recording."""
+        seen = found.seen(self.rules())
+        for one in found.sources:
+            patient = one.patient if alone else f"{found.name} {one.patient or one.target}"
+            look = partial(self._recorded, one, patient, seen)
+            yield Watcher(one.kind, one.target, patient, look, recording=found)
 
     def _recorded(self, one: Recorded, patient: str, seen: RecordingSeen) -> Observation:
         """One source of a recording."""
@@ -203,7 +207,7 @@ class Attachment:
 
             return self._of_server(process.of_pid(self.kernel, int(source)), opened)
         if "://" not in source and ":" not in source:
-            raise UsageError(f"{source!r} is neither a file, nor a URL (http://host:8000), nor a pid")
+            raise UsageError(f"{source!r} is neither a file nor a folder, nor a URL (http://host:8000), nor a pid")
         server = self._client(source, opened)
         return [self._of_url(server), *self._of_its_host(server, source)]
 

@@ -29,8 +29,8 @@ _ONE_DAY = 86400.0
 _WINDOW = 3.0
 _EPILOG = """\
 exit codes: 0 ok, 1 warning, 2 critical, 3 could not tell.
-other commands: vllm-doctor rules [ID] [--check DIR] [--signals]; vllm-doctor demo [NAME];
-vllm-doctor flags VERSION [FLAG...]
+other commands: vllm-doctor record [SOURCE]... -o FILE.tar.gz; vllm-doctor rules [ID] [--check DIR] [--signals];
+vllm-doctor demo [NAME]; vllm-doctor flags VERSION [FLAG...]
 """
 
 
@@ -75,6 +75,8 @@ def _dispatched(arguments: Sequence[str]) -> int:
                 return _flags(arguments[1:])
             case ["demo"]:
                 return _demo(arguments[1:])
+            case ["record"]:
+                return _record(arguments[1:])
             case _:
                 return _examine(arguments)
     except SourceError as error:
@@ -138,17 +140,27 @@ def _options(parser: argparse.ArgumentParser) -> None:
     add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all")
     add("--window", type=_seconds, metavar="SECONDS", help="time between first and last scrape (3; at a terminal 30)")
     add("--timeout", type=_seconds, metavar="SECONDS", help="for the whole run (8 + window)")
-    add("--command", metavar="TEXT|FILE", help="how the server was, or will be, started: a command line or YAML")
     add("--since", metavar="TIME", help="of a log: from here on (13:30, 2025-11-20T13:30, or 2h before its end)")
     add("--until", metavar="TIME", help="of a log: up to here")
     add("--last", metavar="TIME", help="of a log: only its end (2h)")
     add("--fail-on", choices=("warning", "critical", "never"), default="warning", help="exit non-zero from here on")
     add("--strict", action="store_true", help="any unknown rule makes the verdict unknown")
-    add("--goal", choices=("throughput", "latency"), default="throughput", help="what matters to you")
+    _judging_options(parser)
+    _source_options(parser)
+
+
+def _judging_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--goal", choices=("throughput", "latency"), help="what matters to you (throughput)")
     add("--slo", action="append", default=[], metavar="NAME=TIME", help="target: ttft=2s, itl=50ms")
     add("--rules", action="append", default=[], metavar="DIR", help="more rules")
     add("--rule", action="append", default=[], metavar="ID", help="only this rule")
     add("--skip", action="append", default=[], metavar="ID", help="not this rule")
+
+
+def _source_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--command", metavar="TEXT|FILE", help="how the server was, or will be, started: a command line or YAML")
     add("--header", action="append", default=[], metavar="'K: V'", help="HTTP header to send")
     add("--token-file", metavar="FILE", help="send the token in FILE as Authorization: Bearer")
     add("--ca-file", metavar="FILE", help="certificates to trust (PEM)")
@@ -180,7 +192,7 @@ def _examine(arguments: Sequence[str]) -> int:
         nargs="*",
         metavar="SOURCE",
         help="a vLLM server: its URL (http://host:8000) or a pid of it; its log: a file, or - for standard input;"
-        " none: every vLLM server of this host",
+        " a recording: a folder or a .tar.gz; none: every vLLM server of this host",
     )
     _options(parser)
     options = parser.parse_args(arguments)
@@ -202,6 +214,90 @@ def _demo(arguments: Sequence[str]) -> int:
     with demo.serving(recording) as url:
         print(f"vllm-doctor: the recorded server {recording.name!r} answers on {url}", file=sys.stderr)
         return _run([url], options)
+
+
+def _record(arguments: Sequence[str]) -> int:
+    """Take a recording; 0 where it was written."""
+    import contextlib
+    import time
+    from dataclasses import replace
+    from datetime import UTC, datetime
+    from pathlib import Path
+
+    from vllm_doctor import catalogue, examination, progress, redact, rule
+    from vllm_doctor.attach import Attachment
+    from vllm_doctor.errors import UsageError
+    from vllm_doctor.recorder import Recorder
+    from vllm_doctor.render import json_v1
+    from vllm_doctor.sources import archive, recording
+
+    parser = _parser("vllm-doctor record")
+    parser.description = "Keep what the doctor sees, without secrets: to replay, to compare, to attach to an issue."
+    parser.add_argument("source", nargs="*", metavar="SOURCE", help="as of vllm-doctor itself")
+    add = parser.add_argument
+    add("-o", dest="output", metavar="FILE", help="the recording, a .tar.gz: written whole or not at all")
+    add("--duration", type=_seconds, default=60.0, metavar="SECONDS", help="how long (60)")
+    add("--share", action="store_true", help="pseudonyms for hosts, addresses, users and paths, to give it away")
+    _judging_options(parser)
+    _source_options(parser)
+    options = parser.parse_args(arguments)
+    if not options.output:
+        raise UsageError("where to? vllm-doctor record [SOURCE]... -o FILE.tar.gz")
+    path = Path(options.output)
+    if options.output.endswith("/") or path.is_dir():
+        raise UsageError(f"-o {path} is a folder: give the name of a file, such as {path / 'vllm.tar.gz'}")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"-o {path}: there is no such folder")
+    shipped = rule.shipped()
+    signals = catalogue.load(shipped / "signals.yaml")
+    rules = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
+    name = _rules_version(options)
+    look = Attachment(
+        signals.metrics,
+        _access(options),
+        options.duration,
+        time.monotonic() + options.duration + 8,
+        Path(options.nvidia_smi) if options.nvidia_smi else None,
+        command=options.command,
+        gpu=options.gpu,
+        rules=lambda: name,
+    )
+    with contextlib.ExitStack() as opened:
+        watchers = look.watchers(options.source, opened)
+        if any(watcher.recording for watcher in watchers):
+            raise UsageError("a recording is recorded already: copy it")
+        duration = options.duration if any(watcher.follow is not None for watcher in watchers) else 0.0
+        recorder = Recorder(watchers, duration, name, {"goal": "throughput", **_wishes(options)}, options.share)
+        with progress.of_recording(duration) as tell:
+            parts = recorder.take(tell)
+    # The report is on what was kept, read back: so it is the same wherever it is read again.
+    found = recording.parsed(path.name, parts)
+    observations = examination.observe(list(look.of_recording(found)), _ONE_DAY)
+    report = redact.report(examination.judge(observations, rules, signals, {}, datetime.now(UTC)))
+    seen = replace(report.recordings[0], verdict=report.verdict.value, headline=report.headline)
+    report = replace(report, at=found.taken, recordings=(seen,))
+    packed = archive.packed(parts | {"report.json": json_v1.render(report).encode()})
+    _write_whole(path, packed)
+    scrapes = sum(len(source.metrics.times) for source in found.sources if source.metrics is not None)
+    masked = ", ".join(f"{count} × {what}" for what, count in report.redacted.items()) or "nothing"
+    _say(
+        f"{path}: {len(packed) / 1000:,.0f} kB, {scrapes} scrapes in {found.seconds:.0f} s; masked: {masked}\n"
+        f"{report.verdict.value.upper()}  {report.headline}\n"
+    )
+    return 0
+
+
+def _rules_version(options: argparse.Namespace) -> str:
+    """The name of the rules that judge."""
+    import hashlib
+    from pathlib import Path
+
+    from vllm_doctor import rule
+
+    version = rule.version([rule.shipped(), *map(Path, options.rules)])
+    if not (options.rule or options.skip):
+        return version
+    return hashlib.sha256(repr((version, sorted(options.rule), sorted(options.skip))).encode()).hexdigest()[:12]
 
 
 def _rules(arguments: Sequence[str]) -> int:
@@ -306,10 +402,14 @@ def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
         until=options.until,
         command=options.command,
         gpu=options.gpu,
+        rules=lambda: _rules_version(options),
     )
     with contextlib.ExitStack() as opened:
         watchers = look.watchers(sources, opened)
-        if options.timeout is None and all(watcher.kind in ("log", "command", "gpu-name") for watcher in watchers):
+        if not any(watcher.recording for watcher in watchers):
+            wishes.setdefault("goal", "throughput")
+        past = ("log", "command", "gpu-name")
+        if options.timeout is None and all(watcher.recording or watcher.kind in past for watcher in watchers):
             timeout = _ONE_DAY  # a log is read to its end; nobody waits for an answer
         opened.enter_context(progress.shown(watchers))
         observations = examination.observe(watchers, timeout)
@@ -407,10 +507,13 @@ def _session(
                 since=since,
                 until=options.until,
                 command=options.command,
+                rules=lambda: _rules_version(options),
             )
             return look.watchers(chosen, opened)
 
-        Watch(attach, Judge(rules, signals, wishes, options.strict), session.control).run(tell)
+        Watch(attach, Judge(rules, signals, {"goal": "throughput", **wishes}, options.strict), session.control).run(
+            tell
+        )
 
     def page(id: str) -> str:
         from vllm_doctor import rulebook
@@ -460,7 +563,7 @@ def _chosen(rules: Sequence[Rule], options: argparse.Namespace) -> list[Rule]:
 def _wishes(options: argparse.Namespace) -> dict[str, Value]:
     from vllm_doctor.errors import UsageError
 
-    wishes: dict[str, Value] = {"goal": options.goal}
+    wishes: dict[str, Value] = {"goal": options.goal} if options.goal else {}
     for text in options.slo:
         name, _, target = text.partition("=")
         try:
@@ -529,7 +632,7 @@ def _say(text: str) -> None:
     sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
 
 
-def _write_whole(path: Path, rendered: str) -> None:
+def _write_whole(path: Path, rendered: str | bytes) -> None:
     """Write beside the file and rename: a reader sees the old one or the new one, never a half.
 
     A device or a pipe (/dev/null, /dev/stdout) is written to, not replaced.
@@ -540,13 +643,14 @@ def _write_whole(path: Path, rendered: str) -> None:
     from vllm_doctor.errors import UsageError
 
     temporary = ""
+    body = rendered.encode() if isinstance(rendered, str) else rendered
     try:
         if path.exists() and not path.is_file():
-            path.write_text(rendered, "utf-8")
+            path.write_bytes(body)
             return
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(rendered)
+        with os.fdopen(handle, "wb") as file:
+            file.write(body)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except OSError as error:

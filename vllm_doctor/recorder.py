@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import re
 import socket
 import threading
 import time
@@ -45,6 +46,8 @@ _PLAIN_KEYS = frozenset(
     {"folder", "kind", "format", "file", "rules", "doctor", "taken", "from", "unknown", "role", "object"}
 )
 """Keys whose values are words of ours, and no names."""
+
+_QUOTED = re.compile(r'"(?:[^"\\\n]|\\.){0,9999}"')
 
 Tell = Callable[[float], None]
 
@@ -219,7 +222,7 @@ class Recorder:
         if end.error is not None and not end.facts:
             return entry, {}
         parts = {"facts.json": {name: written(fact) for name, fact in end.facts.items()}}
-        course = "".join(_course(seen.course, end.facts))
+        course = redact.secrets("".join(_course(seen.course, end.facts)), Counter())
         if course:
             parts["course.jsonl"] = course
         if end.process_rows or end.gpu_rows:
@@ -278,12 +281,12 @@ def packable(
         masked.update(names.counts)
     about["redacted"] = [{"what": what, "count": count} for what, count in sorted(masked.items()) if count]
     clean["recording.json"] = about
-    return {
-        name: (
-            content if isinstance(content, str) else json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-        ).encode("utf-8", "replace")
-        for name, content in clean.items()
-    }
+    return {name: _written(content) for name, content in clean.items()}
+
+
+def _written(content: Any) -> bytes:
+    text = content if isinstance(content, str) else json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    return text.encode("utf-8", "replace")
 
 
 def _masked(value: Any, masked: Counter[str]) -> Any:
@@ -320,13 +323,13 @@ def _renamed(value: Any, names: Pseudonyms, key: str = "") -> Any:
 def _renamed_quotes(metrics: str, names: Pseudonyms) -> str:
     """The answers of /metrics, with pseudonyms in the values of labels."""
     known: dict[str, str] = {}
-    pieces = metrics.split('"')
-    for place in range(1, len(pieces), 2):
-        piece = pieces[place]
-        if piece not in known:
-            known[piece] = names.text(piece)
-        pieces[place] = known[piece]
-    return '"'.join(pieces)
+
+    def renamed(match: re.Match[str]) -> str:
+        if match[0] not in known:
+            known[match[0]] = names.text(match[0])
+        return known[match[0]]
+
+    return _QUOTED.sub(renamed, metrics)
 
 
 def _line_mask(counts: Counter[str]) -> Callable[[str], str]:

@@ -146,11 +146,13 @@ def _mask(match: re.Match[str]) -> str:
     return match[0][:start] + MASK + match[0][end:]
 
 
-def report(value: Report, before: Mapping[str, int] | None = None) -> Report:
-    """The report as it may leave; says what was masked, and `before`: of a recording, when it was taken."""
+def report(value: Report) -> Report:
+    """The report as it may leave; says what was masked, in recordings also when they were taken."""
     masked: Counter[str] = Counter()
     clean: Report = _clean(value, masked)
-    return replace(clean, redacted={**masked} if before is None else dict(before))
+    for seen in value.recordings:
+        masked.update(seen.redacted)
+    return replace(clean, redacted=dict(masked))
 
 
 def _clean(value: Any, masked: Counter[str]) -> Any:
