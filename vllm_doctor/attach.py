@@ -86,7 +86,7 @@ class Attachment:
         return found if named is None else [*found, *_of_named(named, found)]
 
     def _of_sources(self, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
-        recordings = [source for source in dict.fromkeys(sources) if _is_recording(source)]
+        recordings = [source for source in dict.fromkeys(sources) if is_recording(source)]
         logs = [source for source in sources if source not in recordings and _is_file(source)]
         servers = [source for source in sources if source not in recordings and source not in logs]
         if not sources:
@@ -181,11 +181,14 @@ class Attachment:
 
     def of_recording(self, found: Recording, alone: bool = True) -> Iterator[Watcher]:
         """The sources of one recording."""
+        from vllm_doctor.sources.recording import Replayed
+
         seen = found.seen(self.rules())
         for one in found.sources:
             patient = one.patient if alone else f"{found.name} {one.patient or one.target}"
             look = partial(self._recorded, one, patient, seen)
-            yield Watcher(one.kind, one.target, patient, look, recording=found)
+            replay = None if one.logs else partial(Replayed, one, patient, self.wanted)
+            yield Watcher(one.kind, one.target, patient, look, recording=found, replay=replay)
 
     def _recorded(self, one: Recorded, patient: str, seen: RecordingSeen) -> Observation:
         """One source of a recording."""
@@ -336,7 +339,7 @@ def _is_file(source: str) -> bool:
     return source == "-" or ("://" not in source and not source.isdigit() and os.path.exists(source))
 
 
-def _is_recording(source: str) -> bool:
+def is_recording(source: str) -> bool:
     """Whether the word names a folder or a .tar.gz."""
     from vllm_doctor.sources import archive
 

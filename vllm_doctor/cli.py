@@ -489,7 +489,7 @@ def _session(
         import time
 
         from vllm_doctor import catalogue, rule
-        from vllm_doctor.attach import Attachment
+        from vllm_doctor.attach import Attachment, is_recording
         from vllm_doctor.watch import Judge, Watch
 
         shipped = rule.shipped()
@@ -511,9 +511,9 @@ def _session(
             )
             return look.watchers(chosen, opened)
 
-        Watch(attach, Judge(rules, signals, {"goal": "throughput", **wishes}, options.strict), session.control).run(
-            tell
-        )
+        # A recording tells for itself by which goal it was judged.
+        goal: dict[str, Value] = {} if any(map(is_recording, chosen)) else {"goal": "throughput"}
+        Watch(attach, Judge(rules, signals, goal | wishes, options.strict), session.control).run(tell)
 
     def page(id: str) -> str:
         from vllm_doctor import rulebook

@@ -64,6 +64,8 @@ class Watcher:
     """Of a log: its files."""
     recording: Recording | None = None
     """Where it comes from, if it is not of now."""
+    replay: Callable[[Callable[[], float]], Feed] | None = None
+    """To look at what was recorded as if it were then; asks for the seconds after its start."""
 
 
 def observe(watchers: Sequence[Watcher], seconds: float) -> list[Observation]:

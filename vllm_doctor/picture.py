@@ -34,6 +34,7 @@ class Status(StrEnum):
     LOST = "lost"  # a server that was there does not answer; the last picture stays
     READING = "reading"  # a log
     READ = "read"
+    REPLAYED = "replayed"  # a recording
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,11 @@ class Picture:
     def is_live(self) -> bool:
         """Of a server, not of a log."""
         return self.status not in (Status.READING, Status.READ)
+
+    @property
+    def goes_on(self) -> bool:
+        """Of a server that is there now, not of a recording of one."""
+        return self.is_live and self.status is not Status.REPLAYED
 
 
 class Control:

@@ -32,13 +32,19 @@ from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
 from vllm_doctor.sources import archive, scrapes
 from vllm_doctor.sources.archive import KIND
 from vllm_doctor.sources.exposition import Heads, parse
-from vllm_doctor.sources.scrapes import Scrape
+from vllm_doctor.sources.scrapes import Identity, Scrape
+from vllm_doctor.window import Window
 
 FORMAT = "vllm-doctor/recording/v1"
 MAX_SCRAPES = 100_000
 _FAMILY = "vllm-doctor/recording/v"
 _JUDGED = 120
 """So many scrapes of a recording are judged, the first and the last among them; of a longer one some are left out."""
+_REPLAYED = 600
+"""So many scrapes are replayed."""
+_RECENT = 4
+_SILENT = 2.5
+"""Seconds after its last answer, when a server that did not answer to the end counts as lost."""
 _MAX_SOURCES = 300
 _MAX_PAGES = 256 << 20
 _SERVER, _LOG = "server", "log"
@@ -119,6 +125,42 @@ class Recorded:
             return Observation(self.kind, self.target, error=Problem(problem.kind, str(problem)), notes=self.notes)
         seen = scrapes.seen(self.target, told, identity, error)
         return replace(seen, notes=tuple(dict.fromkeys((*self.notes, *seen.notes))))
+
+
+class Replayed:
+    """One source of a recording, looked at as if it were then: `clock` gives the seconds after its start."""
+
+    def __init__(self, recorded: Recorded, patient: str, wanted: frozenset[str], clock: Callable[[], float]) -> None:
+        self.every = 1.0
+        self._recorded, self._patient, self._clock = recorded, patient, clock
+        metrics = recorded.metrics
+        self._scrapes = list(metrics.scrapes(wanted, _REPLAYED)) if metrics is not None else []
+        self._wanted = wanted
+        self._identity = Identity()
+        self._error: Problem | None = None
+        if self._scrapes:
+            try:
+                page = self._scrapes[0].page
+                self._identity = scrapes.identity(recorded.target, page, recorded.version, recorded.models_answer)
+            except SourceError as problem:
+                self._error = Problem(problem.kind, str(problem))
+
+    def look(self, seconds: float) -> Observation:
+        """What was seen in the `seconds` before now."""
+        now, recorded = self._clock(), self._recorded
+        if not self._scrapes or self._error is not None:
+            seen = recorded.observation(self._wanted, now)
+            return replace(seen, patient=self._patient, error=self._error or seen.error)
+        end = bisect.bisect_right(self._scrapes, now, key=lambda scrape: scrape.at)
+        begin = bisect.bisect_left(self._scrapes, now - seconds, key=lambda scrape: scrape.at)
+        begin = max(0, min(begin, end - 2))
+        is_over = recorded.error is not None and now > self._scrapes[-1].at + _SILENT
+        told = self._scrapes[begin : max(1, end)]
+        seen = scrapes.seen(recorded.target, told, self._identity, recorded.error if is_over else None)
+        recent = Window()
+        for scrape in told[-_RECENT:]:
+            recent.add(scrape.at, scrape.page.samples)
+        return replace(seen, patient=self._patient, recent=recent)
 
 
 @dataclass(frozen=True)

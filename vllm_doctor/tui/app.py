@@ -227,7 +227,7 @@ class DoctorApp(App[None]):
     # ---- what is done -----------------------------------------------------------------------------------------------
 
     def action_pause(self) -> None:
-        if self.picture.is_live:
+        if self.picture.goes_on:
             self.session.control.pause(not self.session.control.paused)
             self.tell("paused: nothing is asked of the server" if self.session.control.paused else "goes on")
 
@@ -237,10 +237,10 @@ class DoctorApp(App[None]):
             self._begin()
         else:
             self.session.control.rescan()
-        self.tell("looking for everything anew" if self.picture.is_live else "reading again")
+        self.tell("looking for everything anew" if self.picture.goes_on else "reading again")
 
     def action_window(self, steps: int) -> None:
-        if not self.picture.is_live:
+        if not self.picture.goes_on:
             return
         self.session.control.window(wider(self.session.control.seconds, steps))
         self.tell(f"verdicts are of the last {self.session.control.seconds:.0f} s, as soon as so much was seen")
