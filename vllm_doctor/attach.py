@@ -343,7 +343,9 @@ def is_recording(source: str) -> bool:
     """Whether the word names a folder or a .tar.gz."""
     from vllm_doctor.sources import archive
 
-    return source != "-" and "://" not in source and not source.isdigit() and archive.is_recording(Path(source))
+    return (
+        source not in ("", "-") and "://" not in source and not source.isdigit() and archive.is_recording(Path(source))
+    )
 
 
 def _said(patient: str, kind: str, target: str, note: str) -> Watcher:

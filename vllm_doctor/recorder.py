@@ -92,11 +92,11 @@ class Recorder:
             while (now := self.clock() - started) < self.seconds and any(thread.is_alive() for thread in threads):
                 tell(now)
                 self._stop.wait(min(_STEP, max(0.01, self.seconds - now)))
+            late = self.clock() + _HANDOVER
+            for thread in threads:  # each makes a last look at the end of the time
+                thread.join(max(0.1, late - self.clock()))
         finally:
             self._stop.set()
-        late = self.clock() + _HANDOVER
-        for thread in threads:
-            thread.join(max(0.1, late - self.clock()))
         for seen in every:
             if seen.failure is not None:
                 raise seen.failure
@@ -164,7 +164,7 @@ class Recorder:
             left = self.seconds - (self.clock() - started)
             if left <= 0:
                 return
-            if self._stop.wait(min(max(_LOOKS, whole.every), left)) and self.seconds - (self.clock() - started) > 0.5:
+            if self._stop.wait(min(max(_LOOKS, whole.every), left)):
                 return
 
     # ---- keeping ----------------------------------------------------------------------------------------------------
