@@ -291,12 +291,27 @@ def _written(content: Any) -> bytes:
 
 def _masked(value: Any, masked: Counter[str]) -> Any:
     if isinstance(value, str):
+        if redact.MASK in value:
+            masked[redact.WHEN_READ] += value.count(redact.MASK)
         return redact.secrets(value, masked)
     if isinstance(value, Mapping):
-        return {_masked(key, masked): _masked(item, masked) for key, item in value.items()}
+        return {
+            _masked(key, masked): _hidden(item, masked) if redact.is_secret_name(str(key)) else _masked(item, masked)
+            for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_masked(item, masked) for item in value]
     return value
+
+
+def _hidden(value: Any, masked: Counter[str]) -> Any:
+    """What has the name of a secret: a text in it is one."""
+    if isinstance(value, str) and redact.MASK not in value:
+        masked["api-key"] += 1
+        return redact.MASK
+    if isinstance(value, list):
+        return [_hidden(item, masked) for item in value]
+    return _masked(value, masked)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -18,6 +18,9 @@ from typing import Any
 from vllm_doctor.report import Patch, Report
 
 MASK = "[masked]"
+WHEN_READ = "when-read"
+"""What a source has masked itself, of a command line, an environment or a file."""
+_SECRET_NAME = re.compile(r"(?i)(?:api[_-]?key|token|secret|passw(?:or)?d|credentials?|authorization|cookie)$")
 _MORE = r"(?!\[?masked\]|None\b|null\b|[Tt]rue\b|[Ff]alse\b)"
 """Not masked already, and no value that says that there is none."""
 _NUMBER = r"(?![+-]?[\d.,]{1,40}(?:[eE][+-]?\d{1,4})?(?![\w/+]))"
@@ -93,6 +96,15 @@ _SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(r"\b(?P<it>(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|GOCSPX-[\w-]{10,})"),
     ),
     (
+        "prompt",
+        re.compile(
+            r"""(?x) (?<![\w-])
+            (?:prompts? | (?:prompt_|output_)?token_ids | outputs? | messages | content | input_value)
+            ["']? \s?[:=]\s? (?P<it> '(?!\[masked)(?:[^'\\]|\\.){1,9999}'? | "(?!\[masked)(?:[^"\\]|\\.){1,9999}"?
+            | \[(?!masked)[^\]]{1,9999}\]? )"""
+        ),
+    ),
+    (
         "token",
         re.compile(
             r"""(?x)\b(?P<it> hf_[A-Za-z0-9]{10,} | sk-(?:[A-Za-z0-9]{10,}|[\w-]{20,}) | gh[pousr]_\w{8,}
@@ -122,6 +134,8 @@ def secrets(value: str, masked: Counter[str]) -> str:
 
 def _cleaned(value: str) -> tuple[str, dict[str, int]]:
     counts: Counter[str] = Counter()
+    if MASK in value:
+        counts[WHEN_READ] = value.count(MASK)
     value = secrets(value, counts)
     if not value.isprintable():
         value = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in value)
@@ -150,6 +164,8 @@ def report(value: Report) -> Report:
     """The report as it may leave; says what was masked, in recordings also when they were taken."""
     masked: Counter[str] = Counter()
     clean: Report = _clean(value, masked)
+    if value.recordings:
+        del masked[WHEN_READ]
     for seen in value.recordings:
         masked.update(seen.redacted)
     return replace(clean, redacted=dict(masked))
@@ -164,16 +180,30 @@ def _clean(value: Any, masked: Counter[str]) -> Any:
         changes = {f.name: _clean(getattr(value, f.name), masked) for f in fields(value)}
         return replace(value, **changes)
     if isinstance(value, Mapping):
-        return {_clean(key, masked): _clean(item, masked) for key, item in value.items()}
+        return {_clean(key, masked): _of_name(key, _clean(item, masked), masked) for key, item in value.items()}
     if isinstance(value, tuple):
         return tuple(_clean(item, masked) for item in value)
     return value
 
 
+def _of_name(name: Any, value: Any, masked: Counter[str]) -> Any:
+    """A value, unless its name tells that it is a secret: a label api_key="…"."""
+    if type(name) is not str or type(value) is not str or not is_secret_name(name) or MASK in value:
+        return value
+    masked["api-key"] += 1
+    return MASK
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether what is called so is a secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
 # ---- names, for a recording that is shared --------------------------------------------------------------------------
 
 _ADDRESS = re.compile(
-    r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7})(?![\w:]|\.\d)"
+    r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\d)"
+    r"|(?<![\w.:])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:])"
 )
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}")
 _URL_HOST = re.compile(r"(?<=://)(?:\[masked\]@)?([A-Za-z0-9][A-Za-z0-9.-]{0,252})(?=[:/\s\"'<>),;?#\\]|$)")

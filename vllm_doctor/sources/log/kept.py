@@ -22,15 +22,12 @@ _REQUEST = re.compile(
     r"(?P<head>.{0,2000}?\b(?:(?:Received|Finished) request|Generated response|Request)"
     r" (?!\[masked\])(?=[\w-]*\d)[\w-]{1,200}(?: \([a-z ]{1,40}\))?)(?P<it>(?:: | details: | JSON body: ).*)"
 )
-_QUOTED = re.compile(
-    r"""(?x)(?P<name>\b(?:prompt|prompts|prompt_token_ids|output_token_ids|output|outputs|token_ids|messages|content|input_value)
-    ["']? (?:\s?[:=]\s?)) (?P<it> '(?:[^'\\]|\\.)*'? | "(?:[^"\\]|\\.)*"? | \[[^\]]*\]? )"""
-)
-_MAY_QUOTE = re.compile(r"prompt|output|token_ids|messages|content|input_value")
 _MAY_HIDE = re.compile(
-    r"(?i)key|token(?!s/s|s?: \d| throughput)|secret|passw|credential|bearer|basic |authorization|cookie|://|hf_|sk-|gh[pousr]_"
-    r"|github_pat|glpat|xox|nvapi|npm_|gsk_|r8_|AKIA|ASIA|AROA|AIDA|AIza|ya29|GOCSPX|eyJ|[?&]\w|-----"
+    r"(?i)prompt(?! throughput)|output|token_ids|messages|content|input_value|key|token(?!s/s|s?: \d)|secret|passw"
+    r"|credential|bearer|basic |authorization|cookie|://|hf_|sk-|gh[pousr]_|github_pat|glpat|xox|nvapi|npm_|gsk_|r8_"
+    r"|AKIA|ASIA|AROA|AIDA|AIza|ya29|GOCSPX|account|sharedaccess|eyJ|[?&]\w|-----"
 )
+"""Without any of these a line hides nothing that `redact` knows."""
 _PROMPT = "prompt"
 
 
@@ -91,8 +88,5 @@ def _is_request(this: Record) -> bool:
 def _clean(line: str, masked: Counter[str]) -> str:
     if "equest " in line or "response " in line:
         line, count = _REQUEST.subn(rf"\g<head>: {redact.MASK}", line)
-        masked[_PROMPT] += count
-    if _MAY_QUOTE.search(line):
-        line, count = _QUOTED.subn(rf"\g<name>{redact.MASK}", line)
         masked[_PROMPT] += count
     return redact.secrets(line, masked) if _MAY_HIDE.search(line) else line
