@@ -198,7 +198,8 @@ def record(scenario: dict[str, Any], url: str) -> None:
         limited(scenario.get("quota"), url),
     ):
         path = Path(place) / "r.tar.gz"
-        answer = doctor("record", url, "-o", str(path), "--duration", str(RECORDED_SECONDS), "--share")
+        words = ["record", url, "-o", str(path), "--duration", str(RECORDED_SECONDS), "--share"]
+        answer = subprocess.run([sys.executable, "-m", "vllm_doctor", *words], capture_output=True, text=True)
         if answer.returncode:
             raise RuntimeError(answer.stderr)
         parts = archive.read(path)
