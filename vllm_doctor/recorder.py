@@ -311,6 +311,8 @@ def _hidden(value: Any, masked: Counter[str]) -> Any:
         return redact.MASK
     if isinstance(value, list):
         return [_hidden(item, masked) for item in value]
+    if isinstance(value, Mapping) and "value" in value:  # a fact
+        return {**_masked(value, masked), "value": _hidden(value["value"], masked)}
     return _masked(value, masked)
 
 

@@ -91,6 +91,15 @@ def _patient(report: Report) -> list[str]:
     """What was examined: where, what it is, and how much of it was seen."""
     patient = report.patient
     lines = []
+    for seen in report.recordings:
+        day = seen.taken.replace("T", " ").removesuffix("Z")
+        lines.append(f"{code(seen.target)}: recorded {day} UTC, {words.number(round(seen.seconds), 's')}")
+    then = report.judged_otherwise
+    if then is not None:
+        other = "by other rules" if then.same_rules is False else "with other options"
+        lines.append(
+            f"When it was taken it said, {other}: {text(str(then.verdict).upper())} {text(then.headline or '')}"
+        )
     servers = [code(source.target) for source in report.sources if source.kind == "server"]
     if servers:
         lines.append(", ".join(servers))
