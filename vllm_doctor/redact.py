@@ -21,7 +21,7 @@ MASK = "[masked]"
 WHEN_READ = "when-read"
 """What a source has masked itself, of a command line, an environment or a file."""
 _SECRET_NAME = re.compile(r"(?i)(?:api[_-]?key|token|secret|passw(?:or)?d|credentials?|authorization|cookie)$")
-_MORE = r"(?!\[?masked\]|None\b|null\b|[Tt]rue\b|[Ff]alse\b)"
+_MORE = r"(?!\[{0,2}masked\]|None\b|null\b|[Tt]rue\b|[Ff]alse\b)"
 """Not masked already, and no value that says that there is none."""
 _NUMBER = r"(?![+-]?[\d.,]{1,40}(?:[eE][+-]?\d{1,4})?(?![\w/+]))"
 """bytes_per_token=131072 and the like."""
