@@ -212,7 +212,7 @@ def test_a_name_that_one_text_tells_is_found_in_the_others() -> None:
     names = redact.Pseudonyms(["my-box"], ["jdoe"])
     names.learn("host='gpu-9'")
     assert (
-        names.text("GPU-9 and my-box, not my-box-2 nor gpu-99, of jo")
+        names.text("GPU-9 and my-box, not my-box-2 nor gpu-99, of jdoe")
         == "host-1 and host-2, not my-box-2 nor gpu-99, of user-1"
     )
     assert names.counts == {"host": 2, "user": 1}
