@@ -61,6 +61,8 @@ class Attachment:
     """A command line as a text, or the file that holds one."""
     gpu: str | None = None
     """The GPU's name, as --gpu has it."""
+    keep: float = 0.0
+    """Of a server that is watched: so many seconds of its answers can be recorded afterwards."""
     rules: Callable[[], str] = str
     """The name of the rules, where a recording tells by which it was judged."""
 
@@ -227,7 +229,7 @@ class Attachment:
             server.target,
             server.target,
             lambda: server.examine(self.seconds, self.deadline),
-            follow=lambda: Followed(server),
+            follow=lambda: Followed(server, keep=self.keep),
             server=server,
         )
 

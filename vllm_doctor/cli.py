@@ -16,17 +16,23 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import NoReturn
 
+    from vllm_doctor.attach import Attachment
+    from vllm_doctor.catalogue import Catalogue
     from vllm_doctor.examination import Watcher
     from vllm_doctor.picture import Choice, Picture, Session
     from vllm_doctor.report import Report
     from vllm_doctor.rule import Rule
     from vllm_doctor.signal import Value
     from vllm_doctor.sources.access import Access
+    from vllm_doctor.sources.recording import Recording
+    from vllm_doctor.watch import Watch
 
 FORMATS = ("text", "json", "markdown", "nagios", "checkmk", "openmetrics", "patch")
 COULD_NOT_TELL = 3
 _ONE_DAY = 86400.0
 _WINDOW = 3.0
+_KEPT = 60.0
+"""Seconds of a watched server that can be recorded afterwards."""
 _EPILOG = """\
 exit codes: 0 ok, 1 warning, 2 critical, 3 could not tell.
 other commands: vllm-doctor record [SOURCE]... -o FILE.tar.gz; vllm-doctor rules [ID] [--check DIR] [--signals];
@@ -220,16 +226,12 @@ def _record(arguments: Sequence[str]) -> int:
     """Take a recording; 0 where it was written."""
     import contextlib
     import time
-    from dataclasses import replace
-    from datetime import UTC, datetime
     from pathlib import Path
 
-    from vllm_doctor import catalogue, examination, progress, redact, rule
+    from vllm_doctor import catalogue, progress, rule
     from vllm_doctor.attach import Attachment
     from vllm_doctor.errors import UsageError
     from vllm_doctor.recorder import Recorder
-    from vllm_doctor.render import json_v1
-    from vllm_doctor.sources import archive, recording
 
     parser = _parser("vllm-doctor record")
     parser.description = "Keep what the doctor sees, without secrets: to replay, to compare, to attach to an issue."
@@ -237,6 +239,7 @@ def _record(arguments: Sequence[str]) -> int:
     add = parser.add_argument
     add("-o", dest="output", metavar="FILE", help="the recording, a .tar.gz: written whole or not at all")
     add("--duration", type=_seconds, default=60.0, metavar="SECONDS", help="how long (60)")
+    add("--on", choices=("warning", "critical"), help="wait for such a verdict; as long before as after it is kept")
     add("--share", action="store_true", help="pseudonyms for hosts, addresses, users and paths, to give it away")
     _judging_options(parser)
     _source_options(parser)
@@ -262,21 +265,18 @@ def _record(arguments: Sequence[str]) -> int:
         gpu=options.gpu,
         rules=lambda: name,
     )
-    with contextlib.ExitStack() as opened:
-        watchers = look.watchers(options.source, opened)
-        if any(watcher.recording for watcher in watchers):
-            raise UsageError("a recording is recorded already: copy it")
-        duration = options.duration if any(watcher.follow is not None for watcher in watchers) else 0.0
-        recorder = Recorder(watchers, duration, name, {"goal": "throughput", **_wishes(options)}, options.share)
-        with progress.of_recording(duration) as tell:
-            parts = recorder.take(tell)
-    # The report is on what was kept, read back: so it is the same wherever it is read again.
-    found = recording.parsed(path.name, parts)
-    observations = examination.observe(list(look.of_recording(found)), _ONE_DAY)
-    report = redact.report(examination.judge(observations, rules, signals, {}, datetime.now(UTC)))
-    seen = replace(report.recordings[0], verdict=report.verdict.value, headline=report.headline)
-    report = replace(report, at=found.taken, recordings=(seen,))
-    packed = archive.packed(parts | {"report.json": json_v1.render(report).encode()})
+    wishes: dict[str, Value] = {"goal": "throughput", **_wishes(options)}
+    if options.on:
+        parts = _on(options, look, rules, signals, wishes, name)
+    else:
+        with contextlib.ExitStack() as opened:
+            watchers = look.watchers(options.source, opened)
+            if any(watcher.recording for watcher in watchers):
+                raise UsageError("a recording is recorded already: copy it")
+            duration = options.duration if any(watcher.follow is not None for watcher in watchers) else 0.0
+            with progress.of_recording(duration) as tell:
+                parts = Recorder(watchers, duration, name, wishes, options.share).take(tell)
+    packed, report, found = _with_report(path.name, parts, look, rules, signals)
     _write_whole(path, packed)
     scrapes = sum(len(source.metrics.times) for source in found.sources if source.metrics is not None)
     masked = ", ".join(f"{count} × {what}" for what, count in report.redacted.items()) or "nothing"
@@ -285,6 +285,67 @@ def _record(arguments: Sequence[str]) -> int:
         f"{report.verdict.value.upper()}  {report.headline}\n"
     )
     return 0
+
+
+def _with_report(
+    name: str, parts: dict[str, bytes], look: Attachment, rules: Sequence[Rule], signals: Catalogue
+) -> tuple[bytes, Report, Recording]:
+    """A recording as a file, with the report on what it holds, read back: so it is the same wherever it is read."""
+    from dataclasses import replace
+    from datetime import UTC, datetime
+
+    from vllm_doctor import examination, redact
+    from vllm_doctor.render import json_v1
+    from vllm_doctor.sources import archive, recording
+
+    found = recording.parsed(name, parts)
+    observations = examination.observe(list(look.of_recording(found)), _ONE_DAY)
+    report = redact.report(examination.judge(observations, rules, signals, {}, datetime.now(UTC)))
+    seen = replace(report.recordings[0], verdict=report.verdict.value, headline=report.headline)
+    report = replace(report, at=found.taken, recordings=(seen,))
+    return archive.packed(parts | {"report.json": json_v1.render(report).encode()}), report, found
+
+
+def _on(
+    options: argparse.Namespace,
+    look: Attachment,
+    rules: Sequence[Rule],
+    signals: Catalogue,
+    wishes: dict[str, Value],
+    name: str,
+) -> dict[str, bytes]:
+    """Watch until the verdict is so bad, and as long again; what was seen before and after, as parts."""
+    import time
+    from dataclasses import replace
+
+    from vllm_doctor.errors import UsageError
+    from vllm_doctor.picture import DEFAULT_WINDOW, Control
+    from vllm_doctor.watch import Judge, Watch
+
+    bad = {"critical"} if options.on == "critical" else {"critical", "warning"}
+    look = replace(look, keep=2 * options.duration)
+    until: list[float] = []
+    parts: list[dict[str, bytes]] = []
+
+    def attach(opened: ExitStack) -> Sequence[Watcher]:
+        watchers = look.watchers(options.source, opened)
+        if not any(watcher.server for watcher in watchers):
+            raise UsageError("--on watches a living server: give its URL or its pid")
+        return watchers
+
+    control = Control(min(DEFAULT_WINDOW, max(1.0, options.duration)))
+    watch = Watch(attach, Judge(rules, signals, wishes), control)
+
+    def tell(picture: Picture) -> None:
+        if not until and picture.report is not None and picture.report.verdict.value in bad:
+            until.append(time.monotonic() + options.duration)
+            print(f"vllm-doctor: {picture.report.verdict.value}: {picture.report.headline}", file=sys.stderr)
+        if until and time.monotonic() >= until[0] and not control.stopped:
+            parts.append(watch.record(name, options.share))
+            control.stop()
+
+    watch.run(tell)
+    return parts[0]
 
 
 def _rules_version(options: argparse.Namespace) -> str:
@@ -484,6 +545,8 @@ def _session(
 
     rules: list[Rule] = []
 
+    watching: list[tuple[Watch, Attachment, Catalogue]] = []
+
     def watch(chosen: Sequence[str], tell: Callable[[Picture], None]) -> None:
         import gc
         import time
@@ -496,24 +559,28 @@ def _session(
         signals = catalogue.load(shipped / "signals.yaml")
         rules[:] = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
         gc.freeze()  # all this lives to the end
-
-        def attach(opened: ExitStack) -> Sequence[Watcher]:
-            look = Attachment(
-                signals.metrics,
-                access,
-                _WINDOW,
-                time.monotonic() + _ONE_DAY,
-                Path(options.nvidia_smi) if options.nvidia_smi else None,
-                since=since,
-                until=options.until,
-                command=options.command,
-                rules=lambda: _rules_version(options),
-            )
-            return look.watchers(chosen, opened)
-
+        look = Attachment(
+            signals.metrics,
+            access,
+            _WINDOW,
+            time.monotonic() + _ONE_DAY,
+            Path(options.nvidia_smi) if options.nvidia_smi else None,
+            since=since,
+            until=options.until,
+            command=options.command,
+            keep=_KEPT,
+            rules=lambda: _rules_version(options),
+        )
         # A recording tells for itself by which goal it was judged.
         goal: dict[str, Value] = {} if any(map(is_recording, chosen)) else {"goal": "throughput"}
-        Watch(attach, Judge(rules, signals, goal | wishes, options.strict), session.control).run(tell)
+        judge = Judge(rules, signals, goal | wishes, options.strict)
+        made = Watch(lambda opened: look.watchers(chosen, opened), judge, session.control)
+        watching[:] = [(made, look, signals)]
+        made.run(tell)
+
+    def record() -> bytes:
+        made, look, signals = watching[0]
+        return _with_report("recording", made.record(look.rules()), look, rules, signals)[0]
 
     def page(id: str) -> str:
         from vllm_doctor import rulebook
@@ -527,7 +594,7 @@ def _session(
         return attach.choices()
 
     here = find if not sources and options.command is None else None
-    session = Session(watch, page, tuple(sources), here)
+    session = Session(watch, page, tuple(sources), here, record=record)
     return session
 
 

@@ -205,6 +205,8 @@ class Session:
     find: Callable[[], Sequence[Choice]] | None = None
     control: Control = field(default_factory=Control)
     wall: Callable[[], float] = time.time
+    record: Callable[[], bytes] | None = None
+    """What was seen of late, as a recording; None: there is nothing to record."""
 
     def run(self, tell: Callable[[Picture], None]) -> None:
         """Watch until `control` stops it."""

@@ -53,7 +53,7 @@ Tell = Callable[[float], None]
 
 
 @dataclass
-class _Seen:
+class Seen:
     """What one watcher gave. `end`: the observation at the end; `course`: (seconds, facts) meanwhile."""
 
     watcher: Watcher
@@ -64,6 +64,14 @@ class _Seen:
     error: Problem | None = None
     notes: list[str] = field(default_factory=list)
     failure: Exception | None = None
+
+
+def taped(answers: Sequence[tuple[float, str, float | None]], started: float, masked: Counter[str]) -> Tape:
+    """Answers that were kept, as a tape that begins at `started` on their clock."""
+    tape = Tape(_line_mask(masked))
+    for at, page, clock in answers:
+        tape.add(max(0.0, at - started), page, clock)
+    return tape
 
 
 @dataclass
@@ -84,7 +92,7 @@ class Recorder:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         began, started = self.wall(), self.clock()
-        every = [_Seen(watcher) for watcher in self.watchers]
+        every = [Seen(watcher) for watcher in self.watchers]
         threads = [threading.Thread(target=self._watch, args=(seen, started), daemon=True) for seen in every]
         for thread in threads:
             thread.start()
@@ -101,11 +109,11 @@ class Recorder:
             if seen.failure is not None:
                 raise seen.failure
         seconds = min(self.seconds, self.clock() - started)
-        return self._parts(every, began, seconds)
+        return self.parts(every, began, seconds)
 
     # ---- looking ----------------------------------------------------------------------------------------------------
 
-    def _watch(self, seen: _Seen, started: float) -> None:
+    def _watch(self, seen: Seen, started: float) -> None:
         try:
             if seen.watcher.server is not None:
                 self._tape(seen, seen.watcher.server, started)
@@ -114,7 +122,7 @@ class Recorder:
         except Exception as error:  # told to the caller's thread
             seen.failure = error
 
-    def _tape(self, seen: _Seen, server: Server, started: float) -> None:
+    def _tape(self, seen: Seen, server: Server, started: float) -> None:
         """The answers of a server, one a second."""
         counts: Counter[str] = Counter()
         seen.tape = Tape(_line_mask(counts))
@@ -145,7 +153,7 @@ class Recorder:
         with self._lock:
             self.masked.update(counts)
 
-    def _look(self, seen: _Seen, started: float) -> None:
+    def _look(self, seen: Seen, started: float) -> None:
         """What is beside a server: over all the time, and every ten seconds what it was in these."""
         watcher = seen.watcher
         if watcher.follow is None:
@@ -169,7 +177,10 @@ class Recorder:
 
     # ---- keeping ----------------------------------------------------------------------------------------------------
 
-    def _parts(self, every: Sequence[_Seen], began: float, seconds: float) -> dict[str, bytes]:
+    def parts(self, every: Sequence[Seen], began: float, seconds: float) -> dict[str, bytes]:
+        """The parts of what was seen from `began` on (POSIX), without the report. Raises SourceError where it is
+        nothing.
+        """
         parts: dict[str, Any] = {}
         entries = []
         for place, seen in enumerate(every, 1):
@@ -193,7 +204,7 @@ class Recorder:
         }
         return packable(about, parts, self.masked, own_names() if self.share else None)
 
-    def _of_source(self, seen: _Seen, began: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _of_source(self, seen: Seen, began: float) -> tuple[dict[str, Any], dict[str, Any]]:
         """Its entry in recording.json, and its parts: texts as str, all else to be written as JSON."""
         watcher = seen.watcher
         entry: dict[str, Any] = {"kind": watcher.kind, "target": watcher.target, "patient": watcher.patient}

@@ -232,6 +232,32 @@ class Watch:
         """Attach, as `run` does."""
         self._open(list(self._attach(self._opened)))
 
+    def record(self, rules: str, share: bool = False) -> dict[str, bytes]:
+        """What was seen of late, as the parts of a recording without its report. Raises SourceError where it is
+        nothing. `rules`: the name of those that judge.
+        """
+        from vllm_doctor.recorder import Recorder, Seen, taped
+        from vllm_doctor.sources.server import Followed
+
+        now, wall, seconds = self._clock(), self._wall(), self.control.seconds
+        eyes = list(self._eyes)
+        recorder = Recorder([eye.watcher for eye in eyes], seconds, rules, self._judge.wishes, share)
+        answers = {
+            number: eye.feed.answers.all()
+            for number, eye in enumerate(eyes)
+            if isinstance(eye.feed, Followed) and eye.feed.answers is not None
+        }
+        started = min((of_one[0][0] for of_one in answers.values() if of_one), default=now - seconds)
+        every = []
+        for number, eye in enumerate(eyes):
+            seen = Seen(eye.watcher, end=eye.seen)
+            if isinstance(eye.feed, Followed) and number in answers:
+                seen.tape = taped(answers[number], started, recorder.masked)
+                seen.identity = eye.feed.identity
+                seen.error = eye.seen.error if eye.seen is not None else None
+            every.append(seen)
+        return recorder.parts(every, wall - (now - started), now - started)
+
     def _open(self, watchers: Sequence[Watcher]) -> None:
         for eye in self._eyes:
             eye.close()

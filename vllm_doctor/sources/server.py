@@ -23,7 +23,7 @@ from vllm_doctor.observation import Observation
 from vllm_doctor.report import Problem
 from vllm_doctor.sources.access import Access
 from vllm_doctor.sources.exposition import Heads, Page, parse
-from vllm_doctor.sources.scrapes import START_TIME, Identity, Scrape, identity, seen, started
+from vllm_doctor.sources.scrapes import START_TIME, Answers, Identity, Scrape, identity, seen, started
 from vllm_doctor.window import Window
 
 MAX_BODY = 64 * 1024 * 1024
@@ -140,7 +140,10 @@ class Server:
 
     def scrape(self, deadline: float, heads: Heads | None = None) -> Scrape:
         """One answer, read; done by `deadline` on the clock. Raises SourceError."""
-        at, text, server_time = self.answer(deadline)
+        return self.read(*self.answer(deadline), heads)
+
+    def read(self, at: float, text: str, server_time: float | None, heads: Heads | None = None) -> Scrape:
+        """An answer as a scrape. Raises SourceError where it holds too much."""
         page = parse(text, self._wanted, heads)
         return Scrape(at, page, started(page), server_time)
 
@@ -238,8 +241,10 @@ class Followed:
 
     every = 1.0
 
-    def __init__(self, server: Server, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, server: Server, clock: Callable[[], float] = time.monotonic, keep: float = 0.0) -> None:
         self._server, self._clock = server, clock
+        self.answers = Answers(keep) if keep else None
+        """Its answers of the last `keep` seconds, to be recorded."""
         self._scrapes: list[Scrape] = []
         self._window, self._recent = Window(), Window()
         self._identity: Identity | None = None
@@ -249,7 +254,12 @@ class Followed:
         """Once more, and what was seen in the last `seconds`. A server that does not answer is the error."""
         server, deadline = self._server, self._clock() + PATIENCE
         try:
-            scrape = server.scrape(deadline, self._heads)
+            if self.answers is None:
+                scrape = server.scrape(deadline, self._heads)
+            else:
+                answer = server.answer(deadline)
+                self.answers.add(*answer)
+                scrape = server.read(*answer, self._heads)
             if self._is_new(scrape):
                 self._scrapes.clear()
                 self._window, self._recent = Window(), Window()
@@ -265,6 +275,11 @@ class Followed:
             self._recent.drop(self._recent.times[0])
         seen = server.seen(self._scrapes, self._identity, window=self._window.copy())
         return replace(seen, recent=self._recent.copy())
+
+    @property
+    def identity(self) -> Identity | None:
+        """Who answers; None where that is not known now."""
+        return self._identity
 
     def _is_new(self, scrape: Scrape) -> bool:
         """Whether the server was started since the last scrape: what it counts begins anew."""
