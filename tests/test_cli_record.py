@@ -196,6 +196,25 @@ def test_what_was_done_is_said(tmp_path: Path, doctor: Doctor) -> None:
     assert ran.err == ""
 
 
+def test_what_was_before_and_after_a_bad_verdict(tmp_path: Path, doctor: Doctor) -> None:
+    with demo.serving(demo.find("preemption"), again=True) as url:
+        ran = doctor("record", url, "-o", tmp_path / "r.tar.gz", "--duration", "1", "--on", "critical", "--share")
+    assert ran.code == 0
+    assert "vllm-doctor: critical: The KV cache is too small" in ran.err
+    found = parts(tmp_path / "r.tar.gz")
+    about = json.loads(found["recording.json"])
+    assert about["shared"] is True
+    assert 1 <= about["seconds"] < 5
+    assert found["1-server/metrics.txt"].startswith(b"@ 0.000 page")
+    assert json.loads(found["report.json"])["verdict"] == "critical"
+
+
+def test_to_wait_for_a_verdict_a_living_server_is_needed(tmp_path: Path, doctor: Doctor) -> None:
+    ran = doctor("record", LOG, "-o", tmp_path / "r.tar.gz", "--on", "critical")
+    assert "a living server" in one_line(ran)
+    assert list(tmp_path.iterdir()) == []
+
+
 # ---- what has changed since -----------------------------------------------------------------------------------------
 
 

@@ -78,7 +78,7 @@ def test_its_commands_run(
     (tmp_path / "vllm.log.2.gz").write_bytes(gzip.compress(log))
     (tmp_path / "sick.tar.gz").write_bytes(archive.packed(archive.read(ROOT / "fixtures/preemption")))
     arguments = shlex.split(command)[1:]
-    if arguments[0] == "record":  # a minute is, too
+    if arguments[:1] == ["record"]:  # a minute is, too
         arguments += ["--duration", "1"]
     if "--window" in arguments:  # thirty seconds are for a person
         arguments[arguments.index("--window") + 1] = "1"
