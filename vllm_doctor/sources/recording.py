@@ -48,7 +48,7 @@ _SILENT = 2.5
 _MAX_LINES = 3_000_000
 """Of one server's answers: each takes memory of its own."""
 _MAX_JSON = 16 << 20
-_MAX_READ = 192 << 20
+_MAX_READ = 64 << 20
 """Characters of pages that are parsed: of large ones fewer are judged."""
 _MAX_SOURCES = 300
 _MAX_PAGES = 256 << 20
@@ -222,7 +222,10 @@ class Metrics:
         return largest
 
     def _pages(self, chosen: frozenset[int] | None) -> Iterator[tuple[float, float | None, list[str]]]:
-        """Time, the server's clock and the lines of these pages, all where None; without any, the times alone."""
+        """Time, the server's clock and the lines of these pages, all where None; without any, the times alone.
+
+        The lines are only valid until the next page is asked for: copying a large page each time would take long.
+        """
         if self.text.count("\n") > _MAX_LINES:
             raise self._wrong(_MAX_LINES, f"more than {_MAX_LINES:,} lines")
         lines, place, number, last = self.text.split("\n"), 0, 0, -math.inf
@@ -236,7 +239,10 @@ class Metrics:
             if len(changed) != count or place + count >= len(lines):
                 raise self._wrong(place, "it ends early")
             if chosen is None or chosen:
-                page = changed if kind == "page" else self._changed(page, changed, place)
+                if kind == "page":
+                    page = changed
+                else:
+                    self._change(page, changed, place)
             if chosen is None or not chosen or number in chosen:
                 yield at, clock, page
             place += count
@@ -244,8 +250,7 @@ class Metrics:
             if number > MAX_SCRAPES:
                 raise self._wrong(place, f"more than {MAX_SCRAPES:,} scrapes")
 
-    def _changed(self, page: list[str], changed: Sequence[str], place: int) -> list[str]:
-        page = page.copy()
+    def _change(self, page: list[str], changed: Sequence[str], place: int) -> None:
         for line in changed:
             number, _, text = line.partition(" ")
             try:
@@ -254,7 +259,6 @@ class Metrics:
                 page[int(number) - 1] = text
             except (ValueError, IndexError):
                 raise self._wrong(place, "a line that the page before does not have") from None
-        return page
 
     def _head(self, line: str, place: int) -> tuple[float, str, int, float | None]:
         words = line.split(" ")
