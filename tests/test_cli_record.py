@@ -184,14 +184,14 @@ def test_plain_files_that_say_what_they_are(tmp_path: Path, doctor: Doctor) -> N
     assert about["format"] == "vllm-doctor/recording/v1"
     assert len(about["rules"]) == 12
     assert json.loads(found["1-server/version.json"]) == {"version": "0.32.0"}
-    assert found["1-server/metrics.txt"].startswith(b"@ 0.0")
+    assert re.match(rb"@ \d+\.\d{3} page \d+ \d+\n# HELP ", found["1-server/metrics.txt"])
 
 
 def test_what_was_done_is_said(tmp_path: Path, doctor: Doctor) -> None:
     with serving(vllm(pages("preemption"))) as server:
         ran = doctor("record", server.url, "-o", tmp_path / "r.tar.gz", "--duration", "1")
     assert f"{tmp_path / 'r.tar.gz'}: " in ran.out
-    assert " kB, 2 scrapes in 1 s; masked: nothing" in ran.out
+    assert re.search(r" kB, \d+ scrapes in \d+ s; masked: nothing\n", ran.out)
     assert "CRITICAL  The KV cache is too small for the running batch" in ran.out
     assert ran.err == ""
 
@@ -204,7 +204,7 @@ def test_what_was_before_and_after_a_bad_verdict(tmp_path: Path, doctor: Doctor)
     found = parts(tmp_path / "r.tar.gz")
     about = json.loads(found["recording.json"])
     assert about["shared"] is True
-    assert 1 <= about["seconds"] < 5
+    assert about["seconds"] >= 1
     assert found["1-server/metrics.txt"].startswith(b"@ 0.000 page")
     assert json.loads(found["report.json"])["verdict"] == "critical"
 
