@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import NoReturn
 
+    from vllm_doctor.attach import Attachment
+    from vllm_doctor.catalogue import Catalogue
     from vllm_doctor.examination import Watcher
     from vllm_doctor.fleet import FleetReport
     from vllm_doctor.picture import Choice, Picture, Session
@@ -24,17 +26,22 @@ if TYPE_CHECKING:
     from vllm_doctor.rule import Rule
     from vllm_doctor.signal import Value
     from vllm_doctor.sources.access import Access
+    from vllm_doctor.sources.recording import Recording
+    from vllm_doctor.watch import Watch
 
 FORMATS = ("text", "json", "markdown", "nagios", "checkmk", "openmetrics", "patch")
 COULD_NOT_TELL = 3
 _ONE_DAY = 86400.0
 _WINDOW = 3.0
+_KEPT = 60.0
+"""Seconds of a watched server that can be recorded afterwards."""
 _ASKED, _QUERIES = 600.0, 60.0
 """Seconds: the window that a Prometheus is asked of, and all that its queries may take."""
 _EPILOG = """\
 exit codes: 0 ok, 1 warning, 2 critical, 3 could not tell.
-other commands: vllm-doctor fleet PROMETHEUS_URL; vllm-doctor alerts [-o DIR];
-vllm-doctor rules [ID] [--check DIR] [--signals]; vllm-doctor demo [NAME]; vllm-doctor flags VERSION [FLAG...]
+other commands: vllm-doctor record [SOURCE]... -o FILE.tar.gz; vllm-doctor fleet PROMETHEUS_URL;
+vllm-doctor alerts [-o DIR]; vllm-doctor rules [ID] [--check DIR] [--signals]; vllm-doctor demo [NAME];
+vllm-doctor flags VERSION [FLAG...]
 """
 
 
@@ -83,6 +90,8 @@ def _dispatched(arguments: Sequence[str]) -> int:
                 return _fleet(arguments[1:])
             case ["demo"]:
                 return _demo(arguments[1:])
+            case ["record"]:
+                return _record(arguments[1:])
             case _:
                 return _examine(arguments)
     except SourceError as error:
@@ -151,15 +160,12 @@ def _options(parser: argparse.ArgumentParser) -> None:
     add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all")
     add("--window", type=_seconds, metavar="SECONDS", help="time between first and last scrape (3; at a terminal 30)")
     add("--timeout", type=_seconds, metavar="SECONDS", help="for the whole run (8 + window)")
-    add("--command", metavar="TEXT|FILE", help="how the server was, or will be, started: a command line or YAML")
     add("--since", metavar="TIME", help="of a log: from here on (13:30, 2025-11-20T13:30, or 2h before its end)")
     add("--until", metavar="TIME", help="of a log: up to here")
     add("--last", metavar="TIME", help="of a log: only its end (2h)")
     add("--strict", action="store_true", help="any unknown rule makes the verdict unknown")
     _judging(parser)
-    _accessing(parser)
-    add("--nvidia-smi", metavar="FILE", help="GPUs from a file of `nvidia-smi -q -x`, not from the driver")
-    add("--gpu", metavar="NAME", help="the GPUs, where none can be seen: H100, 8xL40S, 'NVIDIA A100-SXM4-80GB'")
+    _sourcing(parser)
     add("--version", action="version", version=f"vllm-doctor {__version__}")
 
 
@@ -171,11 +177,19 @@ def _judging(parser: argparse.ArgumentParser) -> None:
 
 def _choosing(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--goal", choices=("throughput", "latency"), default="throughput", help="what matters to you")
+    add("--goal", choices=("throughput", "latency"), help="what matters to you (throughput)")
     add("--slo", action="append", default=[], metavar="NAME=TIME", help="target: ttft=2s, itl=50ms")
     add("--rules", action="append", default=[], metavar="DIR", help="more rules")
     add("--rule", action="append", default=[], metavar="ID", help="only this rule")
     add("--skip", action="append", default=[], metavar="ID", help="not this rule")
+
+
+def _sourcing(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--command", metavar="TEXT|FILE", help="how the server was, or will be, started: a command line or YAML")
+    _accessing(parser)
+    add("--nvidia-smi", metavar="FILE", help="GPUs from a file of `nvidia-smi -q -x`, not from the driver")
+    add("--gpu", metavar="NAME", help="the GPUs, where none can be seen: H100, 8xL40S, 'NVIDIA A100-SXM4-80GB'")
 
 
 def _accessing(parser: argparse.ArgumentParser) -> None:
@@ -208,7 +222,7 @@ def _examine(arguments: Sequence[str]) -> int:
         nargs="*",
         metavar="SOURCE",
         help="a vLLM server: its URL (http://host:8000) or a pid of it; its log: a file, or - for standard input;"
-        " none: every vLLM server of this host",
+        " a recording: a folder or a .tar.gz; none: every vLLM server of this host",
     )
     _options(parser)
     options = parser.parse_args(arguments)
@@ -278,7 +292,7 @@ def _fleet(arguments: Sequence[str]) -> int:
     window = prometheus.WINDOW if options.window is None else max(1.0, options.window)
     with contextlib.closing(prometheus.Prometheus(options.url, _access(options))) as asked, progress.counted() as tell:
         survey = asked.survey(signals, matchers, window, at.timestamp(), begun + options.timeout, tell)
-        report = fleet.judge(survey, rules, signals, _wishes(options), at, asked.target)
+        report = fleet.judge(survey, rules, signals, {"goal": "throughput", **_wishes(options)}, at, asked.target)
     report = replace(report, judged_s=max(0.0, time.monotonic() - begun - survey.seconds))
     if options.json or options.format == "json":
         pieces = fleet_json.render(report, json_v1.document)
@@ -286,7 +300,7 @@ def _fleet(arguments: Sequence[str]) -> int:
         colour = not options.output and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         pieces = iter([fleet_text.render(report, colour and os.environ.get("TERM") != "dumb")])
     if options.output:
-        _write_whole(Path(options.output), pieces)
+        _write_whole(Path(options.output), (piece.encode() for piece in pieces))
     else:
         for piece in pieces:
             _say(piece)
@@ -310,6 +324,145 @@ def _moment(text: str, now: datetime) -> datetime:
         return moment if moment <= now else moment - timedelta(days=1)
     except (OverflowError, ValueError, UsageError):
         raise UsageError(f"--at {text}: write 2h (ago), 13:30, or 2026-11-20T13:30:00Z") from None
+
+
+def _record(arguments: Sequence[str]) -> int:
+    """Take a recording; 0 where it was written."""
+    import contextlib
+    import time
+    from pathlib import Path
+
+    from vllm_doctor import catalogue, progress, rule
+    from vllm_doctor.attach import Attachment
+    from vllm_doctor.errors import UsageError
+    from vllm_doctor.recorder import Recorder
+
+    parser = _parser("vllm-doctor record")
+    parser.description = "Keep what the doctor sees, without secrets: to replay, to compare, to attach to an issue."
+    parser.add_argument("source", nargs="*", metavar="SOURCE", help="as of vllm-doctor itself")
+    add = parser.add_argument
+    add("-o", dest="output", metavar="FILE", help="the recording, a .tar.gz: written whole or not at all")
+    add("--duration", type=_seconds, default=60.0, metavar="SECONDS", help="how long (60)")
+    add("--on", choices=("warning", "critical"), help="wait for such a verdict; as long before as after it is kept")
+    add("--share", action="store_true", help="pseudonyms for hosts, addresses, users and paths, to give it away")
+    _choosing(parser)
+    _sourcing(parser)
+    options = parser.parse_args(arguments)
+    if not options.output:
+        raise UsageError("where to? vllm-doctor record [SOURCE]... -o FILE.tar.gz")
+    path = Path(options.output)
+    if options.output.endswith("/") or path.is_dir():
+        raise UsageError(f"-o {path} is a folder: give the name of a file, such as {path / 'vllm.tar.gz'}")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"-o {path}: there is no such folder")
+    shipped = rule.shipped()
+    signals = catalogue.load(shipped / "signals.yaml")
+    rules = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
+    name = _rules_version(options)
+    look = Attachment(
+        signals.metrics,
+        _access(options),
+        options.duration,
+        time.monotonic() + options.duration + 8,
+        Path(options.nvidia_smi) if options.nvidia_smi else None,
+        command=options.command,
+        gpu=options.gpu,
+        rules=lambda: name,
+    )
+    wishes: dict[str, Value] = {"goal": "throughput", **_wishes(options)}
+    if options.on:
+        parts = _on(options, look, rules, signals, wishes, name)
+    else:
+        with contextlib.ExitStack() as opened:
+            watchers = look.watchers(options.source, opened)
+            if any(watcher.recording for watcher in watchers):
+                raise UsageError("a recording is recorded already: copy it")
+            duration = options.duration if any(watcher.follow is not None for watcher in watchers) else 0.0
+            with progress.of_recording(duration) as tell:
+                parts = Recorder(watchers, duration, name, wishes, options.share).take(tell)
+    packed, report, found = _with_report(path.name, parts, look, rules, signals)
+    _write_whole(path, [packed])
+    scrapes = sum(len(source.metrics.times) for source in found.sources if source.metrics is not None)
+    masked = ", ".join(f"{count} × {what}" for what, count in report.redacted.items()) or "nothing"
+    _say(
+        f"{path}: {len(packed) / 1000:,.0f} kB, {scrapes} scrapes in {found.seconds:.0f} s; masked: {masked}\n"
+        f"{report.verdict.value.upper()}  {report.headline}\n"
+    )
+    return 0
+
+
+def _with_report(
+    name: str, parts: dict[str, bytes], look: Attachment, rules: Sequence[Rule], signals: Catalogue
+) -> tuple[bytes, Report, Recording]:
+    """A recording as a file, with the report on what it holds, read back: so it is the same wherever it is read."""
+    from dataclasses import replace
+    from datetime import UTC, datetime
+
+    from vllm_doctor import examination, redact
+    from vllm_doctor.render import json_v1
+    from vllm_doctor.sources import archive, recording
+
+    found = recording.parsed(name, parts)
+    observations = examination.observe(list(look.of_recording(found)), _ONE_DAY)
+    report = redact.report(examination.judge(observations, rules, signals, {}, datetime.now(UTC)))
+    seen = replace(report.recordings[0], verdict=report.verdict.value, headline=report.headline)
+    report = replace(report, at=found.taken, recordings=(seen,))
+    return archive.packed(parts | {"report.json": json_v1.render(report).encode()}), report, found
+
+
+def _on(
+    options: argparse.Namespace,
+    look: Attachment,
+    rules: Sequence[Rule],
+    signals: Catalogue,
+    wishes: dict[str, Value],
+    name: str,
+) -> dict[str, bytes]:
+    """Watch until the verdict is so bad, and as long again; what was seen before and after, as parts."""
+    import time
+    from dataclasses import replace
+
+    from vllm_doctor.errors import UsageError
+    from vllm_doctor.picture import DEFAULT_WINDOW, Control
+    from vllm_doctor.watch import Judge, Watch
+
+    bad = {"critical"} if options.on == "critical" else {"critical", "warning"}
+    look = replace(look, keep=2 * options.duration)
+    until: list[float] = []
+    parts: list[dict[str, bytes]] = []
+
+    def attach(opened: ExitStack) -> Sequence[Watcher]:
+        watchers = look.watchers(options.source, opened)
+        if not any(watcher.server for watcher in watchers):
+            raise UsageError("--on watches a living server: give its URL or its pid")
+        return watchers
+
+    control = Control(min(DEFAULT_WINDOW, max(1.0, options.duration)))
+    watch = Watch(attach, Judge(rules, signals, wishes), control)
+
+    def tell(picture: Picture) -> None:
+        if not until and picture.report is not None and picture.report.verdict.value in bad:
+            until.append(time.monotonic() + options.duration)
+            print(f"vllm-doctor: {picture.report.verdict.value}: {picture.report.headline}", file=sys.stderr)
+        if until and time.monotonic() >= until[0] and not control.stopped:
+            parts.append(watch.record(name, options.share))
+            control.stop()
+
+    watch.run(tell)
+    return parts[0]
+
+
+def _rules_version(options: argparse.Namespace) -> str:
+    """The name of the rules that judge."""
+    import hashlib
+    from pathlib import Path
+
+    from vllm_doctor import rule
+
+    version = rule.version([rule.shipped(), *map(Path, options.rules)])
+    if not (options.rule or options.skip):
+        return version
+    return hashlib.sha256(repr((version, sorted(options.rule), sorted(options.skip))).encode()).hexdigest()[:12]
 
 
 def _rules(arguments: Sequence[str]) -> int:
@@ -433,7 +586,7 @@ def _alerts(arguments: Sequence[str]) -> int:
         scope = query.Scope(matchers, labels, render.duration(options.window), exported=exported)
     except ValueError as error:
         raise UsageError(f"--by {options.by}: {error}") from None
-    recorder = recorded.Recorder(signals, scope, _wishes(options))
+    recorder = recorded.Recorder(signals, scope, {"goal": "throughput", **_wishes(options)})
     written = alerts.of_rules(rules, recorder)
     choices = render.Choices(options.hold, vllm)
     if options.output is None:
@@ -525,10 +678,14 @@ def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
         gpu=options.gpu,
         signals=signals,
         asked=_ASKED if options.window is None else options.window,
+        rules=lambda: _rules_version(options),
     )
     with contextlib.ExitStack() as opened:
         watchers = look.watchers(sources, opened)
-        if options.timeout is None and all(watcher.kind in ("log", "command", "gpu-name") for watcher in watchers):
+        if not any(watcher.recording for watcher in watchers):
+            wishes.setdefault("goal", "throughput")
+        past = ("log", "command", "gpu-name")
+        if options.timeout is None and all(watcher.recording or watcher.kind in past for watcher in watchers):
             timeout = _ONE_DAY  # a log is read to its end; nobody waits for an answer
         opened.enter_context(progress.shown(watchers))
         observations = examination.observe(watchers, timeout)
@@ -603,35 +760,45 @@ def _session(
 
     rules: list[Rule] = []
 
+    watching: list[tuple[Watch, Attachment, Catalogue]] = []
+
     def watch(chosen: Sequence[str], tell: Callable[[Picture], None]) -> None:
         import gc
         import time
 
         from vllm_doctor import catalogue, rule
-        from vllm_doctor.attach import Attachment
+        from vllm_doctor.attach import Attachment, is_recording
         from vllm_doctor.watch import Judge, Watch
 
         shipped = rule.shipped()
         signals = catalogue.load(shipped / "signals.yaml")
         rules[:] = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
         gc.freeze()  # all this lives to the end
+        look = Attachment(
+            signals.metrics,
+            access,
+            _WINDOW,
+            time.monotonic() + _ONE_DAY,
+            Path(options.nvidia_smi) if options.nvidia_smi else None,
+            since=since,
+            until=options.until,
+            command=options.command,
+            gpu=options.gpu,
+            keep=_KEPT,
+            rules=lambda: _rules_version(options),
+            signals=signals,
+            asked=_ASKED if options.window is None else options.window,
+        )
+        # A recording tells for itself by which goal it was judged.
+        goal: dict[str, Value] = {} if any(map(is_recording, chosen)) else {"goal": "throughput"}
+        judge = Judge(rules, signals, goal | wishes, options.strict)
+        made = Watch(lambda opened: look.watchers(chosen, opened), judge, session.control)
+        watching[:] = [(made, look, signals)]
+        made.run(tell)
 
-        def attach(opened: ExitStack) -> Sequence[Watcher]:
-            look = Attachment(
-                signals.metrics,
-                access,
-                _WINDOW,
-                time.monotonic() + _ONE_DAY,
-                Path(options.nvidia_smi) if options.nvidia_smi else None,
-                since=since,
-                until=options.until,
-                command=options.command,
-                signals=signals,
-                asked=_ASKED if options.window is None else options.window,
-            )
-            return look.watchers(chosen, opened)
-
-        Watch(attach, Judge(rules, signals, wishes, options.strict), session.control).run(tell)
+    def record() -> bytes:
+        made, look, signals = watching[0]
+        return _with_report("recording", made.record(look.rules()), look, rules, signals)[0]
 
     def page(id: str) -> str:
         from vllm_doctor import rulebook
@@ -645,7 +812,7 @@ def _session(
         return attach.choices()
 
     here = find if not sources and options.command is None else None
-    session = Session(watch, page, tuple(sources), here)
+    session = Session(watch, page, tuple(sources), here, record=record)
     return session
 
 
@@ -681,7 +848,7 @@ def _chosen(rules: Sequence[Rule], options: argparse.Namespace) -> list[Rule]:
 def _wishes(options: argparse.Namespace) -> dict[str, Value]:
     from vllm_doctor.errors import UsageError
 
-    wishes: dict[str, Value] = {"goal": options.goal}
+    wishes: dict[str, Value] = {"goal": options.goal} if options.goal else {}
     for text in options.slo:
         name, _, target = text.partition("=")
         try:
@@ -739,7 +906,7 @@ def _write(report: Report, options: argparse.Namespace) -> None:
     if options.output:
         from pathlib import Path
 
-        _write_whole(Path(options.output), [rendered])
+        _write_whole(Path(options.output), [rendered.encode()])
     else:
         _say(rendered)
 
@@ -750,7 +917,7 @@ def _say(text: str) -> None:
     sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
 
 
-def _write_whole(path: Path, pieces: Iterable[str]) -> None:
+def _write_whole(path: Path, pieces: Iterable[bytes]) -> None:
     """Write beside the file and rename: a reader sees the old one or the new one, never a half.
 
     A device or a pipe (/dev/null, /dev/stdout) is written to, not replaced.
@@ -763,11 +930,11 @@ def _write_whole(path: Path, pieces: Iterable[str]) -> None:
     temporary = ""
     try:
         if path.exists() and not path.is_file():
-            with path.open("w", encoding="utf-8") as device:
+            with path.open("wb") as device:
                 device.writelines(pieces)
             return
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with os.fdopen(handle, "wb") as file:
             file.writelines(pieces)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)

@@ -1,4 +1,4 @@
-"""At a terminal: how much of a log was read, or of a Prometheus asked, for whom it takes longer than a second."""
+"""At a terminal: how far a long look has come, for whom it takes longer than a second."""
 
 from __future__ import annotations
 
@@ -57,3 +57,23 @@ def counted() -> Iterator[Callable[[int, int], None]]:
     finally:
         if told:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def of_recording(seconds: float) -> Iterator[Callable[[float], None]]:
+    """To be told how many of so many seconds are recorded; says so on stderr, at a terminal."""
+    if not sys.stderr.isatty() or not seconds:
+        yield lambda now: None
+        return
+    said = -1
+
+    def tell(now: float) -> None:
+        nonlocal said
+        if int(now) != said:
+            said = int(now)
+            print(f"\rrecording: {said} of {seconds:.0f} s", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield tell
+    finally:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
