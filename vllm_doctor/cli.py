@@ -14,22 +14,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import ExitStack
     from pathlib import Path
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
     from vllm_doctor.examination import Watcher
+    from vllm_doctor.observation import Observation
     from vllm_doctor.picture import Choice, Picture, Session
     from vllm_doctor.report import Report
     from vllm_doctor.rule import Rule
     from vllm_doctor.signal import Value
     from vllm_doctor.sources.access import Access
 
-FORMATS = ("text", "json", "markdown", "nagios", "checkmk", "openmetrics", "patch")
+FORMATS = ("text", "json", "markdown", "html", "nagios", "checkmk", "openmetrics", "patch")
 COULD_NOT_TELL = 3
 _ONE_DAY = 86400.0
 _WINDOW = 3.0
+_COMPARED_WINDOW = 20.0
 _EPILOG = """\
 exit codes: 0 ok, 1 warning, 2 critical, 3 could not tell.
-other commands: vllm-doctor rules [ID] [--check DIR] [--signals]; vllm-doctor demo [NAME];
+other commands: vllm-doctor compare BEFORE AFTER; vllm-doctor rules [ID] [--check DIR] [--signals]; vllm-doctor demo [NAME];
 vllm-doctor flags VERSION [FLAG...]
 """
 
@@ -73,6 +75,8 @@ def _dispatched(arguments: Sequence[str]) -> int:
                 return _rules(arguments[1:])
             case ["flags"]:
                 return _flags(arguments[1:])
+            case ["compare"]:
+                return _compare(arguments[1:])
             case ["demo"]:
                 return _demo(arguments[1:])
             case _:
@@ -107,9 +111,12 @@ def _failed(arguments: Sequence[str], kind: str, message: str) -> int:
     if any(a.startswith("--json") or a == "--format=json" for a in arguments) or "json" in arguments:
         from datetime import UTC, datetime
 
-        from vllm_doctor.render import json_v1
+        from vllm_doctor.render import compare_json, json_v1
         from vllm_doctor.report import Patient, Problem, Report, Verdict
 
+        if arguments[:1] == ["compare"]:
+            _say(compare_json.failed(kind, line, datetime.now(UTC)))
+            return COULD_NOT_TELL
         nobody = Patient(None, None, None)
         problem = Problem(kind, line)
         report = Report(datetime.now(UTC), Verdict.UNKNOWN, line, nobody, (), (), (), (), (), (), {}, problem)
@@ -279,6 +286,20 @@ def _flags(arguments: Sequence[str]) -> int:
 
 def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
     """Examine these sources and write the report; the exit code."""
+    report = _report(sources, options)
+    _write(report, options)
+    if options.format == "patch" and report.error is None:
+        from vllm_doctor.render import patch
+
+        if remark := patch.remark(report):
+            print(f"vllm-doctor: {remark}", file=sys.stderr)
+    if report.error is not None:
+        print(f"vllm-doctor: {report.error.message}", file=sys.stderr)
+    return _exit_code(report, options.fail_on)
+
+
+def _report(sources: Sequence[str], options: argparse.Namespace) -> Report:
+    """The report on these sources, as it may leave."""
     import contextlib
     import gc
     import time
@@ -315,16 +336,23 @@ def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
         observations = examination.observe(watchers, timeout)
     patched = options.format == "patch"
     report = examination.judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict, patched)
-    report = redact.report(report)
-    _write(report, options)
-    if patched and report.error is None:
-        from vllm_doctor.render import patch
+    return redact.report(_with_measures(report, observations, options))
 
-        if remark := patch.remark(report):
-            print(f"vllm-doctor: {remark}", file=sys.stderr)
-    if report.error is not None:
-        print(f"vllm-doctor: {report.error.message}", file=sys.stderr)
-    return _exit_code(report, options.fail_on)
+
+def _with_measures(report: Report, observations: Sequence[Observation], options: argparse.Namespace) -> Report:
+    """The report with what is measured over time, for those outputs that have it."""
+    form = options.format or ("json" if options.json else "text")
+    is_compared = hasattr(options, "before")
+    if form not in ("json", "html") and not is_compared:
+        return report
+    from dataclasses import replace
+
+    from vllm_doctor import measure
+
+    window = measure.window_of(observations)
+    if window is None:
+        return report
+    return replace(report, measures=measure.measured(window), courses=measure.courses(window) if form == "html" else ())
 
 
 def _is_interactive(options: argparse.Namespace) -> bool:
@@ -428,6 +456,60 @@ def _session(
     return session
 
 
+def _compare(arguments: Sequence[str]) -> int:
+    """0: it got better; 2: worse; 3: nothing can be concluded."""
+    from datetime import UTC, datetime
+    from functools import partial
+    from pathlib import Path
+
+    from vllm_doctor import comparison, redact, sides
+    from vllm_doctor.errors import UsageError
+
+    parser = _parser("vllm-doctor compare")
+    parser.description = "Did the cure work? What got better or worse between two examinations under the same load."
+    parser.epilog = "exit codes: 0 PASS, better; 2 FAIL, worse; 3 INCONCLUSIVE, or nothing to compare."
+    told = "a report (--json), a recording, the result of `vllm bench serve --save-result`, a log, a URL or a pid"
+    parser.add_argument("before", metavar="BEFORE", help=told)
+    parser.add_argument("after", metavar="AFTER", help="the same, of the server after the change")
+    parser.add_argument(
+        "--open-loop",
+        action="store_true",
+        help="requests come at a rate of their own, whatever the server does: the same rate is the same load",
+    )
+    _options(parser)
+    options = parser.parse_args(arguments)
+    form = options.format or ("json" if options.json else "text")
+    if form not in ("text", "json"):
+        raise UsageError(f"compare has no --format {form}: text or json")
+    if options.window is None:
+        options.window = _COMPARED_WINDOW
+    look = partial(_looked, options)
+    before, after = sides.of_source(options.before, look), sides.of_source(options.after, look)
+    if before.model is not None and after.model is not None and before.model != after.model:
+        raise UsageError(f"two different models cannot be compared: {before.model} before, {after.model} after")
+    found = redact.anything(comparison.compared(before, after, options.goal, options.open_loop))
+    if form == "json":
+        from vllm_doctor.render import compare_json
+
+        rendered = compare_json.render(found, datetime.now(UTC))
+    else:
+        from vllm_doctor.render import compare_text
+
+        rendered = compare_text.render(found, _is_coloured(options))
+    if options.output:
+        _write_whole(Path(options.output), rendered)
+    else:
+        _say(rendered)
+    return found.outcome.exit_code
+
+
+def _looked(options: argparse.Namespace, source: str) -> dict[str, Any]:
+    """The report on one source, as its document."""
+    from vllm_doctor.render import json_v1
+
+    return json_v1.document(_report([source], options))
+
+
 def _since(options: argparse.Namespace) -> str | None:
     from vllm_doctor.errors import UsageError
 
@@ -498,18 +580,10 @@ def _access(options: argparse.Namespace) -> Access:
 def _write(report: Report, options: argparse.Namespace) -> None:
     form = options.format or ("json" if options.json else "text")
     if form == "text":
-        import os
-
         from vllm_doctor.render import text
 
-        colour = (
-            not options.output
-            and sys.stdout.isatty()
-            and not os.environ.get("NO_COLOR")
-            and os.environ.get("TERM") != "dumb"
-        )
         # A report without a patient is the one line on stderr.
-        rendered = text.render(report, colour) if report.vitals or options.output else ""
+        rendered = text.render(report, _is_coloured(options)) if report.vitals or options.output else ""
     else:
         from importlib import import_module
 
@@ -521,6 +595,17 @@ def _write(report: Report, options: argparse.Namespace) -> None:
         _write_whole(Path(options.output), rendered)
     else:
         _say(rendered)
+
+
+def _is_coloured(options: argparse.Namespace) -> bool:
+    import os
+
+    return (
+        not options.output
+        and sys.stdout.isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM") != "dumb"
+    )
 
 
 def _say(text: str) -> None:

@@ -60,6 +60,15 @@ class Window:
             copied._series[name] = {labels: list(points) for labels, points in series.items()}
         return copied
 
+    def part(self, first: float, last: float) -> Window:
+        """The scrapes from `first` to `last`, both with them."""
+        part = Window()
+        part.origin, part.times = self.origin, [at for at in self.times if first <= at <= last]
+        for name, series in self._series.items():
+            kept = {labels: [p for p in points if first <= p[0] <= last] for labels, points in series.items()}
+            part._series[name] = {labels: points for labels, points in kept.items() if points}
+        return part
+
     @property
     def seconds(self) -> float:
         return self.times[-1] - self.times[0] if self.times else 0.0
