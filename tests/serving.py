@@ -17,11 +17,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
 from vllm_doctor import demo
-from vllm_doctor.sources.recording import Recording
+from vllm_doctor.sources.recording import Metrics, Recorded, Recording, Tape
 
 
 @dataclass(frozen=True)
@@ -228,6 +229,17 @@ def dead_url(number: int = 0) -> str:
 @cache
 def recording(name: str) -> Recording:
     return demo.find(name)
+
+
+def recorded(times: Sequence[float], pages: Sequence[bytes], version: Any = None, models: Any = None) -> Recording:
+    """A recording of one server that answered these pages at these seconds."""
+    tape = Tape()
+    for at, body in zip(times, pages, strict=True):
+        tape.add(at, body.decode())
+    server = Recorded(
+        "server", "http://127.0.0.1:8000", metrics=Metrics(tape.text()), version=version, models_answer=models
+    )
+    return Recording("r", datetime(2026, 11, 20, tzinfo=UTC), times[-1], "0.1.0", "", False, {}, (server,))
 
 
 def page(name: str, i: int) -> str:

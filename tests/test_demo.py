@@ -9,12 +9,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.serving import Clock
+from tests.serving import Clock, recorded
 from vllm_doctor import demo
 from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.cli import main
 from vllm_doctor.errors import UsageError
-from vllm_doctor.sources.recording import Recording
 from vllm_doctor.sources.server import Server
 
 
@@ -65,7 +64,7 @@ def test_time_passes_from_the_first_scrape_on(monkeypatch: pytest.MonkeyPatch) -
     clock = Clock()
     monkeypatch.setattr(demo, "time", SimpleNamespace(monotonic=clock.now))
     real = demo.find("preemption")
-    recording = Recording("r", (0.0, 100.0, 200.0), real.pages[:3], real.version, real.models)
+    recording = recorded((0.0, 100.0, 200.0), real.pages[:3], real.version, real.models)
     with demo.serving(recording) as url:
         clock.sleep(1000)  # nobody has asked yet
         assert get(url, "/metrics")[2] == real.pages[0]

@@ -82,8 +82,9 @@ class Attachment:
         return found if named is None else [*found, *_of_named(named, found)]
 
     def _of_sources(self, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
-        logs = [source for source in sources if _is_file(source)]
-        servers = [source for source in sources if source not in logs]
+        recordings = [source for source in dict.fromkeys(sources) if _is_recording(source)]
+        logs = [source for source in sources if source not in recordings and _is_file(source)]
+        servers = [source for source in sources if source not in recordings and source not in logs]
         if not sources:
             from vllm_doctor.sources import process
 
@@ -95,6 +96,8 @@ class Attachment:
         for source in servers:
             for watcher in self._of_source(source, opened):
                 watchers.setdefault((watcher.kind, watcher.target, watcher.patient), watcher)
+        for watcher in self._of_recordings(recordings):
+            watchers[watcher.kind, watcher.target, watcher.patient] = watcher
         patients = {watcher.patient for watcher in watchers.values()}
         if logs:
             # With one server beside it, the log is that server's.
@@ -149,6 +152,13 @@ class Attachment:
         of_server, patient = bool(patient), patient or log.target
         follow = (lambda: source.Followed(log.paths, log.table, patient)) if of_server else None
         return Watcher("log", log.target, patient, lambda: log.examine(patient), lambda: log.bytes_read, follow)
+
+    def _of_recordings(self, names: Sequence[str]) -> Iterator[Watcher]:
+        from vllm_doctor.sources import recording
+
+        for name in names:
+            for one in recording.read(Path(name)).sources:
+                yield Watcher(one.kind, one.target, one.patient, partial(one.observation, self.wanted))
 
     def _of_source(self, source: str, opened: ExitStack) -> list[Watcher]:
         if source.isascii() and source.isdigit() and len(source) < 20:
@@ -282,6 +292,13 @@ def _of_named(named: NamedGpu, watchers: Sequence[Watcher]) -> Iterator[Watcher]
 def _is_file(source: str) -> bool:
     """Whether the word names a log: a file, or `-`. A number is a pid, unless it is written as ./123."""
     return source == "-" or ("://" not in source and not source.isdigit() and os.path.exists(source))
+
+
+def _is_recording(source: str) -> bool:
+    """Whether the word names a folder or a .tar.gz."""
+    from vllm_doctor.sources import archive
+
+    return source != "-" and "://" not in source and not source.isdigit() and archive.is_recording(Path(source))
 
 
 def _said(patient: str, kind: str, target: str, note: str) -> Watcher:

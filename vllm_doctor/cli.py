@@ -31,8 +31,8 @@ _WINDOW = 3.0
 _COMPARED_WINDOW = 20.0
 _EPILOG = """\
 exit codes: 0 ok, 1 warning, 2 critical, 3 could not tell.
-other commands: vllm-doctor compare BEFORE AFTER; vllm-doctor rules [ID] [--check DIR] [--signals]; vllm-doctor demo [NAME];
-vllm-doctor flags VERSION [FLAG...]
+other commands: vllm-doctor compare BEFORE AFTER; vllm-doctor rules [ID] [--check DIR] [--signals];
+vllm-doctor demo [NAME]; vllm-doctor flags VERSION [FLAG...]
 """
 
 

@@ -2,9 +2,9 @@
 
 PASS needs the same load, a measure that decides (data/measures.yaml) better beyond the spread, and none of its kind
 worse. The statistics are simple, and told: each side's samples (parts of the time, or whole runs) lie between a least
-and a most; a difference counts where these ranges do not overlap, with at least `LEAST_SAMPLES` on each side, and where
-it is at least `LEAST_CHANGE`. Were nothing changed, and the samples independent, two ranges of four would part by chance
-once in 35 times. One sample without known spread is taken as `ASSUMED` to either side.
+and a most; a difference counts where these ranges do not overlap, with at least `LEAST_SAMPLES` on each side, and
+where it is at least `LEAST_CHANGE`. Were nothing changed, and the samples independent, two ranges of four would part
+by chance once in 35 times. One run without known spread is taken as `ASSUMED` to either side.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from vllm_doctor.errors import UsageError
@@ -58,7 +59,7 @@ def find(name: str) -> Recording:
     """A shipped recording by name. Raises UsageError with the list of names."""
     if name not in names():
         raise UsageError(f"no demo {name!r}; there are: {', '.join(names())}")
-    return read(folder() / name)
+    return replace(read(folder() / name), name=name)
 
 
 @contextlib.contextmanager

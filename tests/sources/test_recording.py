@@ -2,36 +2,128 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.serving import recorded
 from vllm_doctor import demo
 from vllm_doctor.catalogue import Catalogue
-from vllm_doctor.errors import UsageError
+from vllm_doctor.errors import SourceError
+from vllm_doctor.signal import Known, Reading, Reason, Unknown
 from vllm_doctor.sources.exposition import parse
-from vllm_doctor.sources.recording import FORMAT, Recording, read
+from vllm_doctor.sources.recording import FORMAT, Metrics, Recording, Tape, parsed, read, reading, written
 
-ABOUT = {"format": FORMAT, "scrapes": [0.0, 1.5], "version": {"version": "0.32.0"}, "models": {"data": []}}
+PAGES = ("a 1\nb 1\n", "a 1\nb 2\n", "a 1\nb 2\nc 3\n", "a 2\nb 2\nc 4")
+TARGET = "http://h:8000"
+ABOUT: dict[str, Any] = {
+    "format": FORMAT,
+    "doctor": "0.1.0",
+    "taken": "2026-11-20T10:00:00Z",
+    "seconds": 1.5,
+    "sources": [
+        {"folder": "1-server", "kind": "server", "target": TARGET, "patient": TARGET},
+        {"folder": "2-host", "kind": "host", "target": "pid 7", "patient": TARGET, "command": ["vllm", "serve", "m"]},
+    ],
+}
+METRICS = "@ 0.000 page 3\na 1\nb 1\n\n@ 1.500 lines 1 1795000000\n2 b 2\n"
+FACTS: dict[str, Any] = {"cores": {"value": 2, "from": "proc"}, "governor": {"unknown": "denied"}}
 
 
-def written(folder: Path, about: object = ABOUT, pages: tuple[bytes, ...] = (b"a 1\n", b"a 2\n")) -> Path:
-    (folder / "metrics").mkdir(parents=True)
-    (folder / "recording.json").write_text(json.dumps(about), "utf-8")
-    for place, body in enumerate(pages):
-        (folder / "metrics" / f"{place:03}.prom.gz").write_bytes(gzip.compress(body))
+def parts(**changed: object) -> dict[str, bytes]:
+    """A recording's parts by name, with `_` for / and . in it left to the caller."""
+    about = ABOUT | changed
+    return {
+        "recording.json": json.dumps(about).encode(),
+        "1-server/metrics.txt": METRICS.encode(),
+        "1-server/version.json": b'{"version": "0.32.0"}',
+        "1-server/models.json": b'{"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 2048}]}',
+        "2-host/facts.json": json.dumps(FACTS).encode(),
+    }
+
+
+def without(name: str) -> dict[str, bytes]:
+    return {part: body for part, body in parts().items() if part != name}
+
+
+def put(folder: Path, files: Mapping[str, bytes]) -> Path:
+    for name, body in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(body)
     return folder
 
 
 def test_what_a_recording_holds(tmp_path: Path) -> None:
-    found = read(written(tmp_path / "mine"))
-    assert found == Recording("mine", (0.0, 1.5), (b"a 1\n", b"a 2\n"), {"version": "0.32.0"}, {"data": []})
+    found = read(put(tmp_path / "mine", parts()))
+    assert (found.times, found.pages) == ((0.0, 1.5), (b"a 1\nb 1\n", b"a 1\nb 2\n"))
+    assert found.version == {"version": "0.32.0"}
+    assert found.facts == {"cores": Known(2.0), "governor": Unknown(Reason.DENIED)}
+    assert [source.kind for source in found.sources] == ["server", "host"]
+    assert found.sources[1].command == ("vllm", "serve", "m")
+    assert found.report is None
+
+
+def test_parts_may_be_packed(tmp_path: Path) -> None:
+    files = parts()
+    files["1-server/metrics.txt.gz"] = gzip.compress(files.pop("1-server/metrics.txt"))
+    assert read(put(tmp_path / "mine", files)).pages == (b"a 1\nb 1\n", b"a 1\nb 2\n")
+
+
+def test_a_tape_gives_back_each_page_byte_for_byte() -> None:
+    tape = Tape()
+    for at, page in enumerate(PAGES):
+        tape.add(float(at), page)
+    metrics = Metrics(tape.text())
+    assert metrics.times == (0.0, 1.0, 2.0, 3.0)
+    assert metrics.pages == tuple(page.encode() for page in PAGES)
+
+
+def test_a_tape_holds_only_what_changed() -> None:
+    tape = Tape()
+    for at, page in enumerate(PAGES[:2]):
+        tape.add(float(at), page, 1_795_000_000.4)
+    assert tape.text() == "@ 0.000 page 3 1795000000\na 1\nb 1\n\n@ 1.000 lines 1 1795000000\n2 b 2\n"
+
+
+def test_a_page_cannot_pass_for_more_than_one() -> None:
+    """A server that writes what begins a scrape."""
+    hostile = "a 1\n@ 5.000 page 1\nb 1\n"
+    tape = Tape()
+    tape.add(0.0, hostile)
+    tape.add(1.0, hostile.replace("b 1", "@ 9.000 lines 7"))
+    assert Metrics(tape.text()).pages == (hostile.encode(), hostile.replace("b 1", "@ 9.000 lines 7").encode())
+
+
+def test_new_lines_are_masked_before_they_are_kept() -> None:
+    seen: list[str] = []
+
+    def mask(line: str) -> str:
+        seen.append(line)
+        return line.replace("b", "x")
+
+    tape = Tape(mask)
+    tape.add(0.0, PAGES[0])
+    tape.add(1.0, PAGES[1])
+    assert seen == ["a 1", "b 1", "", "b 2"]
+    assert Metrics(tape.text()).pages == (b"a 1\nx 1\n", b"a 1\nx 2\n")
+
+
+def test_of_a_long_recording_scrapes_are_judged_evenly() -> None:
+    tape = Tape()
+    for at in range(1000):
+        tape.add(float(at), f"vllm:x {at}\n")
+    told = list(Metrics(tape.text()).scrapes(frozenset({"vllm:x"}), 11))
+    assert [scrape.at for scrape in told] == [0, 100, 200, 300, 400, 500, 599, 699, 799, 899, 999]
+    assert [scrape.page.samples[0].value for scrape in told] == [scrape.at for scrape in told]
+    assert [scrape.at for scrape in Metrics(tape.text()).scrapes(frozenset(), 3, until=10.5)] == [0, 5, 10]
 
 
 @pytest.mark.parametrize(("at", "place"), [(-1, 0), (0, 0), (0.9, 0), (1.0, 1), (1.4, 1), (2.5, 2), (1e9, 2)])
 def test_the_page_of_a_time(at: float, place: int) -> None:
-    pages = (b"0", b"1", b"2")
-    assert Recording("r", (0.0, 1.0, 2.5), pages, None, None).page_at(at) == pages[place]
+    pages = (b"0\n", b"1\n", b"2\n")
+    assert recorded((0.0, 1.0, 2.5), pages).page_at(at) == pages[place]
 
 
 @pytest.mark.parametrize("name", demo.names())
@@ -49,55 +141,92 @@ def test_the_shipped_recordings(name: str, signals: Catalogue) -> None:
         assert read_page.has_vllm == (name != "no-log-stats")
 
 
+# ---- what is missing, or wrong --------------------------------------------------------------------------------------
+
+
+def observed(found: Recording) -> dict[str, str]:
+    """What kind of source has which problem."""
+    told = [source.observation(frozenset()) for source in found.sources]
+    return {seen.kind: seen.error.message for seen in told if seen.error is not None}
+
+
+@pytest.mark.parametrize(
+    ("lost", "says"),
+    [
+        ("1-server/metrics.txt", {"server": "the recording lacks 1-server/metrics.txt"}),
+        ("2-host/facts.json", {"host": "the recording lacks 2-host/facts.json"}),
+    ],
+)
+def test_a_part_that_is_missing_is_said(lost: str, says: dict[str, str]) -> None:
+    assert observed(parsed("r", without(lost) | {"1-server/version.json": b"{}"})).items() >= says.items()
+
+
+def test_a_server_that_failed_stays_so() -> None:
+    failed = {"kind": "unreachable", "message": "it refuses connections"}
+    sources = [{**ABOUT["sources"][0], "error": failed}]
+    found = parsed("r", {"recording.json": json.dumps(ABOUT | {"sources": sources}).encode()})
+    assert observed(found) == {"server": "it refuses connections"}
+
+
 def test_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nowhere is not a recording"):
+    with pytest.raises(SourceError, match="nowhere does not exist"):
         read(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
-    "about",
+    ("about", "says"),
     [
-        {},
-        ABOUT | {"format": "vllm-doctor/recording/v2"},
-        ABOUT | {"scrapes": [0.0]},
-        ABOUT | {"scrapes": [0.0, 1.0, 2.0]},
+        ({"format": None}, "is not a recording of format"),
+        ({"format": "vllm-doctor/report/v1"}, "is not a recording of format"),
+        ({"format": "vllm-doctor/recording/v2"}, "update vllm-doctor"),
+        ({"sources": []}, "names no sources"),
+        ({"sources": [{"kind": "server"}]}, "'folder' is missing"),
+        ({"sources": "x"}, "names no sources"),
+        ({"sources": [7]}, "r is no whole recording"),
+        ({"taken": "yesterday"}, "r is no whole recording"),
+        ({"taken": None}, "r is no whole recording"),
+        ({"redacted": [{"what": "x"}]}, "'count' is missing"),
     ],
-    ids=["nothing", "another format", "too few times", "too many times"],
 )
-def test_another_format(about: object, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not a recording of format"):
-        read(written(tmp_path / "bad", about))
+def test_what_it_says_of_itself_is_wrong(about: dict[str, Any], says: str) -> None:
+    with pytest.raises(SourceError, match=says):
+        parsed("r", parts(**about))
 
 
-@pytest.mark.parametrize("scrapes", [["x"], None, 5], ids=["texts", "null", "a number"])
-def test_times_that_are_none(scrapes: object, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not a recording"):
-        read(written(tmp_path / "bad", ABOUT | {"scrapes": scrapes}))
-
-
-def test_no_pages(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not a recording of format"):
-        read(written(tmp_path / "bad", ABOUT | {"scrapes": []}, ()))
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '[{"scrapes": []}]', '"text"', "null", "7"])
-def test_json_that_is_none(text: str, tmp_path: Path) -> None:
-    folder = written(tmp_path / "bad")
-    (folder / "recording.json").write_text(text, "utf-8")
-    with pytest.raises(UsageError, match="bad is not a recording: "):
-        read(folder)
-
-
-GZIP = gzip.compress(b"a 1\n" * 100)
+@pytest.mark.parametrize("text", ["{", "[]", '[{"scrapes": []}]', '"text"', "null", "7", "[" * 100_000, "NaN"])
+def test_json_that_is_none(text: str) -> None:
+    with pytest.raises(SourceError, match=r"recording\.json is no JSON|is not a recording of format"):
+        parsed("r", parts() | {"recording.json": text.encode()})
 
 
 @pytest.mark.parametrize(
-    "body",
-    [b"not gzip", GZIP[:-12], GZIP[:10] + b"\xff" * 20 + GZIP[30:], GZIP[:-8] + b"\0" * 8],
-    ids=["plain", "cut", "corrupt", "wrong sum"],
-)
-def test_a_page_that_is_damaged(body: bytes, tmp_path: Path) -> None:
-    folder = written(tmp_path / "bad")
-    (folder / "metrics" / "001.prom.gz").write_bytes(body)
-    with pytest.raises(UsageError, match="bad is not a recording: "):
-        read(folder)
+    "facts",
+    ["[]", "7", '{"x": 3}', '{"x": {}}', '{"x": {"value": null}}', '{"x": {"unknown": "because"}}',
+     '{"x": {"value": NaN}}', '{"x": {"value": [1]}}', "{"],
+)  # fmt: skip
+def test_facts_that_are_none(facts: str) -> None:
+    with pytest.raises(SourceError, match=r"2-host/facts\.json"):
+        parsed("r", parts() | {"2-host/facts.json": facts.encode()})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x\n", "@ 0 page 2\na 1\n", "@ 0 page -1\n", "@ nan page 0\n", "@ 1e999 page 0\n", "@ 0 pages 0\n",
+     "@ 0 page 1\na 1\n@ 0 page 1\na 1\n", "@ 0 page 1\na 1\n@ 1 lines 1\n2 b\n", "@ 0 page 1\na\n@ 1 lines 1\n0 b\n",
+     "@ 0 page 1\na\n@ 1 lines 1\nx b\n", "@ 0 lines 1\n1 b\n", "@ 0 page 99999999999999999999\na\n"],
+)  # fmt: skip
+def test_scrapes_that_are_none(text: str) -> None:
+    found = parsed("r", parts() | {"1-server/metrics.txt": text.encode()})
+    with pytest.raises(SourceError, match=r"1-server/metrics\.txt, line \d"):
+        found.sources[0].observation(frozenset())
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [Known(2.5, origin="proc"), Known("x", origin="log"), Known(True), Known(float("inf"), origin="cgroup"),
+     Unknown(Reason.DENIED)],
+)  # fmt: skip
+def test_a_fact_comes_back_as_it_was(fact: Reading) -> None:
+    back = reading(json.loads(json.dumps(written(fact), allow_nan=False)))
+    assert back == fact
+    assert getattr(back, "origin", None) == getattr(fact, "origin", None)

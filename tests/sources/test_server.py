@@ -41,6 +41,7 @@ from vllm_doctor.examination import judge
 from vllm_doctor.observation import Observation
 from vllm_doctor.report import Report, Verdict
 from vllm_doctor.signal import Known, Reading, Reason, Unknown
+from vllm_doctor.sources import scrapes
 from vllm_doctor.sources import server as server_module
 from vllm_doctor.sources.access import Access
 from vllm_doctor.sources.server import Server, base_of, shown
@@ -864,7 +865,7 @@ def test_several_models(signals: Catalogue) -> None:
 
 
 def test_too_many_engines(signals: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "MAX_ENGINES", 100)
+    monkeypatch.setattr(scrapes, "MAX_ENGINES", 100)
     text = "".join(f'vllm:num_requests_running{{engine="{i}"}} 1\n' for i in range(101))
     seen = examined(vllm([text]), signals)
     assert kind_of(seen) == "too-large"

@@ -16,7 +16,8 @@ from vllm_doctor.picture import Control
 from vllm_doctor.report import Problem
 from vllm_doctor.signal import Known, Reading
 from vllm_doctor.sources.exposition import Heads, Page, parse
-from vllm_doctor.sources.server import Followed, Identity, Scrape, Server
+from vllm_doctor.sources.scrapes import Identity, Scrape
+from vllm_doctor.sources.server import Followed, Server
 from vllm_doctor.watch import Judge, Watch
 
 BEGAN = 1_795_000_000.0

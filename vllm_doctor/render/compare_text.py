@@ -37,8 +37,8 @@ def render(comparison: Comparison, colour: bool = False) -> str:
     for note in comparison.notes:
         lines += _paragraph("note", note)
     lines += textwrap.wrap(
-        f"In brackets: the least and the most of the samples, or the bounds of a histogram's bucket. A difference counts"
-        f" where these do not overlap and it is at least {LEAST_CHANGE:.0%}.",
+        "In brackets: the least and the most of the samples, or the bounds of a histogram's bucket. A difference"
+        f" counts where these do not overlap and it is at least {LEAST_CHANGE:.0%}.",
         _WIDTH,
         initial_indent="  ",
         subsequent_indent="  ",

@@ -1,40 +1,302 @@
-"""A recording: the scrapes of a real server, kept as plain files.
+"""A recording: what the sources of one examination gave, as plain files in a folder or a .tar.gz (docs/recordings.md).
 
-    recording.json      {"format", "taken", "scrapes": [seconds, ...], "version": {...}, "models": {...}}
-    metrics/NNN.prom.gz the answers of /metrics, in order
-    facts.json          where its host was seen: {"cores_usable": {"value": 2, "from": "proc"},
-                        "cpu_governor": {"unknown": "not-supported"}, ...}
+    recording.json              what it is, when and by whom it was taken, and its sources
+    report.json                 the report on it, JSON version 1
+    1-server/metrics.txt        the answers of /metrics, each as what differs from the one before
+    1-server/version.json       the answers of /version and /v1/models
+    1-server/models.json
+    2-host/facts.json           {"cores_usable": {"value": 2, "from": "proc"}, "cpu_governor": {"unknown": "denied"}}
+    2-host/course.jsonl         those that changed meanwhile
+    2-host/rows.json            the server's processes, and its GPUs, one by one
+    3-log/000.log               the log, without what clients sent
 
-Read for the demo, which serves one over HTTP, and for the tests.
+Any of them may be packed by gzip (metrics.txt.gz). What is not there is not known: only recording.json must be.
 """
 
 from __future__ import annotations
 
 import bisect
-import gzip
 import json
-import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from vllm_doctor.errors import UsageError
+from vllm_doctor.errors import SourceError
+from vllm_doctor.observation import GpuSeen, Observation, ProcessSeen
+from vllm_doctor.report import Problem
 from vllm_doctor.signal import Known, Reading, Reason, Unknown
+from vllm_doctor.sources import archive, scrapes
+from vllm_doctor.sources.archive import KIND
+from vllm_doctor.sources.exposition import Heads, parse
+from vllm_doctor.sources.scrapes import Scrape
 
 FORMAT = "vllm-doctor/recording/v1"
+MAX_SCRAPES = 100_000
+_FAMILY = "vllm-doctor/recording/v"
+_JUDGED = 120
+"""So many scrapes of a recording are judged, the first and the last among them; of a longer one some are left out."""
+_MAX_SOURCES = 300
+_MAX_PAGES = 256 << 20
+_SERVER, _LOG = "server", "log"
+
+Fact = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One source of a recording, as it was seen. Fields that its part of the recording lacks are empty."""
+
+    kind: str
+    target: str
+    patient: str = ""
+    error: Problem | None = None
+    notes: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    processes: tuple[tuple[str, int], ...] = ()
+    facts: Mapping[str, Reading] = field(default_factory=dict)
+    course: tuple[tuple[float, Mapping[str, Reading]], ...] = ()
+    """Seconds after the start, and the facts that had changed by then."""
+    process_rows: tuple[ProcessSeen, ...] = ()
+    gpu_rows: tuple[GpuSeen, ...] = ()
+    metrics: Metrics | None = None
+    version: Any = None
+    models_answer: Any = None
+    logs: tuple[tuple[str, bytes], ...] = ()
+    """(name, text) of the files of a log."""
+    log_written: float | None = None
+    """When the log was last written to, POSIX seconds."""
+    log_age: float | None = None
+    """Of the log of a living server: seconds since it was last written to."""
+    lacks: tuple[str, ...] = ()
+    """Parts that it should have."""
+
+    def observation(self, wanted: frozenset[str], until: float | None = None) -> Observation:
+        """What was seen of it, up to `until` seconds; of a log nothing: its own source reads it."""
+        error = self.error or (
+            Problem("incomplete", f"the recording lacks {', '.join(self.lacks)}") if self.lacks else None
+        )
+        if self.metrics is not None:
+            return replace(self._measured(self.metrics, wanted, error, until), patient=self.patient)
+        return Observation(
+            self.kind,
+            self.target,
+            facts=self._facts_at(until),
+            models=self.models,
+            error=error,
+            notes=self.notes,
+            patient=self.patient,
+            command=self.command,
+            processes=self.processes,
+            process_rows=self.process_rows,
+            gpu_rows=self.gpu_rows,
+        )
+
+    def _facts_at(self, until: float | None) -> Mapping[str, Reading]:
+        if until is None or not self.course:
+            return self.facts
+        then = dict(self.facts)
+        for at, changed in self.course:
+            if at > until:
+                break
+            then |= changed
+        return then
+
+    def _measured(
+        self, metrics: Metrics, wanted: frozenset[str], error: Problem | None, until: float | None
+    ) -> Observation:
+        told = list(metrics.scrapes(wanted, _JUDGED, until))
+        if not told:
+            lacking = Problem("incomplete", f"{self.target}: the recording holds no answer of /metrics")
+            return Observation(self.kind, self.target, error=error or lacking, notes=self.notes)
+        try:
+            identity = scrapes.identity(self.target, told[0].page, self.version, self.models_answer)
+        except SourceError as problem:
+            return Observation(self.kind, self.target, error=Problem(problem.kind, str(problem)), notes=self.notes)
+        seen = scrapes.seen(self.target, told, identity, error)
+        return replace(seen, notes=tuple(dict.fromkeys((*self.notes, *seen.notes))))
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The answers of /metrics. `text` is what metrics.txt holds:
+
+    @ SECONDS page COUNT [SERVER'S CLOCK]     the next COUNT lines are a whole page
+    @ SECONDS lines COUNT [SERVER'S CLOCK]    the page before, but for the next COUNT lines: "NUMBER TEXT"
+    """
+
+    text: str
+    name: str = "metrics.txt"
+
+    @cached_property
+    def times(self) -> tuple[float, ...]:
+        """Seconds after the start of the recording."""
+        return tuple(at for at, _, _ in self._pages(frozenset()))
+
+    @cached_property
+    def pages(self) -> tuple[bytes, ...]:
+        """All pages whole. Raises SourceError where they are too large to be held at once."""
+        found, size = [], 0
+        for _, _, lines in self._pages(None):
+            found.append("\n".join(lines).encode())
+            size += len(found[-1])
+            if size > _MAX_PAGES:
+                raise SourceError(KIND, f"{self.name}: its pages are larger than {_MAX_PAGES >> 20} MiB")
+        return tuple(found)
+
+    def scrapes(self, wanted: frozenset[str], most: int, until: float | None = None) -> Iterator[Scrape]:
+        """At most so many of them, evenly in time, up to `until`."""
+        heads: Heads = {}
+        wanted |= {scrapes.START_TIME}
+        for at, clock, lines in self._pages(self._chosen(most, until)):
+            page = parse("\n".join(lines), wanted, heads)
+            yield Scrape(at, page, scrapes.started(page), clock)
+
+    def _chosen(self, most: int, until: float | None) -> frozenset[int]:
+        count = len(self.times) if until is None else bisect.bisect_right(self.times, until)
+        if count <= most:
+            return frozenset(range(count))
+        return frozenset(round(place * (count - 1) / (most - 1)) for place in range(most))
+
+    def _pages(self, chosen: frozenset[int] | None) -> Iterator[tuple[float, float | None, list[str]]]:
+        """Time, the server's clock and the lines of these pages, all where None; without any, the times alone."""
+        lines, place, number, last = self.text.split("\n"), 0, 0, -math.inf
+        page: list[str] = []
+        while place < len(lines) - 1:
+            at, kind, count, clock = self._head(lines[place], place)
+            if at <= last:
+                raise self._wrong(place, "its time is not after the one before")
+            last, place = at, place + 1
+            changed = lines[place : place + count]
+            if len(changed) != count or place + count >= len(lines):
+                raise self._wrong(place, "it ends early")
+            if chosen is None or chosen:
+                page = changed if kind == "page" else self._changed(page, changed, place)
+            if chosen is None or not chosen or number in chosen:
+                yield at, clock, page
+            place += count
+            number += 1
+            if number > MAX_SCRAPES:
+                raise self._wrong(place, f"more than {MAX_SCRAPES:,} scrapes")
+
+    def _changed(self, page: list[str], changed: Sequence[str], place: int) -> list[str]:
+        page = page.copy()
+        for line in changed:
+            number, _, text = line.partition(" ")
+            try:
+                if int(number) < 1:
+                    raise IndexError
+                page[int(number) - 1] = text
+            except (ValueError, IndexError):
+                raise self._wrong(place, "a line that the page before does not have") from None
+        return page
+
+    def _head(self, line: str, place: int) -> tuple[float, str, int, float | None]:
+        words = line.split(" ")
+        try:
+            mark, at, kind, count, *clock = words
+            told = float(at), kind, int(count), float(clock[0]) if clock else None
+            is_one = mark == "@" and kind in ("page", "lines") and int(count) >= 0 and math.isfinite(told[0])
+        except ValueError:
+            is_one = False
+        if not is_one:
+            raise self._wrong(place, f"{line[:60]!r} does not begin a scrape")
+        return told
+
+    def _wrong(self, place: int, what: str) -> SourceError:
+        return SourceError(KIND, f"{self.name}, line {place + 1:,}: {what}")
+
+
+class Tape:
+    """metrics.txt while it is written. `mask` is applied to each line that is new."""
+
+    def __init__(self, mask: Callable[[str], str] = str) -> None:
+        self._mask = mask
+        self._before: list[str] = []
+        self._parts: list[str] = []
+        self.size = 0
+        """Characters."""
+        self.count = 0
+        self.last = -math.inf
+
+    def add(self, at: float, page: str, clock: float | None = None) -> None:
+        """One more answer, `at` seconds after the start; one at the time of the last is left out."""
+        at = round(at, 3)
+        if at <= self.last:
+            return
+        lines = page.split("\n")
+        before = self._before
+        if len(lines) == len(before):
+            pairs = enumerate(zip(before, lines, strict=True), 1)
+            changed = [f"{place} {self._mask(now)}" for place, (was, now) in pairs if was != now]
+            kind = "lines"
+        else:
+            changed, kind = [self._mask(line) for line in lines], "page"
+        told = "" if clock is None else f" {clock:.0f}"
+        part = "\n".join([f"@ {at:.3f} {kind} {len(changed)}{told}", *changed, ""])
+        self._parts.append(part)
+        self._before, self.last = lines, at
+        self.size += len(part)
+        self.count += 1
+
+    def text(self) -> str:
+        return "".join(self._parts)
 
 
 @dataclass(frozen=True)
 class Recording:
-    """`times[i]` seconds after the start, /metrics answered `pages[i]`."""
+    """`seconds` long, begun at `taken`; `rules` names the rules that judged it, `report` is what they said (JSON)."""
 
     name: str
-    times: tuple[float, ...]
-    pages: tuple[bytes, ...]
-    version: Any
-    models: Any
-    facts: Mapping[str, Reading] = field(default_factory=dict)
+    taken: datetime
+    seconds: float
+    doctor: str
+    rules: str
+    shared: bool
+    redacted: Mapping[str, int]
+    sources: tuple[Recorded, ...]
+    report: Mapping[str, Any] | None = None
+
+    @cached_property
+    def server(self) -> Recorded:
+        """The first server with an answer of /metrics. Raises SourceError where there is none."""
+        found = next((source for source in self.sources if source.metrics is not None), None)
+        if found is None:
+            raise SourceError(KIND, f"{self.name} holds no answer of a server")
+        return found
+
+    @cached_property
+    def times(self) -> tuple[float, ...]:
+        """Of the first server's answers: seconds after the first."""
+        assert self.server.metrics is not None
+        times = self.server.metrics.times
+        return tuple(round(at - times[0], 3) for at in times)
+
+    @property
+    def pages(self) -> tuple[bytes, ...]:
+        """What the first server answered."""
+        assert self.server.metrics is not None
+        return self.server.metrics.pages
+
+    @property
+    def version(self) -> Any:
+        return self.server.version
+
+    @property
+    def models(self) -> Any:
+        return self.server.models_answer
+
+    @property
+    def facts(self) -> Mapping[str, Reading]:
+        """Of all other sources; the first wins."""
+        found: dict[str, Reading] = {}
+        for source in self.sources:
+            found = {**source.facts, **found}
+        return found
 
     def page_at(self, seconds: float) -> bytes:
         """What /metrics answered last at that time; after the end, the last answer."""
@@ -42,34 +304,160 @@ class Recording:
 
 
 def read(path: Path) -> Recording:
-    """Read a recording's folder. Raises UsageError with what is wrong with it."""
+    """Read a recording: a folder or a .tar.gz. Raises SourceError with what is wrong with it."""
+    return parsed(str(path), archive.read(path))
+
+
+def parsed(name: str, parts: Mapping[str, bytes]) -> Recording:
+    """The recording in these parts. Raises SourceError."""
+    about = _json(name, parts, "recording.json")
+    written = about.get("format") if isinstance(about, dict) else None
+    if not isinstance(written, str) or not written.startswith(_FAMILY):
+        raise SourceError(KIND, f"{name} is not a recording of format {FORMAT}")
+    if written != FORMAT:
+        raise SourceError(
+            "newer-format", f"{name} is a recording of format {written[:60]}, and I read {FORMAT}: update vllm-doctor"
+        )
     try:
-        about = json.loads((path / "recording.json").read_text("utf-8"))
-        if not isinstance(about, dict):
-            raise ValueError("recording.json is no object")
-        pages = tuple(gzip.decompress(file.read_bytes()) for file in sorted(path.glob("metrics/*.prom.gz")))
-        times = tuple(float(t) for t in about.get("scrapes", ()))
-        host = path / "facts.json"
-        facts = _facts(json.loads(host.read_text("utf-8"))) if host.exists() else {}
-    except (OSError, ValueError, TypeError, EOFError, zlib.error) as error:
-        raise UsageError(f"{path} is not a recording: {error}") from None
-    if about.get("format") != FORMAT or not pages or len(times) != len(pages):
-        raise UsageError(f"{path} is not a recording of format {FORMAT}")
-    return Recording(path.name, times, pages, about.get("version"), about.get("models"), facts)
+        sources = about["sources"]
+        if not isinstance(sources, list) or not 0 < len(sources) <= _MAX_SOURCES:
+            raise ValueError("it names no sources, or too many")
+        report = _json(name, parts, "report.json")
+        return Recording(
+            name=name,
+            taken=_time(about["taken"]),
+            seconds=_number(about.get("seconds")) or 0.0,
+            doctor=str(about.get("doctor", ""))[:100],
+            rules=str(about.get("rules", ""))[:100],
+            shared=bool(about.get("shared", False)),
+            redacted={str(item["what"])[:100]: int(item["count"]) for item in about.get("redacted", [])},
+            sources=tuple(_source(name, parts, source) for source in sources),
+            report=report if isinstance(report, dict) else None,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise SourceError(KIND, f"{name} is no whole recording: {what[:200]}") from None
 
 
-def _facts(told: Any) -> dict[str, Reading]:
-    """The host's facts; ValueError where they are not what they must be."""
+def _source(name: str, parts: Mapping[str, bytes], told: Any) -> Recorded:
+    folder = str(told["folder"])
+    kind = str(told["kind"])
+    own = {part.removeprefix(f"{folder}/") for part in parts if part.startswith(f"{folder}/")}
+    problem = told.get("error")
+    error = Problem(str(problem["kind"]), str(problem["message"])) if problem else None
+    needed = {_SERVER: ["metrics.txt"], _LOG: [str(log["file"]) for log in told.get("logs", [])]}.get(
+        kind, ["facts.json"]
+    )
+    text = parts.get(f"{folder}/metrics.txt")
+    rows = _json(name, parts, f"{folder}/rows.json")
+    rows = {} if rows is None else rows
+    facts = _json(name, parts, f"{folder}/facts.json")
+    return Recorded(
+        kind=kind,
+        target=str(told["target"]),
+        patient=str(told.get("patient", "")),
+        error=error,
+        notes=_texts(told.get("notes", [])),
+        models=_texts(told.get("models", [])),
+        command=_texts(told.get("command", [])),
+        processes=tuple((str(role), int(pid)) for role, pid in told.get("processes", [])),
+        facts={} if facts is None else _facts(facts, f"{folder}/facts.json"),
+        course=tuple(_course(parts.get(f"{folder}/course.jsonl", b""), f"{folder}/course.jsonl")),
+        process_rows=tuple(_process_row(row) for row in rows.get("processes", [])),
+        gpu_rows=tuple(_gpu_row(row) for row in rows.get("gpus", [])),
+        metrics=None if text is None else Metrics(text.decode("utf-8", "replace"), f"{name}: {folder}/metrics.txt"),
+        version=_json(name, parts, f"{folder}/version.json"),
+        models_answer=_json(name, parts, f"{folder}/models.json"),
+        logs=tuple(
+            (str(log["name"]), parts[f"{folder}/{log['file']}"]) for log in told.get("logs", []) if log["file"] in own
+        ),
+        log_written=_number(told.get("written")),
+        log_age=_number(told.get("age")),
+        lacks=() if error else tuple(f"{folder}/{part}" for part in needed if part not in own),
+    )
+
+
+def _json(name: str, parts: Mapping[str, bytes], part: str) -> Any:
+    """A part as JSON; None where there is none."""
+    if part not in parts:
+        return None
+    try:
+        return json.loads(parts[part], parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise SourceError(KIND, f"{name}: {part} is no JSON ({str(error)[:100]})") from None
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number")
+
+
+def _time(text: Any) -> datetime:
+    at = datetime.fromisoformat(text)
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def _texts(told: Any) -> tuple[str, ...]:
+    if not isinstance(told, list) or not all(isinstance(text, str) for text in told):
+        raise ValueError("a list of texts is none")
+    return tuple(told)
+
+
+def _number(told: Any) -> float | None:
+    return float(told) if isinstance(told, int | float) and math.isfinite(told) else None
+
+
+def _facts(told: Any, where: str) -> dict[str, Reading]:
     if not isinstance(told, dict) or not all(isinstance(fact, dict) for fact in told.values()):
-        raise ValueError("facts.json is no object of objects")
-    return {name: _fact(fact) for name, fact in told.items()}
+        raise ValueError(f"{where} is no object of objects")
+    try:
+        return {name: reading(fact) for name, fact in told.items()}
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
-def _fact(told: dict[str, Any]) -> Reading:
+def _course(text: bytes, where: str) -> Iterator[tuple[float, Mapping[str, Reading]]]:
+    for line in text.splitlines():
+        told = json.loads(line, parse_constant=_no_number)
+        yield float(told["at"]), _facts(told["facts"], where)
+
+
+def _process_row(row: Any) -> ProcessSeen:
+    return ProcessSeen(
+        str(row["role"]), int(row["pid"]), reading(row["cores"]), reading(row["waited"]), int(row["threads"])
+    )
+
+
+def _gpu_row(row: Any) -> GpuSeen:
+    return GpuSeen(int(row["index"]), str(row["name"]), _facts(row["readings"], "rows.json"))
+
+
+# ---- a reading as JSON ----------------------------------------------------------------------------------------------
+
+
+def reading(told: Fact) -> Reading:
+    """A fact: {"value": 2.0, "from": "proc"} or {"unknown": "denied"}. ValueError where it is neither."""
     if "unknown" in told:
-        return Unknown(Reason(told["unknown"]))
+        try:
+            return Unknown(Reason(told["unknown"]))
+        except ValueError:
+            raise ValueError(
+                f"{str(told['unknown'])[:40]!r} is no reason that I know: a newer vllm-doctor's?"
+            ) from None
     value = told.get("value")
+    if told.get("infinite") is True:
+        value = math.inf
     if not isinstance(value, bool | int | float | str):
-        raise ValueError("a fact of facts.json has neither a value nor a reason")
+        raise ValueError("a fact has neither a value nor a reason")
     value = float(value) if isinstance(value, int) and not isinstance(value, bool) else value
     return Known(value, origin=str(told.get("from", "")))
+
+
+def written(fact: Reading) -> Fact:
+    """A fact as JSON."""
+    if isinstance(fact, Unknown):
+        return {"unknown": fact.reason.value}
+    if isinstance(fact.value, float) and math.isinf(fact.value):
+        return {"infinite": True, "from": fact.origin}
+    if isinstance(fact.value, float) and math.isnan(fact.value):
+        return {"unknown": Reason.INVALID.value}
+    return {"value": fact.value, "from": fact.origin}

@@ -10,26 +10,23 @@ import json
 import re
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import httpx
 
 from vllm_doctor import __version__
-from vllm_doctor.catalogue import ENGINE_METRIC
 from vllm_doctor.errors import SourceError, UsageError
 from vllm_doctor.observation import Observation
 from vllm_doctor.report import Problem
-from vllm_doctor.signal import Known, Reading, Value
 from vllm_doctor.sources.access import Access
 from vllm_doctor.sources.exposition import Heads, Page, parse
+from vllm_doctor.sources.scrapes import START_TIME, Identity, Scrape, identity, seen, started
 from vllm_doctor.window import Window
 
 MAX_BODY = 64 * 1024 * 1024
-MAX_ENGINES = 2048
 IDENTITY_SECONDS = 3.0  # for /version and for /v1/models; /metrics may take all the time there is: a starved API
 # server is slow to answer, and is the patient we are here for
 _REDIRECTS = 3
@@ -38,9 +35,6 @@ PATIENCE = 5.0
 _SCRAPES = 30
 """So many are kept of one that is followed."""
 _RECENT = 4
-_START_TIME = "process_start_time_seconds"
-_COUNTER = "vllm:generation_tokens_total"
-_RESTART_SECONDS = 10.0  # no vLLM is up again sooner
 
 
 def base_of(url: str) -> str:
@@ -64,24 +58,6 @@ def shown(url: str) -> str:
     return scheme[0] + url[scheme.end() :].rsplit("@", 1)[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Scrape:
-    """One page. `at`: seconds on the doctor's clock; `server_time` on the server's, `started`: 0 where not known."""
-
-    at: float
-    page: Page
-    started: float
-    server_time: float | None
-
-
-@dataclass(frozen=True)
-class Identity:
-    """What /version and /v1/models say."""
-
-    facts: Mapping[str, Reading] = field(default_factory=dict)
-    models: tuple[str, ...] = ()
-
-
 class Server:
     """One server under examination. `clock` must not step (time.monotonic); `sleep` waits."""
 
@@ -95,7 +71,7 @@ class Server:
     ) -> None:
         self.base = base_of(url)
         self.target = shown(self.base)
-        self._wanted = wanted | {_START_TIME}
+        self._wanted = wanted | {START_TIME}
         self._access = access or Access()
         self._clock, self._sleep = clock, sleep
         self._client = self._new_client(self.base)
@@ -155,35 +131,13 @@ class Server:
 
         `window`: the scrapes as such, where the caller keeps it.
         """
-        if window is None:
-            window = Window()
-            for scrape in scrapes:
-                window.add(scrape.at, scrape.page.samples)
-        refused = next((scrape.page.refused_lines for scrape in scrapes if scrape.page.refused_lines), 0)
-        notes = [f"{refused} lines of /metrics could not be read and were left out"] if refused else []
-        try:
-            if error is None:
-                self._one_server(window, scrapes, notes)
-                if len(window.latest(ENGINE_METRIC)) > MAX_ENGINES:
-                    raise SourceError("too-large", f"{self.target}: more than {MAX_ENGINES:,} engines on one page")
-                gone = window.vanished(ENGINE_METRIC)
-                if gone:
-                    notes.append(f"{len(gone)} engine(s) vanished from /metrics while watched")
-        except SourceError as problem:
-            error = Problem(problem.kind, str(problem))
-        if error is not None and window.times:
-            notes.append(f"it answered {len(window.times)} times before")
-        if error is not None and error.kind in ("changed-server", "too-large"):
-            window = Window()
-        facts, models = identity.facts, identity.models
-        return Observation("server", self.target, window, facts, models, error, tuple(notes))
+        return seen(self.target, scrapes, identity, error, window)
 
     def scrape(self, deadline: float, heads: Heads | None = None) -> Scrape:
         """One GET of /metrics, done by `deadline` on the clock. Raises SourceError."""
         body, headers, at = self._get("/metrics", deadline)
         page = parse(body.decode("utf-8", "replace"), self._wanted, heads)
-        starts = [sample.value for sample in page.samples if sample.name == _START_TIME]
-        return Scrape(at, page, starts[0] if len(starts) == 1 else 0.0, _date(headers))
+        return Scrape(at, page, started(page), _date(headers))
 
     def _scrapes(self, seconds: float, deadline: float) -> Iterator[Scrape]:
         """Pages about a second apart (further apart in a long window), the last `seconds` after the first."""
@@ -203,58 +157,7 @@ class Server:
     def identify(self, page: Page, deadline: float) -> Identity:
         """What /version and /v1/models say; SourceError if this is no vLLM."""
         version = self._json("/version", deadline)
-        cards_answer = self._json("/v1/models", deadline)
-        found = version.get("version") if isinstance(version, dict) else None
-        cards = _cards(cards_answer)
-        owners = {str(card["owned_by"]) for card in cards if card.get("owned_by") is not None}
-        is_server = isinstance(found, str) and (
-            "vllm" in owners
-            or (not owners and any("max_model_len" in card for card in cards))
-            or cards_answer == {"error": "Unauthorized"}
-        )
-        if not page.has_vllm and not is_server:
-            what = "metrics, but none of vLLM's" if page.is_metrics else "no metrics"
-            raise SourceError(
-                "not-vllm",
-                f"{self.target} is not a vLLM server: its /metrics has {what}; give vLLM's own port and path",
-            )
-        facts: dict[str, Reading] = {"stats_published": _told(page.has_vllm)}
-        if isinstance(found, str):
-            facts["vllm_version"] = _told(found[:100])
-        limits = [limit for card in cards if type(limit := card.get("max_model_len")) is int and 0 < limit < 2**40]
-        if limits:
-            facts["max_model_len"] = _told(float(max(limits)))
-        # A LoRA adapter is listed as a model with a parent: the model served is the one without.
-        names = [str(card["id"])[:200] for card in cards if "id" in card and not card.get("parent")]
-        return Identity(facts, tuple(names))
-
-    def _one_server(self, window: Window, scrapes: Sequence[Scrape], notes: list[str]) -> None:
-        """Tell a restart in the window from two servers that take turns at one address."""
-        starts = [scrape.started for scrape in scrapes if scrape.started]
-        first_seen = scrapes[0].server_time
-        if starts:
-            restarted = len(set(starts)) > 1
-            # A server that had started before the first look was there all the time: it is another one.
-            another = starts != sorted(starts) or (
-                restarted and first_seen is not None and max(starts) < first_seen - 2
-            )
-        else:
-            falls = {  # all engines of a server fall at once
-                after: after - before
-                for points in window.series(_COUNTER).values()
-                for (before, value), (after, next_value) in pairwise(points)
-                if next_value < value
-            }
-            restarted = bool(falls)
-            another = len(falls) > 1 or any(seconds < _RESTART_SECONDS for seconds in falls.values())
-        if another:
-            raise SourceError(
-                "changed-server",
-                f"{self.target} is answered by different servers in turns (a load balancer?):"
-                " rates would be wrong; point me at one of them",
-            )
-        if restarted:
-            notes.append("the server was restarted within the window")
+        return identity(self.target, page, version, self._json("/v1/models", deadline))
 
     def _json(self, path: str, deadline: float) -> Any:
         """The JSON answer; {} if there is none: these two only add to what /metrics says."""
@@ -373,15 +276,6 @@ class Followed:
         self._window.add(scrape.at, scrape.page.samples)
         while len(kept) > 2 and kept[1].at <= scrape.at - seconds:
             self._window.drop(kept.pop(0).at)
-
-
-def _told(value: Value) -> Known:
-    return Known(value, origin="server")
-
-
-def _cards(answer: Any) -> list[dict[str, Any]]:
-    data = answer.get("data") if isinstance(answer, dict) else None
-    return [card for card in data if isinstance(card, dict)] if isinstance(data, list) else []
 
 
 def _date(headers: httpx.Headers) -> float | None:
