@@ -286,7 +286,7 @@ def _flags(arguments: Sequence[str]) -> int:
 
 def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
     """Examine these sources and write the report; the exit code."""
-    report = _report(sources, options)
+    report = _judges(options)(sources)
     _write(report, options)
     if options.format == "patch" and report.error is None:
         from vllm_doctor.render import patch
@@ -298,8 +298,8 @@ def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
     return _exit_code(report, options.fail_on)
 
 
-def _report(sources: Sequence[str], options: argparse.Namespace) -> Report:
-    """The report on these sources, as it may leave."""
+def _judges(options: argparse.Namespace) -> Callable[[Sequence[str]], Report]:
+    """What examines sources, with the rules read once: the report, as it may leave."""
     import contextlib
     import gc
     import time
@@ -315,28 +315,32 @@ def _report(sources: Sequence[str], options: argparse.Namespace) -> Report:
     signals = catalogue.load(shipped / "signals.yaml")
     rules = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
     wishes = _wishes(options)
-    timeout = 8 + window if options.timeout is None else options.timeout
     since = _since(options)
-    look = Attachment(
-        signals.metrics,
-        _access(options),
-        window,
-        time.monotonic() + timeout,
-        Path(options.nvidia_smi) if options.nvidia_smi else None,
-        since=since,
-        until=options.until,
-        command=options.command,
-        gpu=options.gpu,
-    )
-    with contextlib.ExitStack() as opened:
-        watchers = look.watchers(sources, opened)
-        if options.timeout is None and all(watcher.kind in ("log", "command", "gpu-name") for watcher in watchers):
-            timeout = _ONE_DAY  # a log is read to its end; nobody waits for an answer
-        opened.enter_context(progress.shown(watchers))
-        observations = examination.observe(watchers, timeout)
     patched = options.format == "patch"
-    report = examination.judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict, patched)
-    return redact.report(_with_measures(report, observations, options))
+
+    def examine(sources: Sequence[str]) -> Report:
+        timeout = 8 + window if options.timeout is None else options.timeout
+        look = Attachment(
+            signals.metrics,
+            _access(options),
+            window,
+            time.monotonic() + timeout,
+            Path(options.nvidia_smi) if options.nvidia_smi else None,
+            since=since,
+            until=options.until,
+            command=options.command,
+            gpu=options.gpu,
+        )
+        with contextlib.ExitStack() as opened:
+            watchers = look.watchers(sources, opened)
+            if options.timeout is None and all(watcher.kind in ("log", "command", "gpu-name") for watcher in watchers):
+                timeout = _ONE_DAY  # a log is read to its end; nobody waits for an answer
+            opened.enter_context(progress.shown(watchers))
+            observations = examination.observe(watchers, timeout)
+        report = examination.judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict, patched)
+        return redact.report(_with_measures(report, observations, options))
+
+    return examine
 
 
 def _with_measures(report: Report, observations: Sequence[Observation], options: argparse.Namespace) -> Report:
@@ -459,7 +463,6 @@ def _session(
 def _compare(arguments: Sequence[str]) -> int:
     """0: it got better; 2: worse; 3: nothing can be concluded."""
     from datetime import UTC, datetime
-    from functools import partial
     from pathlib import Path
 
     from vllm_doctor import comparison, redact, sides
@@ -483,7 +486,15 @@ def _compare(arguments: Sequence[str]) -> int:
         raise UsageError(f"compare has no --format {form}: text or json")
     if options.window is None:
         options.window = _COMPARED_WINDOW
-    look = partial(_looked, options)
+    judges: list[Callable[[Sequence[str]], Report]] = []
+
+    def look(source: str) -> dict[str, Any]:
+        from vllm_doctor.render import json_v1
+
+        if not judges:
+            judges.append(_judges(options))
+        return json_v1.document(judges[0]([source]))
+
     before, after = sides.of_source(options.before, look), sides.of_source(options.after, look)
     if before.model is not None and after.model is not None and before.model != after.model:
         raise UsageError(f"two different models cannot be compared: {before.model} before, {after.model} after")
@@ -501,13 +512,6 @@ def _compare(arguments: Sequence[str]) -> int:
     else:
         _say(rendered)
     return found.outcome.exit_code
-
-
-def _looked(options: argparse.Namespace, source: str) -> dict[str, Any]:
-    """The report on one source, as its document."""
-    from vllm_doctor.render import json_v1
-
-    return json_v1.document(_report([source], options))
 
 
 def _since(options: argparse.Namespace) -> str | None:

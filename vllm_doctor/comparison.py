@@ -10,7 +10,7 @@ by chance once in 35 times. One run without known spread is taken as `ASSUMED` t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from vllm_doctor import measure
@@ -158,10 +158,10 @@ def compared(before: Side, after: Side, goal: str = "throughput", open_loop: boo
     if not reasons and same_load is not True:
         reasons.append(load_says)
     decided, why = _decided(rows, goal)
-    if decided is None:
-        reasons.append(why)
-    if decided == "better":
-        reasons += _spoiled(before, after, new)
+    if not reasons:
+        reasons = _spoiled(before, after, new) if decided == "better" else [why] if decided is None else []
+    if same_load is not True:
+        rows = tuple(replace(row, word="changed") if row.word in ("better", "worse") else row for row in rows)
     outcome = Outcome.INCONCLUSIVE
     if not reasons:
         outcome = Outcome.PASS if decided == "better" else Outcome.FAIL
@@ -234,12 +234,10 @@ def _decided(rows: Sequence[Row], goal: str) -> tuple[str | None, str]:
             return "better", ""
         if "worse" in words:
             return "worse", ""
-    if any(row.word == "the same" for row in rows if row.decides):
-        return (
-            None,
-            f"no difference beyond the spread and {LEAST_CHANGE:.0%}: if there is one, it takes more runs to see",
-        )
-    return None, "too few samples to tell a difference from the spread: watch longer"
+        if "the same" not in words:
+            return None, f"too few samples to tell a difference of {kind} from the spread: watch longer"
+    least = number(LEAST_CHANGE, "share")
+    return None, f"no difference beyond the spread and {least}: if there is one, it takes more runs to see"
 
 
 def _lacking(before: Side, after: Side) -> list[str]:
@@ -272,7 +270,7 @@ def _too_little(side: Side) -> list[str]:
                       " least (--window 20)")  # fmt: skip
     finished = side.measures.get("finished")
     if finished is not None and finished.value < LEAST_REQUESTS:
-        little.append(f"{number(finished.value, 'requests')} requests finished, and {LEAST_REQUESTS} are the least")
+        little.append(f"of requests finished {number(finished.value, 'requests')}, and {LEAST_REQUESTS} are the least")
     return little
 
 
@@ -385,7 +383,8 @@ def _notes(before: Side, after: Side) -> Iterable[str]:
         single = next((m for m in side.measures.values() if m.spread == "runs" and m.samples < LEAST_SAMPLES), None)
         if single is not None:
             runs = "one run" if single.samples == 1 else f"{single.samples} runs"
-            yield f"{when}, {runs}: ± {ASSUMED:.0%} is assumed from run to run ({LEAST_SAMPLES} runs would tell)"
+            assumed = number(ASSUMED, "share")
+            yield f"{when}, {runs}: ± {assumed} is assumed from run to run ({LEAST_SAMPLES} runs would tell)"
 
 
 def _headline(outcome: Outcome, rows: Sequence[Row], reasons: Sequence[str], advised: bool, goal: str) -> str:

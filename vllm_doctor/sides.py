@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from vllm_doctor.comparison import Advice, Side
-from vllm_doctor.errors import UsageError
-from vllm_doctor.measure import definitions
+from vllm_doctor.errors import SourceError, UsageError
+from vllm_doctor.measure import definitions, measured, metrics, window_of
 from vllm_doctor.render.json_v1 import SCHEMA
 from vllm_doctor.report import Measure
 from vllm_doctor.signal import Reason, Value
-from vllm_doctor.sources import bench, command_line
+from vllm_doctor.sources import archive, bench, command_line, recording
+from vllm_doctor.sources.recording import Recording
 
 _MOST_BYTES = 64 * 1024 * 1024
 _REPORT = "vllm-doctor/report/"
@@ -36,7 +38,12 @@ def of_source(source: str, look: Callable[[str], dict[str, Any]]) -> Side:
 
     Raises UsageError and SourceError, with one line to act on.
     """
-    documents = _json(source)
+    path = Path(source)
+    if "://" in source or source.isdigit() or not path.exists():
+        return of_report(look(source), source, kind=None)
+    if archive.is_recording(path):
+        return _of_recording(recording.read(path), source, look)
+    documents = _json(path)
     if documents is None:
         return of_report(look(source), source, kind=None)
     if all(bench.is_result(document) for document in documents):
@@ -52,10 +59,25 @@ def of_source(source: str, look: Callable[[str], dict[str, Any]]) -> Side:
     )
 
 
-def _json(source: str) -> list[Any] | None:
-    """The JSON documents of a file: one, or one a line; None: it is no file, or not of JSON."""
-    path = Path(source)
-    if "://" in source or source.isdigit() or not path.is_file():
+def _of_recording(found: Recording, name: str, look: Callable[[str], dict[str, Any]]) -> Side:
+    """A recording: its scrapes, and what was said when it was taken; where it holds no report, what is said now."""
+    kept = found.report if found.report is not None and found.report.get("schema") == SCHEMA else None
+    side = of_report(kept if kept is not None else look(name), name, kind="recording")
+    window = window_of([one.observation(metrics()) for one in found.sources if one.kind == "server"])
+    if window is not None:
+        side = replace(side, measures={m.name: m for m in measured(window)}, seconds=window.seconds)
+    words = next((one.command for one in found.sources if one.command), ())
+    return replace(side, flags=_flags(words)) if side.flags is None and words else side
+
+
+def _flags(words: Sequence[str]) -> Mapping[str, Value]:
+    return command_line.parse(words, lambda path: Reason.DENIED).flags
+
+
+def _json(path: Path) -> list[Any] | None:
+    """The JSON documents of a file: one, or one a line; None: it is not of JSON."""
+    source = str(path)
+    if not path.is_file():
         return None
     try:
         with path.open("rb") as file:
@@ -85,29 +107,35 @@ def _json(source: str) -> list[Any] | None:
 
 
 def of_report(document: Mapping[str, Any], name: str, kind: str | None) -> Side:
-    """A report's document as a side. Raises UsageError where it is not what the schema says."""
+    """A report's document as a side.
+
+    Raises UsageError where it is not what the schema says, and SourceError where nobody was seen in it.
+    """
     try:
-        return _of_report(document, name, kind)
+        side = _of_report(document, name, kind)
+        if document["error"] and not side.measures:
+            raise SourceError(str(document["error"]["kind"]), str(document["error"]["message"]))
+        return side
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise UsageError(f"{name} is not a report as vllm-doctor writes it ({type(error).__name__}: {error})") from None
 
 
 def _of_report(document: Mapping[str, Any], name: str, kind: str | None) -> Side:
     patient, command = document["patient"], document["command"]
-    measured = [source for source in document["sources"] if source["kind"] in ("server", "log", "recording")]
+    watched = [source for source in document["sources"] if source["kind"] in ("server", "log", "recording")]
     words = [str(word) for word in command["was"]] if command else []
-    flags = command_line.parse(words, lambda path: Reason.DENIED).flags if words else None
+    flags = _flags(words) if words else None
     error = document["error"]
-    servers = [source for source in measured if source["kind"] == "server"]
+    servers = [source for source in watched if source["kind"] == "server"]
     lacks = [str(error["message"])] if error else []
     if len(servers) > 1:
         lacks.append(f"{len(servers)} servers were examined together: compare one with one")
     gpus = f"{patient['gpus']} × {patient['gpu'] or 'GPU'}" if patient["gpus"] else None
     return Side(
         name=name,
-        kind=kind or (str(measured[0]["kind"]) if measured else "command"),
+        kind=kind or (str(watched[0]["kind"]) if watched else "command"),
         measures=_measures(document),
-        seconds=max((float(source["window_s"]) for source in measured), default=None) if servers else None,
+        seconds=max((float(source["window_s"]) for source in watched), default=None) if servers else None,
         model=_text(patient["model"]),
         vllm=_text(patient["vllm"]),
         hardware=gpus,

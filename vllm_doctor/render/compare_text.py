@@ -15,6 +15,7 @@ _WIDTH = 80
 _INDENT = 12
 _COLOUR = {Outcome.PASS: "1;30;42", Outcome.FAIL: "1;37;41", Outcome.INCONCLUSIVE: "1;30;46"}
 _SAYS = 24
+_TOLD = ("better", "worse", "changed")
 
 
 def render(comparison: Comparison, colour: bool = False) -> str:
@@ -38,7 +39,7 @@ def render(comparison: Comparison, colour: bool = False) -> str:
         lines += _paragraph("note", note)
     lines += textwrap.wrap(
         "In brackets: the least and the most of the samples, or the bounds of a histogram's bucket. A difference"
-        f" counts where these do not overlap and it is at least {LEAST_CHANGE:.0%}.",
+        f" counts where these do not overlap and it is at least {words.number(LEAST_CHANGE, 'share')}.",
         _WIDTH,
         initial_indent="  ",
         subsequent_indent="  ",
@@ -94,24 +95,33 @@ def _table(comparison: Comparison) -> list[str]:
     wide, wider = (max(map(len, [head, *shown])) for head, shown in (("before", befores), ("after", afters)))
     lines = [f"  {'':<{_SAYS}}{'before':>{wide}}  {'after':>{wider}}"] if befores else []
     for row, before, after in zip(comparison.rows, befores, afters, strict=True):
-        times = f"× {words.number(row.factor)}" if row.factor is not None and row.word in ("better", "worse") else ""
-        lines.append(f"  {row.says:<{_SAYS}}{before:>{wide}}  {after:>{wider}}  {f'{row.word} {times}'}")
+        times = f"×{_factor(row.factor)}" if row.factor and row.word in _TOLD else ""
+        says = f"{row.says} /s" if row.unit == "1/s" else row.says
+        lines.append(f"  {says:<{_SAYS}}{before:>{wide}}  {after:>{wider}}  {row.word} {times}")
     return lines
 
 
 def _figure(measure: Measure | None, row: Row) -> str:
+    """ "2.66 s (0.853–3.52)", in one unit; "2.5–5 s" where only the bucket is known."""
     if measure is None:
         return "-"
-    value = words.number(measure.value, row.unit)
-    if measure.low == measure.high:
-        return value
-    high = "∞" if measure.high == math.inf else words.number(measure.high, row.unit)
-    low = words.number(measure.low, row.unit)
-    for suffix in (" %", " ms", " s", "/s"):
-        if low.endswith(suffix) and high.endswith(suffix):
-            low = low.removesuffix(suffix)
-    low, high = low.removesuffix("/s"), high.removesuffix("/s")
-    return f"{low}–{high}" if measure.spread == "bucket" else f"{value} ({low}–{high})"
+    factor, unit = 1.0, ""
+    if row.unit == "share":
+        factor, unit = 100.0, " %"
+    elif row.unit == "s":
+        factor, unit = (1.0, " s") if max(measure.value, measure.low) >= 1 else (1000.0, " ms")
+    value, low, high = (_digits(v * factor) for v in (measure.value, measure.low, measure.high))
+    if measure.spread == "bucket":
+        return f"over {low}{unit}" if measure.high == math.inf else f"{low}–{high}{unit}"
+    return f"{value}{unit}" if low == high else f"{value}{unit} ({low}–{high})"
+
+
+def _factor(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+
+
+def _digits(value: float) -> str:
+    return words.number(value) if value == 0 or value >= 0.01 else "0.01"
 
 
 def _paragraph(label: str, text: str) -> list[str]:
