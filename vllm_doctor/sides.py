@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vllm_doctor.comparison import Advice, Side
 from vllm_doctor.errors import SourceError, UsageError
@@ -15,8 +15,10 @@ from vllm_doctor.measure import definitions, measured, metrics, window_of
 from vllm_doctor.render.json_v1 import SCHEMA
 from vllm_doctor.report import Measure
 from vllm_doctor.signal import Reason, Value
-from vllm_doctor.sources import archive, bench, command_line, recording
-from vllm_doctor.sources.recording import Recording
+from vllm_doctor.sources import archive, bench, command_line
+
+if TYPE_CHECKING:  # late below: two reports need no reader of scrapes
+    from vllm_doctor.sources.recording import Recording
 
 _MOST_BYTES = 64 * 1024 * 1024
 _REPORT = "vllm-doctor/report/"
@@ -42,6 +44,8 @@ def of_source(source: str, look: Callable[[str], dict[str, Any]]) -> Side:
     if "://" in source or source.isdigit() or not path.exists():
         return of_report(look(source), source, kind=None)
     if archive.is_recording(path):
+        from vllm_doctor.sources import recording
+
         return _of_recording(recording.read(path), source, look)
     documents = _json(path)
     if documents is None:
