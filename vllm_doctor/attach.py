@@ -30,11 +30,14 @@ if TYPE_CHECKING:
     from vllm_doctor.sources.server import Server
     from vllm_doctor.sources.start.source import StartSource
     from vllm_doctor.sources.start.start import Start
+    from vllm_doctor.sources.state import State
 
 NOBODY = (
     "no vLLM server was found on this host; point me at one: vllm-doctor http://host:8000, or vllm-doctor PID"
     " (or try: vllm-doctor demo)"
 )
+
+_GLANCE = 1.0
 
 NOT_LINUX = (
     "processes can be looked for on Linux only (there is no /proc here); name a server: vllm-doctor http://host:8000"
@@ -59,12 +62,16 @@ class Attachment:
     """A command line as a text, or the file that holds one."""
     gpu: str | None = None
     """The GPU's name, as --gpu has it."""
+    state: State | None = None
+    """The last looks at these servers: with them one scrape is enough."""
 
     def watchers(self, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
         """The watchers of these sources; connections are closed with `opened`.
 
         Raises UsageError and SourceError, with one line to act on.
         """
+        if self.state is not None:
+            self.state.check()
         if self.smi is not None:
             from vllm_doctor.sources import nvidia_smi
 
@@ -80,6 +87,11 @@ class Attachment:
             else self._of_sources(sources, opened)
         )
         return found if named is None else [*found, *_of_named(named, found)]
+
+    @property
+    def _host_seconds(self) -> float:
+        """With a state the host is only glanced at: its rates are not kept."""
+        return self.seconds if self.state is None else min(self.seconds, _GLANCE)
 
     def _of_sources(self, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
         recordings = [source for source in dict.fromkeys(sources) if _is_recording(source)]
@@ -182,7 +194,7 @@ class Attachment:
             "server",
             server.target,
             server.target,
-            lambda: server.examine(self.seconds, self.deadline),
+            lambda: server.examine(self.seconds, self.deadline, self.state),
             follow=lambda: Followed(server),
         )
 
@@ -241,14 +253,14 @@ class Attachment:
                 "host",
                 local.target,
                 patient,
-                lambda: local.examine_host(self.seconds, self.deadline),
+                lambda: local.examine_host(self._host_seconds, self.deadline),
                 follow=lambda: FollowedHost(local),
             ),
             Watcher(
                 "gpu",
                 str(self.smi or "NVIDIA driver"),
                 patient,
-                lambda: local.examine_gpus(self.seconds, self.deadline),
+                lambda: local.examine_gpus(self._host_seconds, self.deadline),
                 follow=lambda: FollowedGpus(local),
             ),
         ]

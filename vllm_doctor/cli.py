@@ -144,6 +144,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=FORMATS, help="output format")
     add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all")
     add("--window", type=_seconds, metavar="SECONDS", help="time between first and last scrape (3; at a terminal 30)")
+    add("--state", metavar="FILE", help="keep the last scrape there: a hook then answers at once, over the time since")
     add("--timeout", type=_seconds, metavar="SECONDS", help="for the whole run (8 + window)")
     add("--command", metavar="TEXT|FILE", help="how the server was, or will be, started: a command line or YAML")
     add("--since", metavar="TIME", help="of a log: from here on (13:30, 2025-11-20T13:30, or 2h before its end)")
@@ -317,6 +318,11 @@ def _judges(options: argparse.Namespace) -> Callable[[Sequence[str]], Report]:
     wishes = _wishes(options)
     since = _since(options)
     patched = options.format == "patch"
+    state = None
+    if options.state:
+        from vllm_doctor.sources.state import State
+
+        state = State(Path(options.state))
 
     def examine(sources: Sequence[str]) -> Report:
         timeout = 8 + window if options.timeout is None else options.timeout
@@ -330,6 +336,7 @@ def _judges(options: argparse.Namespace) -> Callable[[Sequence[str]], Report]:
             until=options.until,
             command=options.command,
             gpu=options.gpu,
+            state=state,
         )
         with contextlib.ExitStack() as opened:
             watchers = look.watchers(sources, opened)
@@ -363,7 +370,7 @@ def _is_interactive(options: argparse.Namespace) -> bool:
     """Whether a person sits at a terminal that can be drawn on. Where it cannot, one line says why."""
     import os
 
-    asked = options.text or options.json or options.format or options.output
+    asked = options.text or options.json or options.format or options.output or options.state
     if asked or not sys.stdout.isatty():
         return False
     why = None

@@ -35,6 +35,7 @@ h1 { font-size: 1.6rem; line-height: 1.25; margin: .2rem 0 .5rem; }
 h2 { font-size: 1.15rem; margin: 2.2rem 0 .7rem; padding-bottom: .25rem; border-bottom: 1px solid var(--line); }
 h3 { font-size: 1.05rem; line-height: 1.35; margin: 0 0 .5rem; }
 p { margin: .5rem 0; max-width: 46rem; }
+header code { background: var(--card); padding: .1rem .35rem; border-radius: .25rem; }
 .verdict { color: var(--tone); font-weight: 700; letter-spacing: .06em; }
 .soft, figcaption, dt, th, footer { color: var(--soft); }
 .facts { margin: 0; padding: 0; list-style: none; color: var(--soft); font-size: .92rem; }
@@ -42,7 +43,8 @@ p { margin: .5rem 0; max-width: 46rem; }
 .ok { --tone: var(--ok); } .info { --tone: var(--info); }
 .vitals { display: grid; grid-template-columns: repeat(auto-fill, minmax(10.5rem, 1fr)); gap: .6rem; margin: 0; }
 .vitals div { background: var(--card); border-radius: .4rem; padding: .5rem .75rem; }
-.vitals dt { font-size: .82rem; line-height: 1.3; } .vitals dd { margin: .15rem 0 0; font-size: 1.15rem; font-weight: 600; }
+.vitals dt { font-size: .82rem; line-height: 1.3; }
+.vitals dd { margin: .15rem 0 0; font-size: 1.15rem; font-weight: 600; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); gap: 1rem 1.5rem; }
 figure { margin: 0; break-inside: avoid; } figcaption { font-size: .88rem; } figcaption b { color: var(--ink); }
 svg { display: block; width: 100%; height: auto; } svg text { font: 9px system-ui, sans-serif; fill: var(--soft); }
@@ -56,8 +58,9 @@ svg { display: block; width: 100%; height: auto; } svg text { font: 9px system-u
 .finding dl { display: grid; grid-template-columns: 5rem minmax(0, 1fr); gap: .4rem .8rem; margin: .6rem 0 0; }
 .finding dd { margin: 0; } .finding dd p { margin: 0 0 .35rem; } dd ul { margin: .25rem 0; padding-left: 1.1rem; }
 table { border-collapse: collapse; font-size: .92rem; width: 100%; }
-th { text-align: left; font-weight: 500; } td, th { padding: .25rem .7rem .25rem 0; border-bottom: 1px solid var(--line);
-  vertical-align: top; } .number { text-align: right; font-variant-numeric: tabular-nums; }
+th { text-align: left; font-weight: 500; }
+td, th { padding: .25rem .7rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+.number { text-align: right; font-variant-numeric: tabular-nums; }
 pre, code { font: .88rem/1.5 ui-monospace, monospace; } pre { background: var(--card); border-radius: .4rem;
   padding: .6rem .8rem; margin: .4rem 0; white-space: pre-wrap; } pre span { display: block; }
 .add { background: var(--add); } .drop { background: var(--drop); }
@@ -78,6 +81,7 @@ def render(report: Report) -> str:
     main, aside = report.main, report.aside
     parts = [
         f'<header class="{tone}"><span class="verdict">{_text(tone.upper())}</span><h1>{_text(report.headline)}</h1>',
+        _brief(main),
         _facts(_patient(report)),
         "</header>",
     ]
@@ -107,6 +111,18 @@ def render(report: Report) -> str:
             "",
         ]
     )
+
+
+def _brief(main: Sequence[Finding]) -> str:
+    """For a reader who stops here: what was seen, and what to change."""
+    if not main:
+        return ""
+    here = f'<p class="here">{_text(main[0].here)}</p>' if main[0].here else ""
+    if not main[0].remedies:
+        return here
+    changes = _changes(main[0].remedies[0])
+    flags = " ".join(_code(line) for line in [c for c in changes if c.startswith("+")] or changes)
+    return f"{here}<p><b>Cure</b> {_text(main[0].remedies[0].do)} {flags}</p>"
 
 
 def _text(value: object) -> str:
@@ -395,7 +411,8 @@ def _diff(lines: Iterable[str]) -> str:
     return f"<pre>{''.join(shown)}</pre>" if shown else ""
 
 
-def _remedy(remedy: Remedy, finding: Finding) -> str:
+def _changes(remedy: Remedy) -> list[str]:
+    """ "- --max-num-seqs 64", "+ --max-num-seqs 10"."""
     lines = []
     for flag in dict.fromkeys([*remedy.unset, *remedy.set]):
         if flag in remedy.was:
@@ -403,8 +420,11 @@ def _remedy(remedy: Remedy, finding: Finding) -> str:
         elif flag in remedy.unset and flag not in remedy.set:
             lines.append(f"- {flag}")
     lines += [f"+ {words.flag(flag, value)}" for flag, value in remedy.set.items()]
-    lines += [f"+ {name}={words.plain(value)}  (environment)" for name, value in remedy.env.items()]
-    told = [f"<p>{_text(remedy.do)}</p>", _diff(lines)]
+    return lines + [f"+ {name}={words.plain(value)}  (environment)" for name, value in remedy.env.items()]
+
+
+def _remedy(remedy: Remedy, finding: Finding) -> str:
+    told = [f"<p>{_text(remedy.do)}</p>", _diff(_changes(remedy))]
     if remedy.run:
         told.append(f"<pre>{_text(chr(10).join(remedy.run))}</pre>")
     said = [_text(remedy.computed)] if remedy.computed else []

@@ -24,6 +24,7 @@ from vllm_doctor.report import Problem
 from vllm_doctor.sources.access import Access
 from vllm_doctor.sources.exposition import Heads, Page, parse
 from vllm_doctor.sources.scrapes import START_TIME, Identity, Scrape, identity, seen, started
+from vllm_doctor.sources.state import Recalled, State
 from vllm_doctor.window import Window
 
 MAX_BODY = 64 * 1024 * 1024
@@ -103,22 +104,33 @@ class Server:
     def close(self) -> None:
         self._client.close()
 
-    def examine(self, seconds: float, deadline: float) -> Observation:
+    def examine(self, seconds: float, deadline: float, state: State | None = None) -> Observation:
         """Scrape over `seconds` (0: once); be done by `deadline` on the clock.
 
+        With a state that holds an earlier scrape of it one is enough; it is kept there for the next time.
         Never raises for what the server does: an Observation's error says it, and keeps what was seen before.
         """
         scrapes: list[Scrape] = []
         identity = Identity()
         error: Problem | None = None
+        recalled = Recalled()
         try:
             for scrape in self._scrapes(seconds, deadline):
                 if not scrapes:
                     identity = self.identify(scrape.page, deadline)
+                    recalled = state.recall(self.target, scrape) if state is not None else recalled
+                    scrapes.extend(recalled.scrapes)
                 scrapes.append(scrape)
+                if recalled.scrapes:
+                    break
         except SourceError as problem:
             error = Problem(problem.kind, str(problem))
-        return self.seen(scrapes, identity, error)
+        seen = self.seen(scrapes, identity, error)
+        seen.window.lone = recalled.reason
+        if state is None or seen.error is not None:
+            return seen
+        notes = [recalled.note, state.keep(self.target, scrapes[-1])]
+        return replace(seen, notes=(*seen.notes, *(note for note in notes if note)))
 
     def seen(
         self,
