@@ -127,10 +127,11 @@ class State:
             return {}, False
         except OSError as error:
             raise UsageError(f"--state {self.path}: cannot be read ({error.strerror})") from None
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode):
+            os.close(handle)
+            raise UsageError(f"--state {self.path}: not a plain file")
         with os.fdopen(handle, "rb") as file:
-            about = os.fstat(handle)
-            if not stat.S_ISREG(about.st_mode):
-                raise UsageError(f"--state {self.path}: not a plain file")
             if about.st_uid != os.geteuid():
                 raise UsageError(f"--state {self.path}: belongs to another user; give each user a file of its own")
             raw = file.read(_MOST_BYTES + 1)
