@@ -75,7 +75,7 @@ class Host:
         if "--window" not in script:
             script = re.sub(r"vllm-doctor http\S+", r"\g<0> --window 1", script)
         return subprocess.run(
-            ["sh", "-c", script], capture_output=True, text=True, timeout=60, cwd=self.root,
+            ["sh", "-c", script], capture_output=True, text=True, timeout=300, cwd=self.root,
             env=self.environment | more,
         )  # fmt: skip
 

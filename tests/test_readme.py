@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import shlex
 import ssl
@@ -16,6 +17,7 @@ import pytest
 import trustme
 
 from tests.serving import pages, serving, vllm
+from tests.sources.test_bench import run
 from tests.test_cli_local import fake_vllm
 from vllm_doctor import cli
 
@@ -75,20 +77,32 @@ def test_its_commands_run(
     (tmp_path / "deployment.yaml").write_text(manifest.replace("--enable-prefix-caching", "--enforce-eager"))
     (tmp_path / "vllm.log.1").write_bytes(log)
     (tmp_path / "vllm.log.2.gz").write_bytes(gzip.compress(log))
+    seen = tmp_path / "seen.json"
+    if "compare" in command:
+        cli.main([answers["http://127.0.0.1:8000"], "--json", "--window", "1", "-o", str(seen)])
+        for name in ("before.json", "after.json"):
+            (tmp_path / name).write_bytes(seen.read_bytes())
+        for name in ("bench-before.json", "bench-after.json"):
+            (tmp_path / name).write_text(json.dumps(run()))
     arguments = shlex.split(command)[1:]
+    if arguments[0] == "compare":
+        arguments += ["--window", "1"]
     if "--window" in arguments:  # thirty seconds are for a person
         arguments[arguments.index("--window") + 1] = "1"
     code = cli.main(arguments)
     out, err = capsys.readouterr()
-    assert code in (0, 1, 2), err
+    assert code in ((3,) if arguments[0] == "compare" else (0, 1, 2)), err  # a server with itself: inconclusive
     written = Path(arguments[arguments.index("-o") + 1]) if "-o" in arguments else None
     assert out or (written is not None and written.read_text())
 
 
 def test_it_names_every_option_and_format() -> None:
-    shown = subprocess.run(
-        [sys.executable, "-m", "vllm_doctor", "--help"], capture_output=True, text=True, check=True
-    ).stdout
+    shown = "".join(
+        subprocess.run(
+            [sys.executable, "-m", "vllm_doctor", *command, "--help"], capture_output=True, text=True, check=True
+        ).stdout
+        for command in ([], ["compare"])
+    )
     options = set(re.findall(r"(?<![\w-])--[a-z-]+", shown)) - {"--help", "--version", "--check", "--signals"}
     assert not {option for option in options if option not in README}
     for word in cli.FORMATS:
@@ -112,5 +126,6 @@ def test_the_wheel_ships_rules_signals_recordings_and_schema(tmp_path: Path) -> 
         assert f"vllm_doctor/{path.relative_to(ROOT).as_posix()}" in names
     assert "vllm_doctor/recordings/preemption/recording.json" in names
     assert "vllm_doctor/render/report.v1.schema.json" in names
+    assert "vllm_doctor/render/compare.v1.schema.json" in names
     for path in (ROOT / "vllm_doctor/data").iterdir():
         assert f"vllm_doctor/data/{path.name}" in names
