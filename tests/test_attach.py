@@ -15,6 +15,7 @@ import pytest
 from tests.fake_nvml import installed
 from tests.serving import dead_url, pages, raw, serving, vllm
 from tests.sources.fake_proc import FakeProc
+from vllm_doctor import demo
 from vllm_doctor.attach import NOBODY, Attachment
 from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.errors import SourceError, UsageError
@@ -215,14 +216,18 @@ def test_a_word_that_names_nothing(word: str, attach: Attach) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("is_folder", [False, True])
-def test_a_file_though_its_name_could_be_a_host_and_a_port(is_folder: bool, tmp_path: Path, attach: Attach) -> None:
+def test_a_file_though_its_name_could_be_a_host_and_a_port(tmp_path: Path, attach: Attach) -> None:
     path = tmp_path / "vllm:1"
-    if is_folder:
-        path.mkdir()
-    else:
-        path.write_text("INFO\n", "utf-8")
+    path.write_text("INFO\n", "utf-8")
     assert kinds(attach(str(path))) == [("log", str(path), str(path))]
+
+
+def test_a_folder_is_a_recording(tmp_path: Path, attach: Attach) -> None:
+    with pytest.raises(SourceError, match="a folder with no recording"):
+        attach(str(tmp_path))
+    found = attach(str(demo.folder() / "cpu-hog"))
+    assert [watcher.kind for watcher in found] == ["server", "host"]
+    assert len({watcher.patient for watcher in found}) == 1
 
 
 def test_logs_are_read_together_and_are_those_of_the_one_server_beside_them(

@@ -28,7 +28,7 @@ def get(url: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes
 
 
 def test_there_is_one_for_each_recording() -> None:
-    assert demo.names() == sorted(path.name for path in demo.folder().iterdir() if (path / "metrics").is_dir())
+    assert demo.names() == sorted(path.name for path in demo.folder().iterdir() if (path / "1-server").is_dir())
     assert "preemption" in demo.names()
 
 

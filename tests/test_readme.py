@@ -20,6 +20,7 @@ from tests.serving import pages, serving, vllm
 from tests.sources.test_bench import run
 from tests.test_cli_local import fake_vllm
 from vllm_doctor import cli
+from vllm_doctor.sources import archive
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -77,6 +78,7 @@ def test_its_commands_run(
     (tmp_path / "deployment.yaml").write_text(manifest.replace("--enable-prefix-caching", "--enforce-eager"))
     (tmp_path / "vllm.log.1").write_bytes(log)
     (tmp_path / "vllm.log.2.gz").write_bytes(gzip.compress(log))
+    (tmp_path / "sick.tar.gz").write_bytes(archive.packed(archive.read(ROOT / "fixtures/preemption")))
     seen = tmp_path / "seen.json"
     if "compare" in command:
         cli.main([answers["http://127.0.0.1:8000"], "--json", "--window", "1", "-o", str(seen)])
@@ -85,24 +87,24 @@ def test_its_commands_run(
         for name in ("bench-before.json", "bench-after.json"):
             (tmp_path / name).write_text(json.dumps(run()))
     arguments = shlex.split(command)[1:]
-    if arguments[0] == "compare":
+    if arguments[:1] == ["compare"]:
         arguments += ["--window", "1"]
+    if arguments[:1] == ["record"]:  # a minute is, too
+        arguments += ["--duration", "1"]
     if "--window" in arguments:  # thirty seconds are for a person
         arguments[arguments.index("--window") + 1] = "1"
     code = cli.main(arguments)
     out, err = capsys.readouterr()
-    assert code in ((3,) if arguments[0] == "compare" else (0, 1, 2)), err  # a server with itself: inconclusive
+    assert code in ((3,) if arguments[:1] == ["compare"] else (0, 1, 2)), err  # a server with itself: inconclusive
     written = Path(arguments[arguments.index("-o") + 1]) if "-o" in arguments else None
-    assert out or (written is not None and written.read_text())
+    assert out or (written is not None and written.read_bytes())
 
 
 def test_it_names_every_option_and_format() -> None:
-    shown = "".join(
-        subprocess.run(
-            [sys.executable, "-m", "vllm_doctor", *command, "--help"], capture_output=True, text=True, check=True
-        ).stdout
-        for command in ([], ["compare"])
-    )
+    shown = ""
+    for command in ([], ["record"], ["compare"]):
+        words = [sys.executable, "-m", "vllm_doctor", *command, "--help"]
+        shown += subprocess.run(words, capture_output=True, text=True, check=True).stdout
     options = set(re.findall(r"(?<![\w-])--[a-z-]+", shown)) - {"--help", "--version", "--check", "--signals"}
     assert not {option for option in options if option not in README}
     for word in cli.FORMATS:

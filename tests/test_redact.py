@@ -122,3 +122,103 @@ def test_a_report_without_secrets_stays_as_it_is() -> None:
     clean = redact.report(plain)
     assert all(getattr(clean, f.name) == getattr(plain, f.name) for f in fields(plain))
     assert clean.redacted == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "clean", "what"),
+    [
+        ("'api_key': ['one-key', 'two-key'], 'x': 1", "'api_key': [[masked]], 'x': 1", "api-key"),
+        ("--hf-token abcdefgh --port 1", "--hf-token [masked] --port 1", "api-key"),
+        ("AWS_SECRET_ACCESS_KEY=abc/def+ghi", "AWS_SECRET_ACCESS_KEY=[masked]", "api-key"),
+        ("Cookie: session=abcdef; x=y", "Cookie: [masked]", "cookie"),
+        ("Basic YWxpY2U6cHc=", "Basic [masked]", "authorization"),
+        ("https://b/x?sv=1&sig=abc%2Fdef&x=1", "https://b/x?sv=1&sig=[masked]&x=1", "signature"),
+        ("https://b/x?X-Amz-Signature=0123abc", "https://b/x?X-Amz-Signature=[masked]", "signature"),
+        ("AccountName=a;AccountKey=Zm9v==;x", "AccountName=a;AccountKey=[masked];x", "api-key"),
+        ("id AKIAABCDEFGHIJKLMNOP", "id [masked]", "cloud-key"),
+        ("AIzaSyA0123456789abcdefghijklmnopqrstuv", "[masked]", "cloud-key"),
+        ("glpat-0123456789abcdef0123", "[masked]", "token"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln_XX", "[masked]", "token"),
+        ("prompt: 'tell me', x", "prompt: [masked], x", "prompt"),
+        ("output_token_ids: [1, 2, 3], x", "output_token_ids: [masked], x", "prompt"),
+    ],
+)
+def test_more_kinds_of_secrets(text: str, clean: str, what: str) -> None:
+    masked: Counter[str] = Counter()
+    assert redact.text(text, masked) == clean
+    assert masked == {what: 1}
+    assert redact.text(clean, Counter()) == clean  # once is enough
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kv_cache_bytes_per_token=131072",
+        "time per output token: 0.0123 s",
+        "Avg prompt throughput: 770.0 tokens/s",
+        "hf_token=None, api_key=None, password: null",
+        "a basic understanding of bearers",
+        "tokenizer='org/tokenizer', eos_token_id=2, max_num_batched_tokens=8192",
+        "/data/hf_models_cache/llama",
+        "--max-num-batched-tokens 8192 --limit-mm-per-prompt {'image': 2}",
+        "prompts of 256 tokens, output 700",
+        "https://docs.vllm.ai/en/latest/configuration/optimization/#preemption",
+    ],
+)
+def test_what_is_no_secret(text: str) -> None:
+    masked: Counter[str] = Counter()
+    assert redact.text(text, masked) == text
+    assert not masked
+
+
+def test_a_label_that_is_called_a_secret() -> None:
+    subject = {"api_key": "anything", "engine": "0"}
+    finding = Finding("r", "warning", "root", None, "high", subject, "t", "h", "w", "heuristic", (), (), ())
+    report = Report(AT, Verdict.OK, "x", Patient(None, None, None), (), (finding,), (), (), (), (), {})
+    clean = redact.report(report)
+    assert clean.findings[0].subject == {"api_key": "[masked]", "engine": "0"}
+    assert clean.redacted == {"api-key": 1}
+
+
+# ---- names ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "shared"),
+    [
+        ("http://gpu-7:8000/v1", "http://host-1:8000/v1"),
+        ("http://localhost:8000 and 127.0.0.1, 0.0.0.0, ::1", "http://localhost:8000 and 127.0.0.1, 0.0.0.0, ::1"),
+        ("10.1.2.3:5000 10.1.2.4 10.1.2.3", "address-1:5000 address-2 address-1"),
+        ("[fd00:1::2]:80", "[address-1]:80"),
+        ("at 10:15:30, 00000000:3B:00.0, std::vector, version 550.54.15", None),
+        ("see https://docs.vllm.ai/en/x and https://github.com/vllm-project/vllm", None),
+        ("/home/jdoe/models/a and user jdoe", "/path-1 and user user-1"),
+        ("/usr/lib/python3/x.py and /proc/1/stat and POST /v1/chat/completions", None),
+        ("/opt/v/lib/python3.11/site-packages/vllm/x.py", "/path-1/lib/python3.11/site-packages/vllm/x.py"),
+        ("jo@acme.com", "user-1"),
+        ("db.acme.internal is db.acme.internal", "host-1 is host-1"),
+        ("model=org/name, 3/4 of it, a/b", None),
+        ("vllm:num_requests_running{engine=\"0\"} 1", None),
+    ],
+)  # fmt: skip
+def test_names_become_pseudonyms(text: str, shared: str | None) -> None:
+    names = redact.Pseudonyms()
+    names.learn(text)
+    assert names.text(text) == (text if shared is None else shared)
+    assert names.text(names.text(text)) == names.text(text)
+
+
+def test_a_name_that_one_text_tells_is_found_in_the_others() -> None:
+    names = redact.Pseudonyms(["my-box"], ["jdoe"])
+    names.learn("host='gpu-9'")
+    assert (
+        names.text("GPU-9 and my-box, not my-box-2 nor gpu-99, of jdoe")
+        == "host-1 and host-2, not my-box-2 nor gpu-99, of user-1"
+    )
+    assert names.counts == {"host": 2, "user": 1}
+
+
+@pytest.mark.parametrize("host", ["vllm", "localhost", "engine", "a", "10", "metrics"])
+def test_words_are_no_names(host: str) -> None:
+    names = redact.Pseudonyms([host])
+    assert names.text(f"vllm engine metrics {host} a 10") == f"vllm engine metrics {host} a 10"

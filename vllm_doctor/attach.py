@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import socket
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from vllm_doctor import redact
 from vllm_doctor.errors import UsageError
 from vllm_doctor.examination import Watcher
 from vllm_doctor.observation import Observation
-from vllm_doctor.report import Problem
+from vllm_doctor.report import Problem, RecordingSeen
 from vllm_doctor.sources.access import Access
 from vllm_doctor.sources.kernel import Kernel
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from vllm_doctor.picture import Choice
     from vllm_doctor.sources.command_line import Command
     from vllm_doctor.sources.gpu_name import NamedGpu
+    from vllm_doctor.sources.log.source import Period
     from vllm_doctor.sources.process import ServerProcess
+    from vllm_doctor.sources.recording import Recorded, Recording
     from vllm_doctor.sources.server import Server
     from vllm_doctor.sources.start.source import StartSource
     from vllm_doctor.sources.start.start import Start
@@ -64,6 +66,10 @@ class Attachment:
     """The GPU's name, as --gpu has it."""
     state: State | None = None
     """The last looks at these servers: with them one scrape is enough."""
+    keep: float = 0.0
+    """Of a server that is watched: so many seconds of its answers can be recorded afterwards."""
+    rules: Callable[[], str] = str
+    """The name of the rules, where a recording tells by which it was judged."""
 
     def watchers(self, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
         """The watchers of these sources; connections are closed with `opened`.
@@ -94,7 +100,7 @@ class Attachment:
         return self.seconds if self.state is None else min(self.seconds, _GLANCE)
 
     def _of_sources(self, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
-        recordings = [source for source in dict.fromkeys(sources) if _is_recording(source)]
+        recordings = [source for source in dict.fromkeys(sources) if is_recording(source)]
         logs = [source for source in sources if source not in recordings and _is_file(source)]
         servers = [source for source in sources if source not in recordings and source not in logs]
         if not sources:
@@ -108,13 +114,14 @@ class Attachment:
         for source in servers:
             for watcher in self._of_source(source, opened):
                 watchers.setdefault((watcher.kind, watcher.target, watcher.patient), watcher)
-        for watcher in self._of_recordings(recordings):
-            watchers[watcher.kind, watcher.target, watcher.patient] = watcher
+        for watcher in self._of_recordings(recordings, alone=len(recordings) == 1 and not servers):
+            watchers[watcher.kind, watcher.target, f"{watcher.patient} {len(watchers)}"] = watcher
         patients = {watcher.patient for watcher in watchers.values()}
         if logs:
             # With one server beside it, the log is that server's.
             log = self._of_logs(logs, patients.pop() if len(patients) == 1 else "")
-            watchers = {key: w for key, w in watchers.items() if w.kind != "log"} | {("log", "", ""): log}
+            kept = {key: w for key, w in watchers.items() if w.kind != "log" or w.recording is not None}
+            watchers = kept | {("log", "", ""): log}
         return list(watchers.values())
 
     def _with_command(self, given: str, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
@@ -157,20 +164,59 @@ class Attachment:
         log = source.Log(
             [None if name == source.STDIN else Path(name) for name in dict.fromkeys(names)],
             log_lines.load(rule.shipped() / log_lines.FOLDER),
-            source.period(self.since) if self.since else None,
-            source.period(self.until) if self.until else None,
+            *self._between(),
             self.seconds if patient else None,
         )
         of_server, patient = bool(patient), patient or log.target
-        follow = (lambda: source.Followed(log.paths, log.table, patient)) if of_server else None
-        return Watcher("log", log.target, patient, lambda: log.examine(patient), lambda: log.bytes_read, follow)
+        paths = [None if name == source.STDIN else Path(name) for name in dict.fromkeys(names)]
+        follow = (lambda: source.Followed(paths, log.table, patient)) if of_server else None
+        return Watcher(
+            "log",
+            log.target,
+            patient,
+            lambda: log.examine(patient),
+            lambda: log.bytes_read,
+            follow,
+            logs=tuple(paths),
+        )
 
-    def _of_recordings(self, names: Sequence[str]) -> Iterator[Watcher]:
+    def _between(self) -> tuple[Period | None, Period | None]:
+        """--since and --until."""
+        from vllm_doctor.sources.log import source
+
+        return source.period(self.since) if self.since else None, source.period(self.until) if self.until else None
+
+    def _of_recordings(self, names: Sequence[str], alone: bool) -> Iterator[Watcher]:
+        """The sources that recordings hold, each as what it was. `alone`: nothing else is examined with it."""
         from vllm_doctor.sources import recording
 
         for name in names:
-            for one in recording.read(Path(name)).sources:
-                yield Watcher(one.kind, one.target, one.patient, partial(one.observation, self.wanted))
+            yield from self.of_recording(recording.read(Path(name)), alone)
+
+    def of_recording(self, found: Recording, alone: bool = True) -> Iterator[Watcher]:
+        """The sources of one recording."""
+        from vllm_doctor.sources.recording import Replayed
+
+        seen = found.seen(self.rules())
+        for one in found.sources:
+            patient = one.patient if alone else f"{found.name} {one.patient or one.target}"
+            look = partial(self._recorded, one, patient, seen)
+            replay = None if one.logs else partial(Replayed, one, patient, self.wanted)
+            yield Watcher(one.kind, one.target, patient, look, recording=found, replay=replay)
+
+    def _recorded(self, one: Recorded, patient: str, seen: RecordingSeen) -> Observation:
+        """One source of a recording."""
+        if not one.logs:
+            return replace(one.observation(self.wanted), patient=patient, recording=seen)
+        from vllm_doctor import log_lines, rule
+        from vllm_doctor.sources.log import source
+        from vllm_doctor.sources.log.stream import Held
+
+        held = [Held(name, text, one.log_written or 0.0) for name, text in one.logs]
+        table = log_lines.load(rule.shipped() / log_lines.FOLDER)
+        told = source.Log(held, table, *self._between(), age=one.log_age).examine(patient)
+        lacking = (f"the recording lacks {', '.join(one.lacks)}",) if one.lacks else ()
+        return replace(told, target=one.target, notes=(*one.notes, *told.notes, *lacking), recording=seen)
 
     def _of_source(self, source: str, opened: ExitStack) -> list[Watcher]:
         if source.isascii() and source.isdigit() and len(source) < 20:
@@ -178,7 +224,7 @@ class Attachment:
 
             return self._of_server(process.of_pid(self.kernel, int(source)), opened)
         if "://" not in source and ":" not in source:
-            raise UsageError(f"{source!r} is neither a file, nor a URL (http://host:8000), nor a pid")
+            raise UsageError(f"{source!r} is neither a file nor a folder, nor a URL (http://host:8000), nor a pid")
         server = self._client(source, opened)
         return [self._of_url(server), *self._of_its_host(server, source)]
 
@@ -195,7 +241,8 @@ class Attachment:
             server.target,
             server.target,
             lambda: server.examine(self.seconds, self.deadline, self.state),
-            follow=lambda: Followed(server),
+            follow=lambda: Followed(server, keep=self.keep),
+            server=server,
         )
 
     def _of_its_host(self, server: Server, source: str) -> list[Watcher]:
@@ -306,11 +353,13 @@ def _is_file(source: str) -> bool:
     return source == "-" or ("://" not in source and not source.isdigit() and os.path.exists(source))
 
 
-def _is_recording(source: str) -> bool:
+def is_recording(source: str) -> bool:
     """Whether the word names a folder or a .tar.gz."""
     from vllm_doctor.sources import archive
 
-    return source != "-" and "://" not in source and not source.isdigit() and archive.is_recording(Path(source))
+    return (
+        source not in ("", "-") and "://" not in source and not source.isdigit() and archive.is_recording(Path(source))
+    )
 
 
 def _said(patient: str, kind: str, target: str, note: str) -> Watcher:

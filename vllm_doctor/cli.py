@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any, NoReturn
 
+    from vllm_doctor.attach import Attachment
+    from vllm_doctor.catalogue import Catalogue
     from vllm_doctor.examination import Watcher
     from vllm_doctor.observation import Observation
     from vllm_doctor.picture import Choice, Picture, Session
@@ -23,15 +25,20 @@ if TYPE_CHECKING:
     from vllm_doctor.rule import Rule
     from vllm_doctor.signal import Value
     from vllm_doctor.sources.access import Access
+    from vllm_doctor.sources.recording import Recording
+    from vllm_doctor.watch import Watch
 
 FORMATS = ("text", "json", "markdown", "html", "nagios", "checkmk", "openmetrics", "patch")
 COULD_NOT_TELL = 3
 _ONE_DAY = 86400.0
 _WINDOW = 3.0
 _COMPARED_WINDOW = 20.0
+_KEPT = 60.0
+"""Seconds of a watched server that can be recorded afterwards."""
 _EPILOG = """\
 exit codes: 0 ok, 1 warning, 2 critical, 3 could not tell.
-other commands: vllm-doctor compare BEFORE AFTER; vllm-doctor rules [ID] [--check DIR] [--signals];
+other commands: vllm-doctor record [SOURCE]... -o FILE.tar.gz; vllm-doctor compare BEFORE AFTER;
+vllm-doctor rules [ID] [--check DIR] [--signals];
 vllm-doctor demo [NAME]; vllm-doctor flags VERSION [FLAG...]
 """
 
@@ -79,6 +86,8 @@ def _dispatched(arguments: Sequence[str]) -> int:
                 return _compare(arguments[1:])
             case ["demo"]:
                 return _demo(arguments[1:])
+            case ["record"]:
+                return _record(arguments[1:])
             case _:
                 return _examine(arguments)
     except SourceError as error:
@@ -146,17 +155,27 @@ def _options(parser: argparse.ArgumentParser) -> None:
     add("--window", type=_seconds, metavar="SECONDS", help="time between first and last scrape (3; at a terminal 30)")
     add("--state", metavar="FILE", help="keep the last scrape there: a hook then answers at once, over the time since")
     add("--timeout", type=_seconds, metavar="SECONDS", help="for the whole run (8 + window)")
-    add("--command", metavar="TEXT|FILE", help="how the server was, or will be, started: a command line or YAML")
     add("--since", metavar="TIME", help="of a log: from here on (13:30, 2025-11-20T13:30, or 2h before its end)")
     add("--until", metavar="TIME", help="of a log: up to here")
     add("--last", metavar="TIME", help="of a log: only its end (2h)")
     add("--fail-on", choices=("warning", "critical", "never"), default="warning", help="exit non-zero from here on")
     add("--strict", action="store_true", help="any unknown rule makes the verdict unknown")
-    add("--goal", choices=("throughput", "latency"), default="throughput", help="what matters to you")
+    _judging_options(parser)
+    _source_options(parser)
+
+
+def _judging_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--goal", choices=("throughput", "latency"), help="what matters to you (throughput)")
     add("--slo", action="append", default=[], metavar="NAME=TIME", help="target: ttft=2s, itl=50ms")
     add("--rules", action="append", default=[], metavar="DIR", help="more rules")
     add("--rule", action="append", default=[], metavar="ID", help="only this rule")
     add("--skip", action="append", default=[], metavar="ID", help="not this rule")
+
+
+def _source_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--command", metavar="TEXT|FILE", help="how the server was, or will be, started: a command line or YAML")
     add("--header", action="append", default=[], metavar="'K: V'", help="HTTP header to send")
     add("--token-file", metavar="FILE", help="send the token in FILE as Authorization: Bearer")
     add("--ca-file", metavar="FILE", help="certificates to trust (PEM)")
@@ -188,7 +207,7 @@ def _examine(arguments: Sequence[str]) -> int:
         nargs="*",
         metavar="SOURCE",
         help="a vLLM server: its URL (http://host:8000) or a pid of it; its log: a file, or - for standard input;"
-        " none: every vLLM server of this host",
+        " a recording: a folder or a .tar.gz; none: every vLLM server of this host",
     )
     _options(parser)
     options = parser.parse_args(arguments)
@@ -210,6 +229,145 @@ def _demo(arguments: Sequence[str]) -> int:
     with demo.serving(recording) as url:
         print(f"vllm-doctor: the recorded server {recording.name!r} answers on {url}", file=sys.stderr)
         return _run([url], options)
+
+
+def _record(arguments: Sequence[str]) -> int:
+    """Take a recording; 0 where it was written."""
+    import contextlib
+    import time
+    from pathlib import Path
+
+    from vllm_doctor import catalogue, progress, rule
+    from vllm_doctor.attach import Attachment
+    from vllm_doctor.errors import UsageError
+    from vllm_doctor.recorder import Recorder
+
+    parser = _parser("vllm-doctor record")
+    parser.description = "Keep what the doctor sees, without secrets: to replay, to compare, to attach to an issue."
+    parser.add_argument("source", nargs="*", metavar="SOURCE", help="as of vllm-doctor itself")
+    add = parser.add_argument
+    add("-o", dest="output", metavar="FILE", help="the recording, a .tar.gz: written whole or not at all")
+    add("--duration", type=_seconds, default=60.0, metavar="SECONDS", help="how long (60)")
+    add("--on", choices=("warning", "critical"), help="wait for such a verdict; as long before as after it is kept")
+    add("--share", action="store_true", help="pseudonyms for hosts, addresses, users and paths, to give it away")
+    _judging_options(parser)
+    _source_options(parser)
+    options = parser.parse_args(arguments)
+    if not options.output:
+        raise UsageError("where to? vllm-doctor record [SOURCE]... -o FILE.tar.gz")
+    path = Path(options.output)
+    if options.output.endswith("/") or path.is_dir():
+        raise UsageError(f"-o {path} is a folder: give the name of a file, such as {path / 'vllm.tar.gz'}")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"-o {path}: there is no such folder")
+    shipped = rule.shipped()
+    signals = catalogue.load(shipped / "signals.yaml")
+    rules = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
+    name = _rules_version(options)
+    look = Attachment(
+        signals.metrics,
+        _access(options),
+        options.duration,
+        time.monotonic() + options.duration + 8,
+        Path(options.nvidia_smi) if options.nvidia_smi else None,
+        command=options.command,
+        gpu=options.gpu,
+        rules=lambda: name,
+    )
+    wishes: dict[str, Value] = {"goal": "throughput", **_wishes(options)}
+    if options.on:
+        parts = _on(options, look, rules, signals, wishes, name)
+    else:
+        with contextlib.ExitStack() as opened:
+            watchers = look.watchers(options.source, opened)
+            if any(watcher.recording for watcher in watchers):
+                raise UsageError("a recording is recorded already: copy it")
+            duration = options.duration if any(watcher.follow is not None for watcher in watchers) else 0.0
+            with progress.of_recording(duration) as tell:
+                parts = Recorder(watchers, duration, name, wishes, options.share).take(tell)
+    packed, report, found = _with_report(path.name, parts, look, rules, signals)
+    _write_whole(path, packed)
+    scrapes = sum(len(source.metrics.times) for source in found.sources if source.metrics is not None)
+    masked = ", ".join(f"{count} × {what}" for what, count in report.redacted.items()) or "nothing"
+    _say(
+        f"{path}: {len(packed) / 1000:,.0f} kB, {scrapes} scrapes in {found.seconds:.0f} s; masked: {masked}\n"
+        f"{report.verdict.value.upper()}  {report.headline}\n"
+    )
+    return 0
+
+
+def _with_report(
+    name: str, parts: dict[str, bytes], look: Attachment, rules: Sequence[Rule], signals: Catalogue
+) -> tuple[bytes, Report, Recording]:
+    """A recording as a file, with the report on what it holds, read back: so it is the same wherever it is read."""
+    from dataclasses import replace
+    from datetime import UTC, datetime
+
+    from vllm_doctor import examination, redact
+    from vllm_doctor.render import json_v1
+    from vllm_doctor.sources import archive, recording
+
+    found = recording.parsed(name, parts)
+    observations = examination.observe(list(look.of_recording(found)), _ONE_DAY)
+    report = redact.report(examination.judge(observations, rules, signals, {}, datetime.now(UTC)))
+    seen = replace(report.recordings[0], verdict=report.verdict.value, headline=report.headline)
+    report = replace(report, at=found.taken, recordings=(seen,))
+    return archive.packed(parts | {"report.json": json_v1.render(report).encode()}), report, found
+
+
+def _on(
+    options: argparse.Namespace,
+    look: Attachment,
+    rules: Sequence[Rule],
+    signals: Catalogue,
+    wishes: dict[str, Value],
+    name: str,
+) -> dict[str, bytes]:
+    """Watch until the verdict is so bad, and as long again; what was seen before and after, as parts."""
+    import time
+    from dataclasses import replace
+
+    from vllm_doctor.errors import UsageError
+    from vllm_doctor.picture import DEFAULT_WINDOW, Control
+    from vllm_doctor.watch import Judge, Watch
+
+    bad = {"critical"} if options.on == "critical" else {"critical", "warning"}
+    look = replace(look, keep=2 * options.duration)
+    until: list[float] = []
+    parts: list[dict[str, bytes]] = []
+
+    def attach(opened: ExitStack) -> Sequence[Watcher]:
+        watchers = look.watchers(options.source, opened)
+        if not any(watcher.server for watcher in watchers):
+            raise UsageError("--on watches a living server: give its URL or its pid")
+        return watchers
+
+    control = Control(min(DEFAULT_WINDOW, max(1.0, options.duration)))
+    watch = Watch(attach, Judge(rules, signals, wishes), control)
+
+    def tell(picture: Picture) -> None:
+        if not until and picture.report is not None and picture.report.verdict.value in bad:
+            until.append(time.monotonic() + options.duration)
+            print(f"vllm-doctor: {picture.report.verdict.value}: {picture.report.headline}", file=sys.stderr)
+        if until and time.monotonic() >= until[0] and not control.stopped:
+            parts.append(watch.record(name, options.share))
+            control.stop()
+
+    watch.run(tell)
+    return parts[0]
+
+
+def _rules_version(options: argparse.Namespace) -> str:
+    """The name of the rules that judge."""
+    import hashlib
+    from pathlib import Path
+
+    from vllm_doctor import rule
+
+    version = rule.version([rule.shipped(), *map(Path, options.rules)])
+    if not (options.rule or options.skip):
+        return version
+    return hashlib.sha256(repr((version, sorted(options.rule), sorted(options.skip))).encode()).hexdigest()[:12]
 
 
 def _rules(arguments: Sequence[str]) -> int:
@@ -315,7 +473,6 @@ def _judges(options: argparse.Namespace) -> Callable[[Sequence[str]], Report]:
     shipped = rule.shipped()
     signals = catalogue.load(shipped / "signals.yaml")
     rules = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
-    wishes = _wishes(options)
     since = _since(options)
     patched = options.format == "patch"
     state = None
@@ -337,10 +494,15 @@ def _judges(options: argparse.Namespace) -> Callable[[Sequence[str]], Report]:
             command=options.command,
             gpu=options.gpu,
             state=state,
+            rules=lambda: _rules_version(options),
         )
+        wishes = _wishes(options)
         with contextlib.ExitStack() as opened:
             watchers = look.watchers(sources, opened)
-            if options.timeout is None and all(watcher.kind in ("log", "command", "gpu-name") for watcher in watchers):
+            if not any(watcher.recording for watcher in watchers):
+                wishes.setdefault("goal", "throughput")
+            past = ("log", "command", "gpu-name")
+            if options.timeout is None and all(watcher.recording or watcher.kind in past for watcher in watchers):
                 timeout = _ONE_DAY  # a log is read to its end; nobody waits for an answer
             opened.enter_context(progress.shown(watchers))
             observations = examination.observe(watchers, timeout)
@@ -423,33 +585,42 @@ def _session(
 
     rules: list[Rule] = []
 
+    watching: list[tuple[Watch, Attachment, Catalogue]] = []
+
     def watch(chosen: Sequence[str], tell: Callable[[Picture], None]) -> None:
         import gc
         import time
 
         from vllm_doctor import catalogue, rule
-        from vllm_doctor.attach import Attachment
+        from vllm_doctor.attach import Attachment, is_recording
         from vllm_doctor.watch import Judge, Watch
 
         shipped = rule.shipped()
         signals = catalogue.load(shipped / "signals.yaml")
         rules[:] = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
         gc.freeze()  # all this lives to the end
+        look = Attachment(
+            signals.metrics,
+            access,
+            _WINDOW,
+            time.monotonic() + _ONE_DAY,
+            Path(options.nvidia_smi) if options.nvidia_smi else None,
+            since=since,
+            until=options.until,
+            command=options.command,
+            keep=_KEPT,
+            rules=lambda: _rules_version(options),
+        )
+        # A recording tells for itself by which goal it was judged.
+        goal: dict[str, Value] = {} if any(map(is_recording, chosen)) else {"goal": "throughput"}
+        judge = Judge(rules, signals, goal | wishes, options.strict)
+        made = Watch(lambda opened: look.watchers(chosen, opened), judge, session.control)
+        watching[:] = [(made, look, signals)]
+        made.run(tell)
 
-        def attach(opened: ExitStack) -> Sequence[Watcher]:
-            look = Attachment(
-                signals.metrics,
-                access,
-                _WINDOW,
-                time.monotonic() + _ONE_DAY,
-                Path(options.nvidia_smi) if options.nvidia_smi else None,
-                since=since,
-                until=options.until,
-                command=options.command,
-            )
-            return look.watchers(chosen, opened)
-
-        Watch(attach, Judge(rules, signals, wishes, options.strict), session.control).run(tell)
+    def record() -> bytes:
+        made, look, signals = watching[0]
+        return _with_report("recording", made.record(look.rules()), look, rules, signals)[0]
 
     def page(id: str) -> str:
         from vllm_doctor import rulebook
@@ -463,7 +634,7 @@ def _session(
         return attach.choices()
 
     here = find if not sources and options.command is None else None
-    session = Session(watch, page, tuple(sources), here)
+    session = Session(watch, page, tuple(sources), here, record=record)
     return session
 
 
@@ -505,7 +676,7 @@ def _compare(arguments: Sequence[str]) -> int:
     before, after = sides.of_source(options.before, look), sides.of_source(options.after, look)
     if before.model is not None and after.model is not None and before.model != after.model:
         raise UsageError(f"two different models cannot be compared: {before.model} before, {after.model} after")
-    found = redact.anything(comparison.compared(before, after, options.goal, options.open_loop))
+    found = redact.anything(comparison.compared(before, after, options.goal or "throughput", options.open_loop))
     if form == "json":
         from vllm_doctor.render import compare_json
 
@@ -553,7 +724,7 @@ def _chosen(rules: Sequence[Rule], options: argparse.Namespace) -> list[Rule]:
 def _wishes(options: argparse.Namespace) -> dict[str, Value]:
     from vllm_doctor.errors import UsageError
 
-    wishes: dict[str, Value] = {"goal": options.goal}
+    wishes: dict[str, Value] = {"goal": options.goal} if options.goal else {}
     for text in options.slo:
         name, _, target = text.partition("=")
         try:
@@ -625,7 +796,7 @@ def _say(text: str) -> None:
     sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
 
 
-def _write_whole(path: Path, rendered: str) -> None:
+def _write_whole(path: Path, rendered: str | bytes) -> None:
     """Write beside the file and rename: a reader sees the old one or the new one, never a half.
 
     A device or a pipe (/dev/null, /dev/stdout) is written to, not replaced.
@@ -636,13 +807,14 @@ def _write_whole(path: Path, rendered: str) -> None:
     from vllm_doctor.errors import UsageError
 
     temporary = ""
+    body = rendered.encode() if isinstance(rendered, str) else rendered
     try:
         if path.exists() and not path.is_file():
-            path.write_text(rendered, "utf-8")
+            path.write_bytes(body)
             return
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(rendered)
+        with os.fdopen(handle, "wb") as file:
+            file.write(body)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except OSError as error:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from vllm_doctor import defaults
 from vllm_doctor.catalogue import COMMAND, ENVIRONMENT, FORM, Catalogue
@@ -32,6 +33,11 @@ from vllm_doctor.signal import Known, Reading, Snapshot, Value
 from vllm_doctor.sources import command_diff
 from vllm_doctor.window import Window
 
+if TYPE_CHECKING:
+    from vllm_doctor.sources.log.stream import Origin
+    from vllm_doctor.sources.recording import Recording
+    from vllm_doctor.sources.server import Server
+
 _HANDOVER_SECONDS = 0.5
 _WRITTEN = "command"
 Cure = Callable[[Sequence[Finding], Sequence[str]], Correction | None]
@@ -52,6 +58,14 @@ class Watcher:
     """How far it has come, where that may take long."""
     follow: Callable[[], Feed] | None = None
     """To look again and again; None: what it saw once holds."""
+    server: Server | None = None
+    """Whose answers can be kept."""
+    logs: tuple[Origin, ...] = ()
+    """Of a log: its files."""
+    recording: Recording | None = None
+    """Where it comes from, if it is not of now."""
+    replay: Callable[[Callable[[], float]], Feed] | None = None
+    """To look at what was recorded as if it were then; asks for the seconds after its start."""
 
 
 def observe(watchers: Sequence[Watcher], seconds: float) -> list[Observation]:
@@ -106,6 +120,8 @@ def judge(
 
     `patched`: with the corrections in the form in which their commands came, which takes long for a long script.
     """
+    recordings = tuple({o.recording.target: o.recording for o in observations if o.recording is not None}.values())
+    wishes = {name: value for seen in recordings for name, value in seen.wishes.items()} | dict(wishes)
     observations = _without_named_where_seen(observations)
     sources = tuple(
         SourceSeen(o.kind, o.target, o.window.seconds, len(o.window.times), o.error, o.notes) for o in observations
@@ -122,7 +138,8 @@ def judge(
     if not patients:
         headline = error.message if error else "Nothing was examined"
         nobody = Patient(None, None, None)
-        return Report(at, Verdict.UNKNOWN, headline, nobody, sources, (), (), (), (), (), {}, error)
+        nothing = Report(at, Verdict.UNKNOWN, headline, nobody, sources, (), (), (), (), (), {}, error)
+        return replace(nothing, recordings=recordings)
     wished: dict[str, Reading] = {name: Known(value, origin="user") for name, value in wishes.items()}
     told = next((o for o in observations if o.lives), None)
     past = None
@@ -180,6 +197,7 @@ def judge(
         spans=past.spans if past is not None else (),
         lines=told.lines if told is not None else None,
         timeline=past.timeline if past is not None else None,
+        recordings=recordings,
     )
 
 

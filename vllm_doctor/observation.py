@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from vllm_doctor.life import Life
-from vllm_doctor.report import Change, LinesSeen, Patch, Problem
+from vllm_doctor.report import Change, LinesSeen, Patch, Problem, RecordingSeen
 from vllm_doctor.signal import Reading
 from vllm_doctor.window import Window
 
@@ -71,6 +71,8 @@ class Observation:
     process_rows: tuple[ProcessSeen, ...] = ()
     """The server's processes one by one, and the GPUs that it uses."""
     gpu_rows: tuple[GpuSeen, ...] = ()
+    recording: RecordingSeen | None = None
+    """Where all this was kept, if it is not of now."""
 
 
 class Feed(Protocol):

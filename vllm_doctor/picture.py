@@ -34,6 +34,7 @@ class Status(StrEnum):
     LOST = "lost"  # a server that was there does not answer; the last picture stays
     READING = "reading"  # a log
     READ = "read"
+    REPLAYED = "replayed"  # a recording
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,11 @@ class Picture:
         """Of a server, not of a log."""
         return self.status not in (Status.READING, Status.READ)
 
+    @property
+    def goes_on(self) -> bool:
+        """Of a server that is there now, not of a recording of one."""
+        return self.is_live and self.status is not Status.REPLAYED
+
 
 class Control:
     """What the user wants of a running watch. Safe to use from any thread."""
@@ -199,6 +205,8 @@ class Session:
     find: Callable[[], Sequence[Choice]] | None = None
     control: Control = field(default_factory=Control)
     wall: Callable[[], float] = time.time
+    record: Callable[[], bytes] | None = None
+    """What was seen of late, as a recording; None: there is nothing to record."""
 
     def run(self, tell: Callable[[Picture], None]) -> None:
         """Watch until `control` stops it."""

@@ -1,10 +1,10 @@
-"""At a terminal: how much of a log was read, for whom it takes longer than a second."""
+"""At a terminal: how far a long look has come, for whom it takes longer than a second."""
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from vllm_doctor.examination import Watcher
@@ -35,3 +35,23 @@ def shown(watchers: Sequence[Watcher]) -> Iterator[None]:
     finally:
         done.set()
         teller.join()
+
+
+@contextmanager
+def of_recording(seconds: float) -> Iterator[Callable[[float], None]]:
+    """To be told how many of so many seconds are recorded; says so on stderr, at a terminal."""
+    if not sys.stderr.isatty() or not seconds:
+        yield lambda now: None
+        return
+    said = -1
+
+    def tell(now: float) -> None:
+        nonlocal said
+        if int(now) != said:
+            said = int(now)
+            print(f"\rrecording: {said} of {seconds:.0f} s", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield tell
+    finally:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -330,6 +330,26 @@ class Course:
 
 
 @dataclass(frozen=True)
+class RecordingSeen:
+    """A recording that was judged: when it was taken and by whom, and what was said of it then.
+
+    `taken` is RFC 3339; `rules` names the rules of then, `same_rules` whether they are those of now.
+    """
+
+    target: str
+    taken: str
+    seconds: float
+    doctor: str
+    rules: str
+    verdict: str | None = None
+    headline: str | None = None
+    same_rules: bool | None = None
+    wishes: Mapping[str, Value] = field(default_factory=dict)
+    """The user's goal and targets of then."""
+    redacted: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Report:
     at: datetime
     verdict: Verdict
@@ -358,6 +378,16 @@ class Report:
     """Of one server that was seen at more than one time, to be compared with another report."""
     courses: tuple[Course, ...] = ()
     """Its vital signs over the time seen, where they are drawn."""
+    recordings: tuple[RecordingSeen, ...] = ()
+    """What was judged is not the present, but what these hold."""
+
+    @property
+    def judged_otherwise(self) -> RecordingSeen | None:
+        """The recording of which another verdict was given when it was taken."""
+        if len(self.recordings) != 1 or self.recordings[0].verdict is None:
+            return None
+        seen = self.recordings[0]
+        return seen if (seen.verdict, seen.headline) != (self.verdict.value, self.headline) else None
 
     @property
     def is_postmortem(self) -> bool:

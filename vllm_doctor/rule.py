@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -109,6 +110,15 @@ class Rule:
 
 def _unknowns(seen: Iterable[Comparison]) -> tuple[tuple[str, Reason], ...]:
     return tuple(unknown for comparison in seen if comparison.holds is None for unknown in comparison.unknowns())
+
+
+def version(folders: Iterable[Path]) -> str:
+    """A name for the rules, signals and log lines in these folders: the same for the same texts."""
+    told = hashlib.sha256()
+    for folder in folders:
+        for path in sorted(folder.rglob("*.yaml")):
+            told.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    return told.hexdigest()[:12]
 
 
 def load(folders: Iterable[Path], catalogue: Catalogue) -> tuple[Rule, ...]:

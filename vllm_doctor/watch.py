@@ -22,7 +22,7 @@ from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.errors import DoctorError
 from vllm_doctor.examination import Watcher
 from vllm_doctor.observation import Observation
-from vllm_doctor.picture import Control, Course, Event, Fact, Picture, RuleSeen, Status
+from vllm_doctor.picture import DEFAULT_WINDOW, Control, Course, Event, Fact, Picture, RuleSeen, Status
 from vllm_doctor.report import Report, Span, Timeline
 from vllm_doctor.rule import Rule
 from vllm_doctor.signal import Known, Reading, Reason, Snapshot, Unknown, Value
@@ -56,6 +56,8 @@ _VERDICT = 3.0
 _JUDGING, _LOOKING = 0.05, 0.03
 """Shares of one core that judging, and looking at one source, may take: of 64 engines a verdict is less frequent."""
 _ONE_DAY = 86400.0
+_REPLAY_STEPS = 300
+"""Moments of a recording that are lived through; of a longer one they lie further apart."""
 _PROGRESS = 0.2
 
 
@@ -205,6 +207,9 @@ class Watch:
         """Watch until stopped; each picture is told. Raises DoctorError where nothing can be attached to at first."""
         try:
             watchers = list(self._attach(self._opened))
+            if any(watcher.replay is not None for watcher in watchers):
+                self._replay(watchers, tell)
+                return
             if all(watcher.follow is None for watcher in watchers):
                 self._read(watchers, tell)
                 return
@@ -226,6 +231,32 @@ class Watch:
     def open(self) -> None:
         """Attach, as `run` does."""
         self._open(list(self._attach(self._opened)))
+
+    def record(self, rules: str, share: bool = False) -> dict[str, bytes]:
+        """What was seen of late, as the parts of a recording without its report. Raises SourceError where it is
+        nothing. `rules`: the name of those that judge.
+        """
+        from vllm_doctor.recorder import Recorder, Seen, taped
+        from vllm_doctor.sources.server import Followed
+
+        now, wall, seconds = self._clock(), self._wall(), self.control.seconds
+        eyes = list(self._eyes)
+        recorder = Recorder([eye.watcher for eye in eyes], seconds, rules, self._judge.wishes, share)
+        answers = {
+            number: eye.feed.answers.all()
+            for number, eye in enumerate(eyes)
+            if isinstance(eye.feed, Followed) and eye.feed.answers is not None
+        }
+        started = min((of_one[0][0] for of_one in answers.values() if of_one), default=now - seconds)
+        every = []
+        for number, eye in enumerate(eyes):
+            seen = Seen(eye.watcher, end=eye.seen)
+            if isinstance(eye.feed, Followed) and number in answers:
+                seen.tape = taped(answers[number], started, recorder.masked)
+                seen.identity = eye.feed.identity
+                seen.error = eye.seen.error if eye.seen is not None else None
+            every.append(seen)
+        return recorder.parts(every, wall - (now - started), now - started)
 
     def _open(self, watchers: Sequence[Watcher]) -> None:
         for eye in self._eyes:
@@ -467,6 +498,51 @@ class Watch:
             events=tuple(self._events),
             began=self._began,
         )
+
+    # ---- recordings -------------------------------------------------------------------------------------------------
+
+    def _replay(self, watchers: Sequence[Watcher], tell: Callable[[Picture], None]) -> None:
+        """Live through what was recorded, as fast as it goes, and tell of it; then judge all of it together."""
+        while not self.control.stopped:
+            picture = self._relived(watchers, tell)
+            self._report = self._judge.report(examination.observe(watchers, _ONE_DAY), self._wall())
+            rules = judged(self._rules, self._report)
+            tell(replace(picture, status=Status.REPLAYED, report=self._report, rules=rules, seen_at=None))
+            while not (self.control.stopped or self.control.again):
+                self.control.wake.wait()
+                self.control.wake.clear()
+            self.control.again = False
+            watchers = list(self._attach(self._opened))
+
+    def _relived(self, watchers: Sequence[Watcher], tell: Callable[[Picture], None]) -> Picture:
+        """The last picture of a watch as it would have been while it was recorded; each before it is told."""
+        recordings = [watcher.recording for watcher in watchers if watcher.recording is not None]
+        began = min(recording.taken.timestamp() for recording in recordings)
+        length = max(recording.seconds for recording in recordings)
+        now = 0.0
+
+        def followed(watcher: Watcher) -> Watcher:
+            replay = watcher.replay
+            return watcher if replay is None else replace(watcher, follow=lambda: replay(lambda: now))
+
+        then = Watch(
+            lambda opened: [followed(watcher) for watcher in watchers],
+            self._judge,
+            Control(min(DEFAULT_WINDOW, max(1.0, length))),
+            clock=lambda: now,
+            wall=lambda: began + now,
+            inline=True,
+            cpu=lambda: 0.0,
+        )
+        then.open()
+        picture = None
+        steps = max(1, min(_REPLAY_STEPS, round(length)))
+        for step in range(steps + 1):
+            now = length * step / steps
+            picture = then.step() or picture
+            if picture is not None and not self.control.stopped:
+                tell(replace(picture, status=Status.REPLAYED, seen_at=None))
+        return picture or self._drawn((), None)
 
     # ---- logs, and commands -----------------------------------------------------------------------------------------
 

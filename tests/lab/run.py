@@ -1,6 +1,6 @@
 """The lab: a real vLLM, real load, and the diagnosis it must get.
 
-usage: python -m tests.lab.run --record NAME   keep a scenario's scrapes and its host's facts in fixtures/NAME
+usage: python -m tests.lab.run --record NAME   keep a recording of a scenario in fixtures/NAME
        python -m tests.lab.run [NAME...]       run the scenarios (all), compare with what is expected; 1 if one differs
 
 Install first: tests/lab/install.sh. Where vLLM is missing this fails, it does not skip.
@@ -11,12 +11,11 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
-import math
 import os
 import subprocess
 import sys
+import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,15 +25,11 @@ import yaml
 from tests.lab.doctor import NO_ANSWER, doctor
 from tests.lab.machine import ROBBED, before_all_others, busy, cpu_times, share_stolen
 from tests.lab.server import OUT, PAUSE_SECONDS, loaded, must_be_installed, vllm
-from vllm_doctor.catalogue import COMMAND
-from vllm_doctor.signal import Known, Unknown
-from vllm_doctor.sources import process, recording
-from vllm_doctor.sources.host import Host
-from vllm_doctor.sources.kernel import Kernel
+from vllm_doctor.sources import archive
 
 HERE = Path(__file__).resolve().parent
 FIXTURES = HERE.parent.parent / "fixtures"
-RECORDED_SCRAPES = 11
+RECORDED_SECONDS = 10
 LOOKS = 4
 SHOWN = ("requests_running", "requests_waiting", "kv_cache_usage", "generation_tokens_per_second")
 
@@ -194,45 +189,26 @@ def read_log(name: str, expect: dict[str, Any]) -> bool:
 
 
 def record(scenario: dict[str, Any], url: str) -> None:
-    """Keep what the doctor sees of a scenario, as a fixture."""
-    kernel = Kernel()
-    server = process.listening_on(kernel, int(url.rsplit(":", 1)[1]))
-    assert isinstance(server, process.ServerProcess)
+    """Keep what the doctor sees of a scenario, as a fixture: a recording without its report, which new rules change."""
     folder = FIXTURES / scenario["name"]
-    (folder / "metrics").mkdir(parents=True, exist_ok=True)
-
-    def get(path: str) -> bytes:
-        with urllib.request.urlopen(url + path, timeout=60) as answer:
-            body: bytes = answer.read()
-            return body
-
-    with loaded(url, scenario["load"]), hogged(scenario.get("hogs", 0)), limited(scenario.get("quota"), url):
-        about = {"version": json.loads(get("/version")), "models": json.loads(get("/v1/models"))}
-        host = Host(server, kernel)
-        first, start, times = host.sample(), time.monotonic(), []
-        for number in range(RECORDED_SCRAPES):
-            time.sleep(max(0.0, start + number - time.monotonic()))
-            page = get("/metrics")
-            times.append(round(time.monotonic() - start, 3))
-            (folder / "metrics" / f"{number:03}.prom.gz").write_bytes(gzip.compress(page, mtime=0))
-        facts = host.facts(first, host.sample()) | {"gpus": Known(0.0, origin="nvml")}
-        facts |= {flag: Known(value, origin="cmdline") for flag, value in server.command.flags.items()}
-        facts[COMMAND] = Known(True, origin="cmdline")
-    taken = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    times = [round(at - times[0], 3) for at in times]
-    for card in about["models"]["data"]:
-        card["root"] = Path(card["root"]).name  # where it lay on this machine is nobody's business
-    document = {"format": recording.FORMAT, "taken": taken, "scrapes": times, **about}
-    (folder / "recording.json").write_text(json.dumps(document, indent=1) + "\n")
-    told = {
-        name: {"unknown": fact.reason.value}
-        if isinstance(fact, Unknown)
-        else {"value": None if fact.value == math.inf else fact.value, "from": fact.origin}
-        for name, fact in facts.items()
-        if name != "process_id"
-    }
-    told = {name: fact for name, fact in told.items() if fact.get("value", 0) is not None}  # JSON has no infinity
-    (folder / "facts.json").write_text(json.dumps(told, indent=1) + "\n")
+    with (
+        tempfile.TemporaryDirectory() as place,
+        loaded(url, scenario["load"]),
+        hogged(scenario.get("hogs", 0)),
+        limited(scenario.get("quota"), url),
+    ):
+        path = Path(place) / "r.tar.gz"
+        words = ["record", url, "-o", str(path), "--duration", str(RECORDED_SECONDS), "--share"]
+        answer = subprocess.run([sys.executable, "-m", "vllm_doctor", *words], capture_output=True, text=True)
+        if answer.returncode:
+            raise RuntimeError(answer.stderr)
+        parts = archive.read(path)
+    del parts["report.json"]
+    for name, body in parts.items():
+        packed = name.endswith(".txt")
+        target = folder / (f"{name}.gz" if packed else name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(gzip.compress(body, mtime=0) if packed else body)
     print(f"recorded {folder}: write its expected.yaml")
 
 

@@ -120,6 +120,18 @@ def test_of_a_long_recording_scrapes_are_judged_evenly() -> None:
     assert [scrape.at for scrape in Metrics(tape.text()).scrapes(frozenset(), 3, until=10.5)] == [0, 5, 10]
 
 
+def test_the_program_in_its_documentation_reads_it() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "recordings.md").read_text("utf-8")
+    program = text.split("```python\n")[1].split("```")[0]
+    scope: dict[str, Any] = {}
+    exec(program, scope)
+    found = demo.find("preemption")
+    assert found.server.metrics is not None
+    read_by_hand = list(scope["pages"](found.server.metrics.text))
+    assert [page.encode() for _, page in read_by_hand] == list(found.pages)
+    assert [at for at, _ in read_by_hand] == list(found.times)
+
+
 @pytest.mark.parametrize(("at", "place"), [(-1, 0), (0, 0), (0.9, 0), (1.0, 1), (1.4, 1), (2.5, 2), (1e9, 2)])
 def test_the_page_of_a_time(at: float, place: int) -> None:
     pages = (b"0\n", b"1\n", b"2\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -177,6 +178,31 @@ def test_w_saves_the_whole_report_here(picture: Picture, tmp_path: Path) -> None
     assert "saved" in screen(picture, "w", size=(140, 24))
     (saved,) = tmp_path.glob("vllm-doctor-*.md")
     assert saved.read_text().startswith("## CRITICAL")
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [(lambda: b"a recording", "to look at again"), (lambda: b"".index(b"x"), "no recording: ")],
+)
+def test_w_saves_a_recording_beside_it(
+    record: Callable[[], bytes], says: str, picture: Picture, tmp_path: Path
+) -> None:
+    of = replace(session(), record=record)
+    told: list[str] = []
+
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        await press(pilot, "w")
+        for _ in range(200):
+            await pilot.pause(0.02)
+            if says in app.said:
+                break
+        told.append(app.said)
+
+    run(steps, picture, (140, 24), of)
+    assert says in told[0]
+    saved = [path.read_bytes() for path in tmp_path.glob("vllm-doctor-*.tar.gz")]
+    assert saved == ([b"a recording"] if "again" in says else [])
+    assert len(list(tmp_path.glob("vllm-doctor-*.md"))) == 1
 
 
 def test_slash_filters_the_rows_and_escape_shows_all_again(picture: Picture) -> None:

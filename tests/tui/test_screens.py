@@ -14,11 +14,14 @@ import pytest
 from rich.cells import cell_len
 from textual.pilot import Pilot
 
+from tests.making import shipped_catalogue
 from tests.tui.showing import choices, engines, gpus, host, lines, run, screen, watched
 from tests.tui.watching import BEGAN, Clock, Pages, judge, watch_of
-from vllm_doctor import log_lines, rule
+from vllm_doctor import demo, log_lines, rule
+from vllm_doctor.attach import Attachment
 from vllm_doctor.examination import Watcher
 from vllm_doctor.picture import Picture, Status
+from vllm_doctor.sources.access import Access
 from vllm_doctor.sources.log.source import Log
 from vllm_doctor.tui.app import DoctorApp
 from vllm_doctor.watch import Watch
@@ -80,6 +83,23 @@ def past() -> Picture:
     return told[-1]
 
 
+@cache
+def recorded() -> Picture:
+    """A recording, lived through."""
+    told: list[Picture] = []
+    look = Attachment(shipped_catalogue().metrics, Access(), 3.0, 0.0)
+    names = [str(demo.folder() / "preemption")]
+    watch = Watch(lambda opened: look.watchers(names, opened), judge(), clock=Clock().now, wall=lambda: BEGAN)
+
+    def tell(picture: Picture) -> None:
+        told.append(picture)
+        if picture.report is not None and picture.report.sources[0].window_s > 29:
+            watch.control.stop()
+
+    watch.run(tell)
+    return told[-1]
+
+
 SCREENS: dict[str, tuple[Callable[[], Picture | None], tuple[str, ...]]] = {
     "starting": (lambda: None, ()),
     "overview": (preempting, ()),
@@ -87,6 +107,8 @@ SCREENS: dict[str, tuple[Callable[[], Picture | None], tuple[str, ...]]] = {
     "overview-idle": (idle, ()),
     "overview-lost": (lost, ()),
     "overview-log": (past, ()),
+    "overview-recorded": (recorded, ()),
+    "log-recorded": (recorded, ("4", "left", "left")),
     "finding": (preempting, ("enter",)),
     "engines": (many, ("2",)),
     "host": (local, ("3",)),
@@ -99,7 +121,7 @@ SCREENS: dict[str, tuple[Callable[[], Picture | None], tuple[str, ...]]] = {
 }
 
 
-SMALL_ONLY = {"starting", "overview-idle", "overview-lost", "rule", "help"}
+SMALL_ONLY = {"starting", "overview-recorded", "log-recorded", "overview-idle", "overview-lost", "rule", "help"}
 """Of these the larger screen shows nothing new."""
 KEPT = [
     (name, size) for name in SCREENS for size in ((80, 24), (140, 40)) if size == (80, 24) or name not in SMALL_ONLY

@@ -20,6 +20,7 @@ from vllm_doctor.report import (
     LinesSeen,
     Measure,
     Problem,
+    RecordingSeen,
     Remedy,
     Report,
     SourceSeen,
@@ -86,7 +87,21 @@ def document(report: Report) -> dict[str, Any]:
         "lives": [_life(life, report) for life in report.lives],
         "spans": [_span(span, report) for span in report.spans],
         "lines": _lines(report.lines),
+        "recordings": [_recording(seen) for seen in report.recordings],
         "redacted": [{"what": what, "count": count} for what, count in report.redacted.items()],
+    }
+
+
+def _recording(seen: RecordingSeen) -> dict[str, Any]:
+    return {
+        "target": seen.target,
+        "taken": seen.taken,
+        "seconds": _number(seen.seconds),
+        "doctor": seen.doctor,
+        "rules": seen.rules,
+        "same_rules": seen.same_rules,
+        "verdict": seen.verdict,
+        "headline": seen.headline,
     }
 
 

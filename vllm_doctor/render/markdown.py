@@ -91,6 +91,14 @@ def _patient(report: Report) -> list[str]:
     """What was examined: where, what it is, and how much of it was seen."""
     patient = report.patient
     lines = []
+    for kept in report.recordings:
+        day = kept.taken.replace("T", " ").removesuffix("Z")
+        lines.append(f"{code(kept.target)}: recorded {day} UTC, {words.number(round(kept.seconds), 's')}")
+    then = report.judged_otherwise
+    if then is not None:
+        other = "by other rules" if then.same_rules is False else "with other options"
+        said = f"{str(then.verdict).upper()} {then.headline}"
+        lines.append(f"When it was taken it said, {other}: {text(said)}")
     servers = [code(source.target) for source in report.sources if source.kind == "server"]
     if servers:
         lines.append(", ".join(servers))

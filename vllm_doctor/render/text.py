@@ -37,7 +37,7 @@ def render(report: Report, colour: bool = False) -> str:
         return "\n".join([*lines, *_paragraph("Why", report.error.message)]) + "\n"
     main, aside = report.main, report.aside
     lines = _head(report.verdict.value.upper(), report.headline, report.verdict.value, colour, _rule_of(report, main))
-    servers = [*_servers(report), *_log_lines(report), *_commands(report)]
+    servers = [*_recordings(report), *_servers(report), *_log_lines(report), *_commands(report)]
     lines += ["", *(line for server in servers for line in _wrapped(f"  {server}", "  "))]
     lines += [*_wrapped(f"  {_patient(report)}", "  "), *_host_lines(report)]
     lines += [] if report.is_postmortem else _vital_lines(report)
@@ -84,6 +84,19 @@ def _in(width: int, lines: Callable[[], list[str]]) -> list[str]:
     finally:
         _width.reset(width_before)
         _evidence_rows.reset(rows_before)
+
+
+def _recordings(report: Report) -> list[str]:
+    """What was judged is of the past: of when, and what was said then where that was something else."""
+    lines = []
+    for seen in report.recordings:
+        day = seen.taken.replace("T", " ").removesuffix("Z")
+        lines.append(f"{seen.target}: recorded {day} UTC, {words.plain(round(seen.seconds, 1))} s")
+    then = report.judged_otherwise
+    if then is not None:
+        other = "by other rules" if then.same_rules is False else "with other options"
+        lines.append(f"When it was taken it said, {other}: {str(then.verdict).upper()}  {then.headline}")
+    return lines
 
 
 def _rule_of(report: Report, main: Sequence[Finding]) -> str | None:

@@ -69,7 +69,8 @@ def read(path: Path) -> dict[str, bytes]:
     except OSError as error:
         raise SourceError(KIND, f"{path} cannot be read ({error}): copy it again") from None
     if "recording.json" not in found:
-        raise SourceError(KIND, f"{path} is no recording: it has no recording.json (vllm-doctor record makes one)")
+        what = "a folder" if path.is_dir() else "an archive"
+        raise SourceError(KIND, f"{path} is {what} with no recording.json: give a recording, or the log in it")
     return found
 
 
@@ -179,7 +180,7 @@ def _members(path: Path, stream: _Stream) -> Iterator[tuple[str, bytes]]:
             raise SourceError(KIND, f"{path} holds more than {MAX_MEMBERS:,} files: this is no recording")
         if total > MAX_BYTES:
             raise SourceError(KIND, f"{path} unpacks to more than {MAX_BYTES >> 20} MiB: no recording is so large")
-        shown = name.encode("ascii", "backslashreplace").decode()[:100]
+        shown = ascii(name)[1:-1][:100]
         if kind not in (*_FILE, _FOLDER, *_EXTENSION):
             raise SourceError(KIND, f"{path} holds {shown}, a link or a device, which a recording never does: not read")
         if name.startswith("/") or ".." in name.split("/") or "\\" in name:

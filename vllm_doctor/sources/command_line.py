@@ -9,6 +9,7 @@ import json
 import math
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,9 +17,10 @@ from typing import Any
 import yaml
 
 from vllm_doctor import flags as catalogue
+from vllm_doctor import redact
 from vllm_doctor.signal import Reason, Value
 
-MASK = "[masked]"
+MASK = redact.MASK
 MAX_CONFIG = 1_000_000  # bytes of a --config file
 MAX_DEPTH = 50  # of what is nested in it
 
@@ -101,17 +103,6 @@ _HUMAN_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _FACTOR = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 _SECRET_FLAG = re.compile(r"(key|token|secret|password|passwd|credentials?)$")
-_SECRETS = (  # each repetition is bounded: a hostile argument must not take long
-    re.compile(r"(?<=://)(?P<it>[^/\s]{1,1000})(?=@)"),
-    re.compile(r"(?i)\b(?:bearer|basic)\s{1,9}(?P<it>[\w.~+/=-]{8,})"),
-    re.compile(
-        r"""(?ix) (?: key | tokens? | (?: secret | passw | credential ) [^"']{0,20} ) ["'] \s{0,9} : \s{0,9}
-            (?: "(?P<it>(?:[^"\\]|\\.){1,9999})" | '(?P<or>[^']{1,9999})' )"""
-    ),
-    re.compile(r"(?i)(?:key|token|(?:secret|passw|credential)[\w-]{0,20})=(?P<it>[^\s&,;\"']+)"),
-    re.compile(r"\b(?P<it>hf_[A-Za-z0-9]{20,}|sk-[\w-]{20,}|gh[pousr]_\w{20,}|xox[abp]-[\w-]{8,}|AKIA[A-Z0-9]{12,})"),
-)
-
 ReadConfig = Callable[[str], str | Reason]
 
 
@@ -237,15 +228,7 @@ def edits(argv: Sequence[str], set: Mapping[str, Sequence[str]], unset: Containe
 
 def masked(text: str) -> str:
     """The text without what looks like a secret: credentials in a URL, keys in JSON, KEY=…, well-known tokens."""
-    for pattern in _SECRETS:
-        text = pattern.sub(_mask, text)
-    return text
-
-
-def _mask(match: re.Match[str]) -> str:
-    name = "it" if match["it"] is not None else "or"
-    start, end = (place - match.start() for place in match.span(name))
-    return match[0][:start] + MASK + match[0][end:]
+    return redact.secrets(text, Counter())
 
 
 def _script_at(argv: Sequence[str]) -> int | None:

@@ -27,18 +27,24 @@ from typing import Any
 
 from vllm_doctor.errors import SourceError
 from vllm_doctor.observation import GpuSeen, Observation, ProcessSeen
-from vllm_doctor.report import Problem
-from vllm_doctor.signal import Known, Reading, Reason, Unknown
+from vllm_doctor.report import Problem, RecordingSeen
+from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
 from vllm_doctor.sources import archive, scrapes
 from vllm_doctor.sources.archive import KIND
 from vllm_doctor.sources.exposition import Heads, parse
-from vllm_doctor.sources.scrapes import Scrape
+from vllm_doctor.sources.scrapes import Identity, Scrape
+from vllm_doctor.window import Window
 
 FORMAT = "vllm-doctor/recording/v1"
 MAX_SCRAPES = 100_000
 _FAMILY = "vllm-doctor/recording/v"
 _JUDGED = 120
 """So many scrapes of a recording are judged, the first and the last among them; of a longer one some are left out."""
+_REPLAYED = 600
+"""So many scrapes are replayed."""
+_RECENT = 4
+_SILENT = 2.5
+"""Seconds after its last answer, when a server that did not answer to the end counts as lost."""
 _MAX_SOURCES = 300
 _MAX_PAGES = 256 << 20
 _SERVER, _LOG = "server", "log"
@@ -119,6 +125,42 @@ class Recorded:
             return Observation(self.kind, self.target, error=Problem(problem.kind, str(problem)), notes=self.notes)
         seen = scrapes.seen(self.target, told, identity, error)
         return replace(seen, notes=tuple(dict.fromkeys((*self.notes, *seen.notes))))
+
+
+class Replayed:
+    """One source of a recording, looked at as if it were then: `clock` gives the seconds after its start."""
+
+    def __init__(self, recorded: Recorded, patient: str, wanted: frozenset[str], clock: Callable[[], float]) -> None:
+        self.every = 1.0
+        self._recorded, self._patient, self._clock = recorded, patient, clock
+        metrics = recorded.metrics
+        self._scrapes = list(metrics.scrapes(wanted, _REPLAYED)) if metrics is not None else []
+        self._wanted = wanted
+        self._identity = Identity()
+        self._error: Problem | None = None
+        if self._scrapes:
+            try:
+                page = self._scrapes[0].page
+                self._identity = scrapes.identity(recorded.target, page, recorded.version, recorded.models_answer)
+            except SourceError as problem:
+                self._error = Problem(problem.kind, str(problem))
+
+    def look(self, seconds: float) -> Observation:
+        """What was seen in the `seconds` before now."""
+        now, recorded = self._clock(), self._recorded
+        if not self._scrapes or self._error is not None:
+            seen = recorded.observation(self._wanted, now)
+            return replace(seen, patient=self._patient, error=self._error or seen.error)
+        end = bisect.bisect_right(self._scrapes, now, key=lambda scrape: scrape.at)
+        begin = bisect.bisect_left(self._scrapes, now - seconds, key=lambda scrape: scrape.at)
+        begin = max(0, min(begin, end - 2))
+        is_over = recorded.error is not None and now > self._scrapes[-1].at + _SILENT
+        told = self._scrapes[begin : max(1, end)]
+        seen = scrapes.seen(recorded.target, told, self._identity, recorded.error if is_over else None)
+        recent = Window()
+        for scrape in told[-_RECENT:]:
+            recent.add(scrape.at, scrape.page.samples)
+        return replace(seen, patient=self._patient, recent=recent)
 
 
 @dataclass(frozen=True)
@@ -259,7 +301,26 @@ class Recording:
     shared: bool
     redacted: Mapping[str, int]
     sources: tuple[Recorded, ...]
+    wishes: Mapping[str, Value] = field(default_factory=lambda: {"goal": "throughput"})
+    """The goal and the targets by which it was judged."""
     report: Mapping[str, Any] | None = None
+
+    def seen(self, rules: str) -> RecordingSeen:
+        """What is to be said of it in a report of today; `rules`: the present ones."""
+        said = self.report or {}
+        verdict, headline = said.get("verdict"), said.get("headline")
+        return RecordingSeen(
+            target=self.name,
+            taken=self.taken.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            seconds=self.seconds,
+            doctor=self.doctor,
+            rules=self.rules,
+            verdict=verdict if isinstance(verdict, str) else None,
+            headline=headline if isinstance(headline, str) else None,
+            same_rules=self.rules == rules if self.rules else None,
+            wishes=self.wishes,
+            redacted=self.redacted,
+        )
 
     @cached_property
     def server(self) -> Recorded:
@@ -332,6 +393,7 @@ def parsed(name: str, parts: Mapping[str, bytes]) -> Recording:
             shared=bool(about.get("shared", False)),
             redacted={str(item["what"])[:100]: int(item["count"]) for item in about.get("redacted", [])},
             sources=tuple(_source(name, parts, source) for source in sources),
+            wishes=_wishes(about.get("wishes", {})),
             report=report if isinstance(report, dict) else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
@@ -389,6 +451,13 @@ def _json(name: str, parts: Mapping[str, bytes], part: str) -> Any:
 
 def _no_number(text: str) -> float:
     raise ValueError(f"{text} is no number")
+
+
+def _wishes(told: Any) -> dict[str, Value]:
+    known = {"goal": str, "slo_ttft": float, "slo_itl": float}
+    if not isinstance(told, dict) or told.get("goal", "throughput") not in ("throughput", "latency"):
+        raise ValueError("its wishes are none")
+    return {"goal": "throughput"} | {name: known[name](value) for name, value in told.items() if name in known}
 
 
 def _time(text: Any) -> datetime:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import zlib
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -16,6 +19,8 @@ from vllm_doctor.sources.exposition import Page
 from vllm_doctor.window import Window
 
 MAX_ENGINES = 2048
+MAX_KEPT = 32 << 20
+"""Bytes of answers, packed."""
 START_TIME = "process_start_time_seconds"
 _COUNTER = "vllm:generation_tokens_total"
 _RESTART_SECONDS = 10.0  # no vLLM is up again sooner
@@ -39,6 +44,31 @@ class Identity:
     models: tuple[str, ...] = ()
     version_answer: Any = None
     models_answer: Any = None
+
+
+class Answers:
+    """The last answers of /metrics of a server that is watched: as many seconds of them, packed. Safe in threads."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._kept: deque[tuple[float, bytes, float | None]] = deque()
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def add(self, at: float, page: str, clock: float | None) -> None:
+        """One more, `at` seconds on the doctor's clock. What is too old, or too much, is forgotten."""
+        packed = zlib.compress(page.encode(), 1)
+        with self._lock:
+            self._kept.append((at, packed, clock))
+            self._size += len(packed)
+            while len(self._kept) > 2 and (self._kept[0][0] < at - self._seconds or self._size > MAX_KEPT):
+                self._size -= len(self._kept.popleft()[1])
+
+    def all(self) -> list[tuple[float, str, float | None]]:
+        """(seconds on the doctor's clock, page, the server's clock), the oldest first."""
+        with self._lock:
+            kept = list(self._kept)
+        return [(at, zlib.decompress(packed).decode(), clock) for at, packed, clock in kept]
 
 
 def started(page: Page) -> float:

@@ -23,7 +23,7 @@ from vllm_doctor.observation import Observation
 from vllm_doctor.report import Problem
 from vllm_doctor.sources.access import Access
 from vllm_doctor.sources.exposition import Heads, Page, parse
-from vllm_doctor.sources.scrapes import START_TIME, Identity, Scrape, identity, seen, started
+from vllm_doctor.sources.scrapes import START_TIME, Answers, Identity, Scrape, identity, seen, started
 from vllm_doctor.sources.state import Recalled, State
 from vllm_doctor.window import Window
 
@@ -145,11 +145,19 @@ class Server:
         """
         return seen(self.target, scrapes, identity, error, window)
 
-    def scrape(self, deadline: float, heads: Heads | None = None) -> Scrape:
-        """One GET of /metrics, done by `deadline` on the clock. Raises SourceError."""
+    def answer(self, deadline: float) -> tuple[float, str, float | None]:
+        """One GET of /metrics: when it began on the clock, the page, and the server's own time. Raises SourceError."""
         body, headers, at = self._get("/metrics", deadline)
-        page = parse(body.decode("utf-8", "replace"), self._wanted, heads)
-        return Scrape(at, page, started(page), _date(headers))
+        return at, body.decode("utf-8", "replace"), _date(headers)
+
+    def scrape(self, deadline: float, heads: Heads | None = None) -> Scrape:
+        """One answer, read; done by `deadline` on the clock. Raises SourceError."""
+        return self.read(*self.answer(deadline), heads)
+
+    def read(self, at: float, text: str, server_time: float | None, heads: Heads | None = None) -> Scrape:
+        """An answer as a scrape. Raises SourceError where it holds too much."""
+        page = parse(text, self._wanted, heads)
+        return Scrape(at, page, started(page), server_time)
 
     def _scrapes(self, seconds: float, deadline: float) -> Iterator[Scrape]:
         """Pages about a second apart (further apart in a long window), the last `seconds` after the first."""
@@ -245,8 +253,10 @@ class Followed:
 
     every = 1.0
 
-    def __init__(self, server: Server, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, server: Server, clock: Callable[[], float] = time.monotonic, keep: float = 0.0) -> None:
         self._server, self._clock = server, clock
+        self.answers = Answers(keep) if keep else None
+        """Its answers of the last `keep` seconds, to be recorded."""
         self._scrapes: list[Scrape] = []
         self._window, self._recent = Window(), Window()
         self._identity: Identity | None = None
@@ -256,7 +266,12 @@ class Followed:
         """Once more, and what was seen in the last `seconds`. A server that does not answer is the error."""
         server, deadline = self._server, self._clock() + PATIENCE
         try:
-            scrape = server.scrape(deadline, self._heads)
+            if self.answers is None:
+                scrape = server.scrape(deadline, self._heads)
+            else:
+                answer = server.answer(deadline)
+                self.answers.add(*answer)
+                scrape = server.read(*answer, self._heads)
             if self._is_new(scrape):
                 self._scrapes.clear()
                 self._window, self._recent = Window(), Window()
@@ -272,6 +287,11 @@ class Followed:
             self._recent.drop(self._recent.times[0])
         seen = server.seen(self._scrapes, self._identity, window=self._window.copy())
         return replace(seen, recent=self._recent.copy())
+
+    @property
+    def identity(self) -> Identity | None:
+        """Who answers; None where that is not known now."""
+        return self._identity
 
     def _is_new(self, scrape: Scrape) -> bool:
         """Whether the server was started since the last scrape: what it counts begins anew."""

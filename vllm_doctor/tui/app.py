@@ -227,7 +227,7 @@ class DoctorApp(App[None]):
     # ---- what is done -----------------------------------------------------------------------------------------------
 
     def action_pause(self) -> None:
-        if self.picture.is_live:
+        if self.picture.goes_on:
             self.session.control.pause(not self.session.control.paused)
             self.tell("paused: nothing is asked of the server" if self.session.control.paused else "goes on")
 
@@ -237,10 +237,10 @@ class DoctorApp(App[None]):
             self._begin()
         else:
             self.session.control.rescan()
-        self.tell("looking for everything anew" if self.picture.is_live else "reading again")
+        self.tell("looking for everything anew" if self.picture.goes_on else "reading again")
 
     def action_window(self, steps: int) -> None:
-        if not self.picture.is_live:
+        if not self.picture.goes_on:
             return
         self.session.control.window(wider(self.session.control.seconds, steps))
         self.tell(f"verdicts are of the last {self.session.control.seconds:.0f} s, as soon as so much was seen")
@@ -287,7 +287,20 @@ class DoctorApp(App[None]):
             return
         name = f"vllm-doctor-{datetime.fromtimestamp(self.now()):%Y%m%d-%H%M%S}.md"
         path = save(Path(name).absolute(), markdown.render(report)) or keep(name, markdown.render(report))
-        self.tell(f"saved {path}" if path else "the report cannot be written, neither here nor in the home folder")
+        said = f"saved {path}" if path else "the report cannot be written, neither here nor in the home folder"
+        self.tell(said)
+        if path is not None and self.picture.goes_on and self.session.record is not None:
+            record = self.session.record
+            threading.Thread(target=self._record, args=(record, path.with_suffix(".tar.gz"), said), daemon=True).start()
+
+    def _record(self, record: Callable[[], bytes], path: Path, said: str) -> None:
+        """Save a recording beside the report; in a thread of its own, as it takes a moment."""
+        try:
+            written = save(path, record())
+        except Exception as error:
+            self.call_from_thread(self.tell, f"{said}; no recording: {error}")
+            return
+        self.call_from_thread(self.tell, f"{said}, and {path.name} to look at again" if written else said)
 
     # ---- the palette ------------------------------------------------------------------------------------------------
 
@@ -296,7 +309,7 @@ class DoctorApp(App[None]):
             yield SystemCommand(f"Screen: {name}", "go there", lambda name=name: self.go(name))
         yield SystemCommand("Copy the cure", "the corrected command, and a file beside it", self.action_copy_cure)
         yield SystemCommand("Copy the finding as markdown", "for an issue or a chat", self.action_copy_markdown)
-        yield SystemCommand("Save the report", "as markdown, in this folder", self.action_save)
+        yield SystemCommand("Save the report", "as markdown, and a recording, in this folder", self.action_save)
         yield SystemCommand("Pause, or go on", "nothing is asked of the server meanwhile", self.action_pause)
         yield SystemCommand("Rescan", "look for the server, its processes and its log anew", self.action_rescan)
         yield SystemCommand("A longer window", "verdicts of more seconds", lambda: self.action_window(1))
@@ -368,15 +381,15 @@ def keep(name: str, text: str) -> Path | None:
     return None
 
 
-def save(path: Path, text: str) -> Path | None:
+def save(path: Path, text: str | bytes) -> Path | None:
     """Write a file whole, readable by its owner only; None where it cannot be written."""
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError:
         return None
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode() if isinstance(text, str) else text)
         os.replace(temporary, path)
     except OSError:
         with contextlib.suppress(OSError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import ClassVar, Protocol, cast
 
 from rich.text import Text
@@ -42,6 +43,7 @@ _STATUS = {
     Status.LOST: ("✖", "lost", "red"),
     Status.READING: ("◌", "reading", "cyan"),
     Status.READ: ("■", "log", ""),
+    Status.REPLAYED: ("■", "recording", ""),
 }
 
 
@@ -274,6 +276,8 @@ def _when(view: View) -> str:
     picture = view.picture
     if picture.status in (Status.READING, Status.READ, Status.STARTING, Status.CHOOSING):
         return ""
+    if picture.status is Status.REPLAYED:
+        return f"of {datetime.fromtimestamp(picture.began, UTC):%Y-%m-%d %H:%M:%S} UTC"
     seen = picture.seen_at
     if picture.status is Status.PAUSED:
         return f"since {times.duration(max(0.0, view.now - picture.since))}"
@@ -288,6 +292,8 @@ def _looked(view: View) -> str:
     if report is None or not view.picture.is_live:
         return ""
     seen = max((source.window_s for source in report.sources), default=0.0)
+    if view.picture.status is Status.REPLAYED:
+        return f"all of its {words.number(round(seen), 's')} judged"
     wished = words.number(view.picture.window, "s")
     if seen < 0.9 * view.picture.window:
         return f"window {words.number(round(seen), 's')} of {wished}"

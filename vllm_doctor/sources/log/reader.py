@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from vllm_doctor.log_lines import LogLine, LogLines
@@ -14,6 +13,7 @@ from vllm_doctor.sources.log import arguments, context, record, stream
 from vllm_doctor.sources.log.clock import Clock
 from vllm_doctor.sources.log.record import Record
 from vllm_doctor.sources.log.scan import Line, Scanner, Tally
+from vllm_doctor.sources.log.stream import Origin
 
 _HEAD = 4096
 _MAX_TEXT = 300
@@ -54,9 +54,7 @@ class Reading:
     Complete once `sightings` is exhausted.
     """
 
-    def __init__(
-        self, path: Path | None, group: int, table: LogLines, scanner: Scanner, until: float | None = None
-    ) -> None:
+    def __init__(self, path: Origin, group: int, table: LogLines, scanner: Scanner, until: float | None = None) -> None:
         self.name = str(path) if path is not None else "-"
         self.stream = group
         self.tally = Tally()

@@ -19,6 +19,7 @@ from vllm_doctor.signal import Known
 from vllm_doctor.sources.log.lives import Lives
 from vllm_doctor.sources.log.reader import Reading, merged
 from vllm_doctor.sources.log.scan import Scanner
+from vllm_doctor.sources.log.stream import Origin
 from vllm_doctor.times import iso
 
 STDIN = "-"
@@ -70,12 +71,14 @@ def period(text: str) -> Period:
 class Log:
     """One or more logs that are read together, by time. `since` and `until` leave out what was measured outside."""
 
-    paths: Sequence[Path | None]
+    paths: Sequence[Origin]
     table: LogLines
     since: Period | None = None
     until: Period | None = None
     watch: float | None = None
     """Seconds in which it is followed, beside its living server."""
+    age: float | None = None
+    """Of the log of a living server in a recording: seconds since it was last written to."""
     readings: list[Reading] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -135,9 +138,12 @@ class Log:
 
     def _now(self, last_at: float | None) -> float | None:
         """The time on the log's clock, if its server lives: the file was last written when its last line says."""
+        if last_at is not None and self.age is not None:
+            return last_at + self.age
         if self.watch is None or last_at is None:
             return None
-        written = max((path.stat().st_mtime for path in self.paths if path and path.exists()), default=time.time())
+        files = [path for path in self.paths if isinstance(path, Path)]
+        written = max((path.stat().st_mtime for path in files if path.exists()), default=time.time())
         return last_at + max(0.0, time.time() - written)
 
     def _between(self, lives: Sequence[Life]) -> tuple[Life, ...]:
@@ -223,9 +229,9 @@ def _outside(target: str, lives: Sequence[Life]) -> Problem:
     return Problem("empty", f"nothing in {target} is between --since and --until{held}")
 
 
-def _rotated(paths: Sequence[Path | None]) -> list[list[Path | None]]:
+def _rotated(paths: Sequence[Origin]) -> list[list[Origin]]:
     """The files of one rotated log together, the oldest first: vllm.log.2.gz, vllm.log.1, vllm.log."""
-    groups: dict[str, list[tuple[tuple[int, int], Path | None]]] = {}
+    groups: dict[str, list[tuple[tuple[int, int], Origin]]] = {}
     for path in dict.fromkeys(paths):
         named = _ROTATED.match(str(path or STDIN))
         assert named is not None

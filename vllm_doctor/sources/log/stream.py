@@ -7,34 +7,62 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 
 from vllm_doctor.errors import SourceError
-from vllm_doctor.sources.log.blocks import Blocks
+from vllm_doctor.sources.log.blocks import BLOCK, Blocks
 from vllm_doctor.sources.log.tail import Tail
 
 _HEAD = 4096
+
+
+@dataclass(frozen=True)
+class Held:
+    """A log that a recording holds. `written`: when it was last written to, POSIX seconds."""
+
+    name: str
+    text: bytes = field(repr=False)
+    written: float
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Origin = Path | Held | None
+"""Where a log is; None: standard input."""
+
 MOST_OF_LIVING = 256 * 1024 * 1024
 """Bytes of a living server's log: it is to be left in peace."""
 _MOST_CARRIED = 4 * 1024 * 1024
 _JOURNAL_BYTES = re.compile(rb'("MESSAGE" ?: ?)\[([0-9, ]{1,1000000})\]')
 
 
-def blocks(
-    path: Path | None, notes: list[str], until: float | None, may_be_empty: bool
-) -> Iterator[bytes | memoryview]:
+def blocks(path: Origin, notes: list[str], until: float | None, may_be_empty: bool) -> Iterator[bytes | memoryview]:
     """The log's blocks; what must be said of it goes to `notes`. Raises SourceError where it cannot be read.
 
     `until`, on time.monotonic: the log of a living server, which is followed until then, and of which only the end is
     read where it is long.
     """
+    if isinstance(path, Held):
+        return _readable(_of_text(path))
     return _readable(_of_file(path, notes, until, may_be_empty))
 
 
-def written_at(path: Path | None) -> datetime:
+def _of_text(held: Held) -> Iterator[bytes]:
+    """Raises SourceError where there is none."""
+    if not held.text.strip():
+        raise SourceError("empty", f"{held.name} is empty in the recording")
+    for start in range(0, len(held.text), BLOCK):
+        yield held.text[start : start + BLOCK]
+
+
+def written_at(path: Origin) -> datetime:
     """By when the log was written: it holds no year."""
+    if isinstance(path, Held):
+        return datetime.fromtimestamp(path.written, UTC)
     try:
         return datetime.fromtimestamp(path.stat().st_mtime, UTC) if path is not None else datetime.now(UTC)
     except OSError:
