@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -167,7 +167,7 @@ def test_a_crash_loop_stays_short() -> None:
 # In a browser: Debian's chromium, without a screen. It is started twice, as that takes seconds.
 
 WIDTHS = (1200, 400)
-SHOWN = {"live": live, "log": log, "hostile": hostile}
+SHOWN: Mapping[str, Callable[[], Report]] = {"live": lambda: live(), "log": log, "hostile": hostile}
 FRAMES = """<!doctype html><body style="margin:0;display:flex">{frames}<script>
 const pages = {pages}, told = [];
 document.querySelectorAll("iframe").forEach((frame, n) => {{

@@ -156,7 +156,14 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable
 def _patient(report: Report) -> list[str]:
     """What was examined: where, what it is, and how much of it was seen."""
     patient = report.patient
-    lines = [_code(source.target) for source in report.sources if source.kind == "server"]
+    lines = [
+        f"recording {_code(seen.target)}, taken {_text(seen.taken)} over {_text(words.number(seen.seconds, 's'))}"
+        f" by vllm-doctor {_text(seen.doctor)}"
+        for seen in report.recordings
+    ]
+    if (then := report.judged_otherwise) is not None:
+        lines.append(_text(f"when it was taken, it was judged {then.verdict}: {then.headline}"))
+    lines += [_code(source.target) for source in report.sources if source.kind == "server"]
     if report.lines is not None:
         seen = report.lines
         logs = ", ".join(_code(source.target) for source in report.sources if source.kind == "log")
