@@ -70,10 +70,10 @@ class Host:
         return text.replace("/tmp/vllm.state", f"{self.root}/vllm.state")
 
     def run(self, script: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """A script of a recipe; the first look, which watches, is made shorter."""
-        script = self.here(script)
-        if "--window" not in script:
-            script = re.sub(r"vllm-doctor http\S+", r"\g<0> --window 1", script)
+        """A script of a recipe; the first look, which watches, is made shorter, and a busy machine given time."""
+        script = self.here(script).replace(" --timeout 20", "")
+        hurried = "--timeout 200" if "--window" in script else "--window 1 --timeout 200"
+        script = re.sub(r"vllm-doctor http\S+", rf"\g<0> {hurried}", script)
         return subprocess.run(
             ["sh", "-c", script], capture_output=True, text=True, timeout=300, cwd=self.root,
             env=self.environment | more,
