@@ -36,6 +36,11 @@ def of(url: str, opened: ExitStack) -> Watcher:
     return Watcher("server", server.target, server.target, lambda: nothing, server=server)
 
 
+def taken_of(metrics: Route | Sequence[str], seconds: float = 0.2) -> dict[str, bytes]:
+    with serving(vllm(metrics)) as server, ExitStack() as opened:
+        return taken([of(server.url, opened)], seconds)
+
+
 def recorded(metrics: Route | Sequence[str], seconds: float) -> recording.Recording:
     with serving(vllm(metrics)) as server, ExitStack() as opened:
         return recording.parsed("r", taken([of(server.url, opened)], seconds))
@@ -147,6 +152,25 @@ def test_what_it_was_at_a_time() -> None:
 
     end = cpu(None)
     assert [cpu(5.0), cpu(10.0), cpu(15.0), cpu(25.0)] == [end, 1.0, 1.0, 2.0]
+
+
+def test_what_was_seen_of_one_that_goes_away_stays() -> None:
+    class Gone(Told):
+        def look(self, seconds: float) -> Observation:
+            seen = super().look(seconds)
+            gone = Problem("gone", "pid 7 has ended")
+            return seen if self.looks == 1 else Observation("host", "pid 7", patient="p", error=gone)
+
+    (found,) = recording.parsed("r", taken([host(Gone)])).sources
+    assert found.error == Problem("gone", "pid 7 has ended")
+    assert found.facts["cores"] == Known(2.0)
+
+
+def test_what_is_kept_cannot_write_on_a_terminal() -> None:
+    hostile = 'vllm:x{a="\x1b[2J\u202e"} 1\r\n' + PAGES[0]
+    text = taken_of([hostile])["1-server/metrics.txt"].decode()
+    assert all(c.isprintable() or c in "\r\n\t" for c in text)
+    assert 'vllm:x{a="\\u001b[2J\\u202e"} 1\r\n' in text
 
 
 def test_one_that_fails_is_said() -> None:

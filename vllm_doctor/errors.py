@@ -27,7 +27,7 @@ class SourceError(DoctorError):
     """A source could not be read.
 
     `kind` is one of: unreachable, timeout, tls, denied, not-found, server-error, redirect,
-    not-vllm, too-large, not-metrics, changed-server, not-a-log, empty, unreadable.
+    not-vllm, too-large, not-metrics, changed-server, not-a-log, empty, unreadable, not-a-recording, newer-format.
     """
 
     def __init__(self, kind: str, message: str) -> None:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -163,7 +163,11 @@ class Recorder:
         course_due = 0.0
         while True:
             now = self.clock() - started
-            seen.end = whole.look(2 * self.seconds)
+            looked = whole.look(2 * self.seconds)
+            if looked.error is not None and seen.end is not None:  # what was seen of it before stays
+                seen.end = replace(seen.end, error=looked.error)
+            else:
+                seen.end = looked
             if now >= course_due:
                 facts = part.look(_COURSE).facts
                 if course_due:
@@ -296,7 +300,7 @@ def packable(
 
 
 def _written(content: Any) -> bytes:
-    text = content if isinstance(content, str) else json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
     return text.encode("utf-8", "replace")
 
 
@@ -368,12 +372,19 @@ def _line_mask(counts: Counter[str]) -> Callable[[str], str]:
         head, space, value = line.rpartition(" ")
         clean = known.get(head)
         if clean is None:
-            clean = redact.secrets(head, counts) if "{" in head else head
+            clean = _plain(redact.secrets(head, counts) if "{" in head else head)
             if len(known) < 200_000:
                 known[head] = clean
-        return f"{clean}{space}{value}"
+        return f"{clean}{space}{_plain(value)}"
 
     return mask
+
+
+def _plain(text: str) -> str:
+    """The text without what a terminal would obey, should somebody print it there."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\t\r" else f"\\u{ord(c):04x}" for c in text)
 
 
 def _told(error: Problem | None, notes: Sequence[str]) -> dict[str, Any]:
@@ -392,7 +403,7 @@ def _course(course: Sequence[tuple[float, Mapping[str, Reading]]], end: Mapping[
         changed = {name: fact for name, fact in facts.items() if before.get(name) != fact}
         before |= changed
         told = {"at": at, "facts": {name: written(fact) for name, fact in changed.items()}}
-        yield json.dumps(told, ensure_ascii=False) + "\n"
+        yield json.dumps(told) + "\n"
 
 
 def _process_row(row: ProcessSeen) -> dict[str, Any]:

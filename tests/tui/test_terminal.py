@@ -85,7 +85,7 @@ def test_a_crash_leaves_the_terminal_well_and_one_line(tmux: Tmux, tmp_path: Pat
 def test_what_cannot_be_watched_is_one_line(tmux: Tmux) -> None:
     tmux.type("doctor no-such-file; echo code=$?", "Enter")
     seen = tmux.until("code=3")
-    assert "'no-such-file' is neither a file, nor a URL" in seen
+    assert "'no-such-file' is neither a file nor a folder, nor a URL" in seen
     tmux.is_restored()
 
 
