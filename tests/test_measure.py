@@ -58,10 +58,12 @@ def test_who_came_is_who_finished_and_who_is_in_flight_now() -> None:
     assert found["output_tokens"].value == 50.0
 
 
-def test_the_idle_ends_are_left_out() -> None:
-    idle, after = page(0, running=0), page(60, running=0)
-    found = measured(window(idle, idle, page(0), page(20), page(40), after, after))
-    assert found["tokens_out"] == Measure("tokens_out", 10.0, 10.0, 10.0, 2, "parts")
+def test_the_idle_ends_and_the_ramps_are_left_out() -> None:
+    idle, after = page(0, running=0), page(220, running=0)
+    load = [page(0, running=1), *(page(20.0 * n) for n in range(11)), page(210, running=1)]
+    found = measured(window(idle, idle, *load, after, after))
+    assert found["tokens_out"] == Measure("tokens_out", 10.0, 10.0, 10.0, 8, "parts")
+    assert found["in_flight"].value == 4.0
 
 
 def test_an_idle_server_is_measured_as_such() -> None:

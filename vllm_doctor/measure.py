@@ -21,6 +21,7 @@ MOST_PARTS = 8
 """A time is cut into at most so many parts of about the same length, each at least from one scrape to the next."""
 _DRAWN = ("tokens_out", "tokens_in", "running", "waiting", "kv_cache", "preemptions")
 _MOST_POINTS = 240
+_RAMP = 0.1
 _IN_FLIGHT = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
 
@@ -73,8 +74,8 @@ def metrics() -> frozenset[str]:
 def measured(window: Window) -> tuple[Measure, ...]:
     """The measures of these scrapes that are known; none of a single scrape.
 
-    The scrapes before the first request and after the last one are left out: a load that was started by hand begins
-    after the recording does. Where there was no request at all, it is measured all the same.
+    Where the load begins or ends in this time, what was idle is left out there, and a tenth of the rest, in which it
+    grows or fades. Where there was no request at all, it is measured all the same.
     """
     window = _busy(window)
     if len(window.times) < 2:
@@ -112,11 +113,18 @@ def courses(window: Window) -> tuple[Course, ...]:
 
 
 def _busy(window: Window) -> Window:
-    """From the first to the last scrape at which requests were in flight."""
+    """From the first to the last scrape at which requests were in flight, without the ramps."""
     at_work = sorted(
         {at for name in _IN_FLIGHT for points in window.series(name).values() for at, value in points if value > 0}
     )
-    return window.part(at_work[0], at_work[-1]) if len(at_work) > 1 else window
+    if len(at_work) < 2:
+        return window
+    first, last = at_work[0], at_work[-1]
+    ramp = _RAMP * (last - first)
+    first += ramp if first > window.times[0] else 0.0
+    last -= ramp if last < window.times[-1] else 0.0
+    part = window.part(first, last)
+    return part if len(part.times) > 1 else window
 
 
 def _measured(definition: Definition, window: Window, parts: list[Window]) -> Measure | None:
