@@ -303,3 +303,18 @@ def test_an_example_may_give_the_bounds_of_a_quantile(bounds: str, gives: str, t
         f"queue_per_running: {bounds}, gives: {gives}}}\n  - {{engines: 2, queue_per_running: 2, gives: warning",
     )
     assert rule.check_examples(read(tmp_path, text), shipped_catalogue()) == 6
+
+
+def test_rules_have_a_name_that_follows_their_texts(tmp_path: Path) -> None:
+    def folder(name: str, **files: str) -> Path:
+        (tmp_path / name / "x").mkdir(parents=True)
+        for file, text in files.items():
+            (tmp_path / name / "x" / f"{file}.yaml").write_text(text)
+        return tmp_path / name
+
+    first = rule.version([folder("a", one="1", two="2")])
+    assert len(first) == 12
+    assert rule.version([folder("b", two="2", one="1")]) == first
+    assert rule.version([folder("c", one="1", two="3")]) != first
+    assert rule.version([folder("d", one="12", two="")]) != first
+    assert rule.version([rule.shipped()]) == rule.version([rule.shipped()])

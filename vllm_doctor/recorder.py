@@ -40,8 +40,8 @@ _COURSE = 10.0
 _LOOKS = 5.0
 _STEP = 0.2
 _HANDOVER = PATIENCE + 1.0
-_MOST = MAX_BYTES // 4
-"""Bytes of one server's answers: a recording can be read again within the bounds of its reader."""
+_MOST = MAX_BYTES // 2
+"""Characters of all answers: a recording can be read again within the bounds of its reader."""
 _PLAIN_KEYS = frozenset(
     {"folder", "kind", "format", "file", "rules", "doctor", "taken", "from", "unknown", "role", "object"}
 )
@@ -76,7 +76,7 @@ def taped(answers: Sequence[tuple[float, str, float | None]], started: float, ma
 
 @dataclass
 class Recorder:
-    """`clock` must not step; `wall` is POSIX time, `sleep` waits. `share`: names are replaced by pseudonyms."""
+    """`clock` must not step; `wall` is POSIX time. `share`: names are replaced by pseudonyms."""
 
     watchers: Sequence[Watcher]
     seconds: float
@@ -126,6 +126,7 @@ class Recorder:
         """The answers of a server, one a second."""
         counts: Counter[str] = Counter()
         seen.tape = Tape(_line_mask(counts))
+        most = _MOST // sum(watcher.server is not None for watcher in self.watchers)
         failed = place = 0
         while True:
             try:
@@ -140,7 +141,7 @@ class Recorder:
                 failed += 1
                 if problem.kind not in ("unreachable", "timeout", "server-error"):
                     break
-            if seen.tape.size > _MOST:
+            if seen.tape.size > most:
                 seen.notes.append("the recording is full: what came after that is not in it")
                 break
             place = max(place + 1, int((self.clock() - started) / _EVERY))  # one that is late is not asked faster
@@ -189,7 +190,7 @@ class Recorder:
         entries = []
         for place, seen in enumerate(every, 1):
             folder = f"{place}-{seen.watcher.kind}"
-            entry, own = self._of_source(seen, began)
+            entry, own = self._of_source(seen)
             entries.append({"folder": folder, **entry})
             parts |= {f"{folder}/{name}": content for name, content in own.items()}
         if not parts:
@@ -208,7 +209,7 @@ class Recorder:
         }
         return packable(about, parts, self.masked, own_names() if self.share else None)
 
-    def _of_source(self, seen: Seen, began: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _of_source(self, seen: Seen) -> tuple[dict[str, Any], dict[str, Any]]:
         """Its entry in recording.json, and its parts: texts as str, all else to be written as JSON."""
         watcher = seen.watcher
         entry: dict[str, Any] = {"kind": watcher.kind, "target": watcher.target, "patient": watcher.patient}

@@ -13,6 +13,7 @@ from vllm_doctor import demo
 from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.errors import SourceError
 from vllm_doctor.signal import Known, Reading, Reason, Unknown
+from vllm_doctor.sources import recording
 from vllm_doctor.sources.exposition import parse
 from vllm_doctor.sources.recording import FORMAT, Metrics, Recording, Tape, parsed, read, reading, written
 
@@ -108,6 +109,26 @@ def test_new_lines_are_masked_before_they_are_kept() -> None:
     tape.add(1.0, PAGES[1])
     assert seen == ["a 1", "b 1", "", "b 2"]
     assert Metrics(tape.text()).pages == (b"a 1\nx 1\n", b"a 1\nx 2\n")
+
+
+def test_parts_that_would_take_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "_MAX_LINES", 100)
+    monkeypatch.setattr(recording, "_MAX_JSON", 1000)
+    with pytest.raises(SourceError, match="more than 100 lines"):
+        _ = Metrics("@ 0 page 200\n" + "a 1\n" * 200).times
+    for part in ("recording.json", "report.json", "2-host/facts.json"):
+        with pytest.raises(SourceError, match=r"\.json is larger than 0 MiB"):
+            parsed("r", parts() | {part: b" " * 2000})
+    with pytest.raises(SourceError, match="jsonl is larger"):
+        parsed("r", parts() | {"2-host/course.jsonl": b"\n" * 2000})
+
+
+def test_of_large_pages_fewer_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "_MAX_READ", 1000)
+    tape = Tape()
+    for at in range(10):
+        tape.add(float(at), "vllm:x 1\n" * 30 + f"vllm:y {at}\n")
+    assert [scrape.at for scrape in Metrics(tape.text()).scrapes(frozenset(), 100)] == [0, 3, 6, 9]
 
 
 def test_of_a_long_recording_scrapes_are_judged_evenly() -> None:

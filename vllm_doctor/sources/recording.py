@@ -45,6 +45,11 @@ _REPLAYED = 600
 _RECENT = 4
 _SILENT = 2.5
 """Seconds after its last answer, when a server that did not answer to the end counts as lost."""
+_MAX_LINES = 3_000_000
+"""Of one server's answers: each takes memory of its own."""
+_MAX_JSON = 16 << 20
+_MAX_READ = 192 << 20
+"""Characters of pages that are parsed: of large ones fewer are judged."""
 _MAX_SOURCES = 300
 _MAX_PAGES = 256 << 20
 _SERVER, _LOG = "server", "log"
@@ -200,12 +205,26 @@ class Metrics:
 
     def _chosen(self, most: int, until: float | None) -> frozenset[int]:
         count = len(self.times) if until is None else bisect.bisect_right(self.times, until)
+        most = min(most, max(2, _MAX_READ // max(1, self._largest)))
         if count <= most:
             return frozenset(range(count))
         return frozenset(round(place * (count - 1) / (most - 1)) for place in range(most))
 
+    @cached_property
+    def _largest(self) -> int:
+        """Characters of the largest page that is there as a whole."""
+        lines, place, largest = self.text.split("\n"), 0, 0
+        while place < len(lines) - 1:
+            _, kind, count, _ = self._head(lines[place], place)
+            if kind == "page":
+                largest = max(largest, sum(map(len, lines[place + 1 : place + 1 + count])))
+            place += 1 + count
+        return largest
+
     def _pages(self, chosen: frozenset[int] | None) -> Iterator[tuple[float, float | None, list[str]]]:
         """Time, the server's clock and the lines of these pages, all where None; without any, the times alone."""
+        if self.text.count("\n") > _MAX_LINES:
+            raise self._wrong(_MAX_LINES, f"more than {_MAX_LINES:,} lines")
         lines, place, number, last = self.text.split("\n"), 0, 0, -math.inf
         page: list[str] = []
         while place < len(lines) - 1:
@@ -443,6 +462,8 @@ def _json(name: str, parts: Mapping[str, bytes], part: str) -> Any:
     """A part as JSON; None where there is none."""
     if part not in parts:
         return None
+    if len(parts[part]) > _MAX_JSON:
+        raise SourceError(KIND, f"{name}: {part} is larger than {_MAX_JSON >> 20} MiB: it was not made by me")
     try:
         return json.loads(parts[part], parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -485,6 +506,8 @@ def _facts(told: Any, where: str) -> dict[str, Reading]:
 
 
 def _course(text: bytes, where: str) -> Iterator[tuple[float, Mapping[str, Reading]]]:
+    if len(text) > _MAX_JSON:
+        raise ValueError(f"{where} is larger than {_MAX_JSON >> 20} MiB")
     for line in text.splitlines():
         told = json.loads(line, parse_constant=_no_number)
         yield float(told["at"]), _facts(told["facts"], where)
