@@ -70,7 +70,7 @@ def test_two_reports(ran: Ran, reported: Callable[..., str]) -> None:
     code, out, err = ran("compare", before, after)
     assert (code, err) == (0, "")
     assert out.startswith("PASS  It got better: tokens out 2,573/s → 5,146/s (× 2)")
-    assert "yes: tokens of a prompt 256, tokens of an answer 700, requests in flight 23" in " ".join(out.split())
+    assert "yes: tokens of a prompt 256, tokens of an answer 700, requests in flight 24" in " ".join(out.split())
     assert all(len(line) <= 80 for line in out.splitlines()), out
     assert ran("compare", after, before)[0] == 2
     assert as_json(ran, before, after)[1]["same_load"] is True
