@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import shlex
 import ssl
@@ -17,6 +18,7 @@ import trustme
 
 from tests.fake_prometheus import FakePrometheus, targets
 from tests.serving import pages, serving, vllm
+from tests.sources.test_bench import run
 from tests.test_cli_local import fake_vllm
 from vllm_doctor import cli
 from vllm_doctor.sources import archive
@@ -87,21 +89,30 @@ def test_its_commands_run(
     (tmp_path / "vllm.log.1").write_bytes(log)
     (tmp_path / "vllm.log.2.gz").write_bytes(gzip.compress(log))
     (tmp_path / "sick.tar.gz").write_bytes(archive.packed(archive.read(ROOT / "fixtures/preemption")))
+    seen = tmp_path / "seen.json"
+    if "compare" in command:
+        cli.main([answers["http://127.0.0.1:8000"], "--json", "--window", "1", "-o", str(seen)])
+        for name in ("before.json", "after.json"):
+            (tmp_path / name).write_bytes(seen.read_bytes())
+        for name in ("bench-before.json", "bench-after.json"):
+            (tmp_path / name).write_text(json.dumps(run()))
     arguments = shlex.split(command)[1:]
+    if arguments[:1] == ["compare"]:
+        arguments += ["--window", "1"]
     if arguments[:1] == ["record"]:  # a minute is, too
         arguments += ["--duration", "1"]
     if "--window" in arguments:  # thirty seconds are for a person
         arguments[arguments.index("--window") + 1] = "1"
     code = cli.main(arguments)
     out, err = capsys.readouterr()
-    assert code in (0, 1, 2), err
+    assert code in ((3,) if arguments[:1] == ["compare"] else (0, 1, 2)), err  # a server with itself: inconclusive
     written = Path(arguments[arguments.index("-o") + 1]) if "-o" in arguments else None
     assert out or (written is not None and written.read_bytes())
 
 
 def test_it_names_every_option_and_format() -> None:
     shown = ""
-    for command in ([], ["fleet"], ["record"]):
+    for command in ([], ["fleet"], ["record"], ["compare"]):
         words = [sys.executable, "-m", "vllm_doctor", *command, "--help"]
         shown += subprocess.run(words, capture_output=True, text=True, check=True).stdout
     options = set(re.findall(r"(?<![\w-])--[a-z-]+", shown)) - {"--help", "--version", "--check", "--signals"}
@@ -128,5 +139,6 @@ def test_the_wheel_ships_rules_signals_recordings_and_schema(tmp_path: Path) -> 
     assert "vllm_doctor/recordings/preemption/recording.json" in names
     assert "vllm_doctor/render/report.v1.schema.json" in names
     assert "vllm_doctor/render/fleet.v1.schema.json" in names
+    assert "vllm_doctor/render/compare.v1.schema.json" in names
     for path in (ROOT / "vllm_doctor/data").iterdir():
         assert f"vllm_doctor/data/{path.name}" in names

@@ -33,11 +33,14 @@ if TYPE_CHECKING:
     from vllm_doctor.sources.server import Server
     from vllm_doctor.sources.start.source import StartSource
     from vllm_doctor.sources.start.start import Start
+    from vllm_doctor.sources.state import State
 
 NOBODY = (
     "no vLLM server was found on this host; point me at one: vllm-doctor http://host:8000, or vllm-doctor PID"
     " (or try: vllm-doctor demo)"
 )
+
+_GLANCE = 1.0
 
 NOT_LINUX = (
     "processes can be looked for on Linux only (there is no /proc here); name a server: vllm-doctor http://host:8000"
@@ -65,6 +68,8 @@ class Attachment:
     signals: Catalogue | None = None
     """What a Prometheus is asked for, and the `asked` seconds that it is asked of; None: it is not asked."""
     asked: float = 0.0
+    state: State | None = None
+    """The last looks at these servers: with them one scrape is enough."""
     keep: float = 0.0
     """Of a server that is watched: so many seconds of its answers can be recorded afterwards."""
     rules: Callable[[], str] = str
@@ -75,6 +80,8 @@ class Attachment:
 
         Raises UsageError and SourceError, with one line to act on.
         """
+        if self.state is not None:
+            self.state.check()
         if self.smi is not None:
             from vllm_doctor.sources import nvidia_smi
 
@@ -90,6 +97,11 @@ class Attachment:
             else self._of_sources(sources, opened)
         )
         return found if named is None else [*found, *_of_named(named, found)]
+
+    @property
+    def _host_seconds(self) -> float:
+        """With a state the host is only glanced at: its rates are not kept."""
+        return self.seconds if self.state is None else min(self.seconds, _GLANCE)
 
     def _of_sources(self, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
         recordings = [source for source in dict.fromkeys(sources) if is_recording(source)]
@@ -252,7 +264,7 @@ class Attachment:
             "server",
             server.target,
             server.target,
-            lambda: server.examine(self.seconds, self.deadline),
+            lambda: server.examine(self.seconds, self.deadline, self.state),
             follow=lambda: Followed(server, keep=self.keep),
             server=server,
         )
@@ -312,14 +324,14 @@ class Attachment:
                 "host",
                 local.target,
                 patient,
-                lambda: local.examine_host(self.seconds, self.deadline),
+                lambda: local.examine_host(self._host_seconds, self.deadline),
                 follow=lambda: FollowedHost(local),
             ),
             Watcher(
                 "gpu",
                 str(self.smi or "NVIDIA driver"),
                 patient,
-                lambda: local.examine_gpus(self.seconds, self.deadline),
+                lambda: local.examine_gpus(self._host_seconds, self.deadline),
                 follow=lambda: FollowedGpus(local),
             ),
         ]

@@ -237,7 +237,7 @@ class Catalogue:
                 expression = _expression(_filled(signal.definition, identity, 1.0))
                 vector, trace = expression.evaluate(window)
                 if trace.lacked_points:
-                    reason = Reason.FIRST_SCRAPE
+                    reason = window.lone
                 elif trace.found_series:
                     reason = Reason.IDLE
                 else:

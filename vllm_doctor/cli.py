@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from datetime import datetime
     from pathlib import Path
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
     from vllm_doctor.attach import Attachment
     from vllm_doctor.catalogue import Catalogue
     from vllm_doctor.examination import Watcher
     from vllm_doctor.fleet import FleetReport
+    from vllm_doctor.observation import Observation
     from vllm_doctor.picture import Choice, Picture, Session
     from vllm_doctor.report import Report
     from vllm_doctor.rule import Rule
@@ -29,19 +30,20 @@ if TYPE_CHECKING:
     from vllm_doctor.sources.recording import Recording
     from vllm_doctor.watch import Watch
 
-FORMATS = ("text", "json", "markdown", "nagios", "checkmk", "openmetrics", "patch")
+FORMATS = ("text", "json", "markdown", "html", "nagios", "checkmk", "openmetrics", "patch")
 COULD_NOT_TELL = 3
 _ONE_DAY = 86400.0
 _WINDOW = 3.0
+_COMPARED_WINDOW = 20.0
 _KEPT = 60.0
 """Seconds of a watched server that can be recorded afterwards."""
 _ASKED, _QUERIES = 600.0, 60.0
 """Seconds: the window that a Prometheus is asked of, and all that its queries may take."""
 _EPILOG = """\
 exit codes: 0 ok, 1 warning, 2 critical, 3 could not tell.
-other commands: vllm-doctor record [SOURCE]... -o FILE.tar.gz; vllm-doctor fleet PROMETHEUS_URL;
-vllm-doctor alerts [-o DIR]; vllm-doctor rules [ID] [--check DIR] [--signals]; vllm-doctor demo [NAME];
-vllm-doctor flags VERSION [FLAG...]
+other commands: vllm-doctor record [SOURCE]... -o FILE.tar.gz; vllm-doctor compare BEFORE AFTER;
+vllm-doctor fleet PROMETHEUS_URL; vllm-doctor alerts [-o DIR]; vllm-doctor rules [ID] [--check DIR] [--signals];
+vllm-doctor demo [NAME]; vllm-doctor flags VERSION [FLAG...]
 """
 
 
@@ -88,6 +90,8 @@ def _dispatched(arguments: Sequence[str]) -> int:
                 return _alerts(arguments[1:])
             case ["fleet"]:
                 return _fleet(arguments[1:])
+            case ["compare"]:
+                return _compare(arguments[1:])
             case ["demo"]:
                 return _demo(arguments[1:])
             case ["record"]:
@@ -124,13 +128,16 @@ def _failed(arguments: Sequence[str], kind: str, message: str) -> int:
     if any(a.startswith("--json") or a == "--format=json" for a in arguments) or "json" in arguments:
         from datetime import UTC, datetime
 
-        from vllm_doctor.render import json_v1
+        from vllm_doctor.render import compare_json, json_v1
         from vllm_doctor.report import Patient, Problem, Report, Verdict
 
         if arguments[:1] == ["fleet"]:
             from vllm_doctor.render import fleet_json
 
             _say(fleet_json.failed(datetime.now(UTC), Problem(kind, line)))
+            return COULD_NOT_TELL
+        if arguments[:1] == ["compare"]:
+            _say(compare_json.failed(kind, line, datetime.now(UTC)))
             return COULD_NOT_TELL
         nobody = Patient(None, None, None)
         problem = Problem(kind, line)
@@ -159,6 +166,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=FORMATS, help="output format")
     add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all")
     add("--window", type=_seconds, metavar="SECONDS", help="time between first and last scrape (3; at a terminal 30)")
+    add("--state", metavar="FILE", help="keep the last scrape there: a hook then answers at once, over the time since")
     add("--timeout", type=_seconds, metavar="SECONDS", help="for the whole run (8 + window)")
     add("--since", metavar="TIME", help="of a log: from here on (13:30, 2025-11-20T13:30, or 2h before its end)")
     add("--until", metavar="TIME", help="of a log: up to here")
@@ -648,6 +656,20 @@ def _exported(
 
 def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
     """Examine these sources and write the report; the exit code."""
+    report = _judges(options)(sources)
+    _write(report, options)
+    if options.format == "patch" and report.error is None:
+        from vllm_doctor.render import patch
+
+        if remark := patch.remark(report):
+            print(f"vllm-doctor: {remark}", file=sys.stderr)
+    if report.error is not None:
+        print(f"vllm-doctor: {report.error.message}", file=sys.stderr)
+    return _exit_code(report, options.fail_on)
+
+
+def _judges(options: argparse.Namespace) -> Callable[[Sequence[str]], Report]:
+    """What examines sources, with the rules read once: the report, as it may leave."""
     import contextlib
     import gc
     import time
@@ -662,52 +684,69 @@ def _run(sources: Sequence[str], options: argparse.Namespace) -> int:
     shipped = rule.shipped()
     signals = catalogue.load(shipped / "signals.yaml")
     rules = _chosen(rule.load([shipped, *map(Path, options.rules)], signals), options)
-    wishes = _wishes(options)
-    from_prometheus = any(source.startswith("prom+") for source in sources)
-    timeout = (_QUERIES if from_prometheus else 8 + window) if options.timeout is None else options.timeout
     since = _since(options)
-    look = Attachment(
-        signals.metrics,
-        _access(options),
-        window,
-        time.monotonic() + timeout,
-        Path(options.nvidia_smi) if options.nvidia_smi else None,
-        since=since,
-        until=options.until,
-        command=options.command,
-        gpu=options.gpu,
-        signals=signals,
-        asked=_ASKED if options.window is None else options.window,
-        rules=lambda: _rules_version(options),
-    )
-    with contextlib.ExitStack() as opened:
-        watchers = look.watchers(sources, opened)
-        if not any(watcher.recording for watcher in watchers):
-            wishes.setdefault("goal", "throughput")
-        past = ("log", "command", "gpu-name")
-        if options.timeout is None and all(watcher.recording or watcher.kind in past for watcher in watchers):
-            timeout = _ONE_DAY  # a log is read to its end; nobody waits for an answer
-        opened.enter_context(progress.shown(watchers))
-        observations = examination.observe(watchers, timeout)
     patched = options.format == "patch"
-    report = examination.judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict, patched)
-    report = redact.report(report)
-    _write(report, options)
-    if patched and report.error is None:
-        from vllm_doctor.render import patch
+    state = None
+    if options.state:
+        from vllm_doctor.sources.state import State
 
-        if remark := patch.remark(report):
-            print(f"vllm-doctor: {remark}", file=sys.stderr)
-    if report.error is not None:
-        print(f"vllm-doctor: {report.error.message}", file=sys.stderr)
-    return _exit_code(report, options.fail_on)
+        state = State(Path(options.state))
+
+    def examine(sources: Sequence[str]) -> Report:
+        from_prometheus = any(source.startswith("prom+") for source in sources)
+        timeout = (_QUERIES if from_prometheus else 8 + window) if options.timeout is None else options.timeout
+        look = Attachment(
+            signals.metrics,
+            _access(options),
+            window,
+            time.monotonic() + timeout,
+            Path(options.nvidia_smi) if options.nvidia_smi else None,
+            since=since,
+            until=options.until,
+            command=options.command,
+            gpu=options.gpu,
+            signals=signals,
+            asked=_ASKED if options.window is None else options.window,
+            state=state,
+            rules=lambda: _rules_version(options),
+        )
+        wishes = _wishes(options)
+        with contextlib.ExitStack() as opened:
+            watchers = look.watchers(sources, opened)
+            if not any(watcher.recording for watcher in watchers):
+                wishes.setdefault("goal", "throughput")
+            past = ("log", "command", "gpu-name")
+            if options.timeout is None and all(watcher.recording or watcher.kind in past for watcher in watchers):
+                timeout = _ONE_DAY  # a log is read to its end; nobody waits for an answer
+            opened.enter_context(progress.shown(watchers))
+            observations = examination.observe(watchers, timeout)
+        report = examination.judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict, patched)
+        return redact.report(_with_measures(report, observations, options))
+
+    return examine
+
+
+def _with_measures(report: Report, observations: Sequence[Observation], options: argparse.Namespace) -> Report:
+    """The report with what is measured over time, for those outputs that have it."""
+    form = options.format or ("json" if options.json else "text")
+    is_compared = hasattr(options, "before")
+    if form not in ("json", "html") and not is_compared:
+        return report
+    from dataclasses import replace
+
+    from vllm_doctor import measure
+
+    window = measure.window_of(observations)
+    if window is None:
+        return report
+    return replace(report, measures=measure.measured(window), courses=measure.courses(window) if form == "html" else ())
 
 
 def _is_interactive(options: argparse.Namespace) -> bool:
     """Whether a person sits at a terminal that can be drawn on. Where it cannot, one line says why."""
     import os
 
-    asked = options.text or options.json or options.format or options.output
+    asked = options.text or options.json or options.format or options.output or options.state
     if asked or not sys.stdout.isatty():
         return False
     why = None
@@ -816,6 +855,60 @@ def _session(
     return session
 
 
+def _compare(arguments: Sequence[str]) -> int:
+    """0: it got better; 2: worse; 3: nothing can be concluded."""
+    from datetime import UTC, datetime
+    from pathlib import Path
+
+    from vllm_doctor import comparison, redact, sides
+    from vllm_doctor.errors import UsageError
+
+    parser = _parser("vllm-doctor compare")
+    parser.description = "Did the cure work? What got better or worse between two examinations under the same load."
+    parser.epilog = "exit codes: 0 PASS, better; 2 FAIL, worse; 3 INCONCLUSIVE, or nothing to compare."
+    told = "a report (--json), a recording, the result of `vllm bench serve --save-result`, a log, a URL or a pid"
+    parser.add_argument("before", metavar="BEFORE", help=told)
+    parser.add_argument("after", metavar="AFTER", help="the same, of the server after the change")
+    parser.add_argument(
+        "--open-loop",
+        action="store_true",
+        help="requests come at a rate of their own, whatever the server does: the same rate is the same load",
+    )
+    _options(parser)
+    options = parser.parse_args(arguments)
+    form = options.format or ("json" if options.json else "text")
+    if form not in ("text", "json"):
+        raise UsageError(f"compare has no --format {form}: text or json")
+    if options.window is None:
+        options.window = _COMPARED_WINDOW
+    judges: list[Callable[[Sequence[str]], Report]] = []
+
+    def look(source: str) -> dict[str, Any]:
+        from vllm_doctor.render import json_v1
+
+        if not judges:
+            judges.append(_judges(options))
+        return json_v1.document(judges[0]([source]))
+
+    before, after = sides.of_source(options.before, look), sides.of_source(options.after, look)
+    if before.model is not None and after.model is not None and before.model != after.model:
+        raise UsageError(f"two different models cannot be compared: {before.model} before, {after.model} after")
+    found = redact.anything(comparison.compared(before, after, options.goal or "throughput", options.open_loop))
+    if form == "json":
+        from vllm_doctor.render import compare_json
+
+        rendered = compare_json.render(found, datetime.now(UTC))
+    else:
+        from vllm_doctor.render import compare_text
+
+        rendered = compare_text.render(found, _is_coloured(options))
+    if options.output:
+        _write_whole(Path(options.output), [rendered.encode()])
+    else:
+        _say(rendered)
+    return found.outcome.exit_code
+
+
 def _since(options: argparse.Namespace) -> str | None:
     from vllm_doctor.errors import UsageError
 
@@ -886,18 +979,10 @@ def _access(options: argparse.Namespace) -> Access:
 def _write(report: Report, options: argparse.Namespace) -> None:
     form = options.format or ("json" if options.json else "text")
     if form == "text":
-        import os
-
         from vllm_doctor.render import text
 
-        colour = (
-            not options.output
-            and sys.stdout.isatty()
-            and not os.environ.get("NO_COLOR")
-            and os.environ.get("TERM") != "dumb"
-        )
         # A report without a patient is the one line on stderr.
-        rendered = text.render(report, colour) if report.vitals or options.output else ""
+        rendered = text.render(report, _is_coloured(options)) if report.vitals or options.output else ""
     else:
         from importlib import import_module
 
@@ -909,6 +994,17 @@ def _write(report: Report, options: argparse.Namespace) -> None:
         _write_whole(Path(options.output), [rendered.encode()])
     else:
         _say(rendered)
+
+
+def _is_coloured(options: argparse.Namespace) -> bool:
+    import os
+
+    return (
+        not options.output
+        and sys.stdout.isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM") != "dumb"
+    )
 
 
 def _say(text: str) -> None:

@@ -4,7 +4,7 @@ Parsed by promql-parser, so a signal's text is real PromQL and may be asked of a
 Differences from Prometheus, on purpose: a range is the whole window, and rates are not extrapolated to
 its edges (two scrapes 3 s apart give exactly what happened between them).
 
-Allowed: selectors with matchers; rate, increase, avg/min/max/quantile_over_time, histogram_quantile;
+Allowed: selectors with matchers; rate, increase, delta, avg/min/max/quantile_over_time, histogram_quantile;
 sum, min, max, avg, count by (...); + - * /; comparisons as filters; or, and, unless.
 """
 
@@ -67,11 +67,12 @@ def _rate(points: list[Point]) -> float:
 _OVER_TIME: dict[str, Callable[[list[Point]], float]] = {
     "rate": _rate,
     "increase": increase,
+    "delta": lambda points: points[-1][1] - points[0][1],
     "avg_over_time": lambda points: sum(value for _, value in points) / len(points),
     "min_over_time": lambda points: min(value for _, value in points),
     "max_over_time": lambda points: max(value for _, value in points),
 }
-_NEEDS_TWO = {"rate", "increase"}
+_NEEDS_TWO = {"rate", "increase", "delta"}
 _AGGREGATE: dict[str, Callable[[list[float]], float]] = {
     "sum": sum,
     "min": min,

@@ -304,6 +304,32 @@ class Timeline:
 
 
 @dataclass(frozen=True)
+class Measure:
+    """One figure of the whole time, and between what its samples lie.
+
+    `spread` tells of what: "parts" of the time, of which there are `samples`, or whole "runs"; "bucket": the bounds are
+    those of a histogram's bucket, and it is one sample; "none": it is one sample, without bounds.
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    samples: int
+    spread: str
+
+
+@dataclass(frozen=True)
+class Course:
+    """A vital sign over time: at which second it was how much; None where it was not known."""
+
+    name: str
+    says: str
+    unit: str
+    points: tuple[tuple[float, float | None], ...]
+
+
+@dataclass(frozen=True)
 class RecordingSeen:
     """A recording that was judged: when it was taken and by whom, and what was said of it then.
 
@@ -348,6 +374,10 @@ class Report:
     spans: tuple[Span, ...] = ()
     lines: LinesSeen | None = None
     timeline: Timeline | None = None
+    measures: tuple[Measure, ...] = ()
+    """Of one server that was seen at more than one time, to be compared with another report."""
+    courses: tuple[Course, ...] = ()
+    """Its vital signs over the time seen, where they are drawn."""
     recordings: tuple[RecordingSeen, ...] = ()
     """What was judged is not the present, but what these hold."""
 

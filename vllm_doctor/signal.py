@@ -20,7 +20,7 @@ class Reason(StrEnum):
     INVALID = "invalid"  # exported as NaN, or not a number
     UNREACHABLE = "unreachable"
     DENIED = "denied"
-    STALE = "stale"  # was there, is gone
+    STALE = "stale"  # was there, is gone; or the last look (--state) was too long ago
     NOT_IN_LOG = "not-in-log"
     NO_LOG = "no-log"  # the server's log was not given
     NOT_IN_COMMAND = "not-in-command"  # a command alone does not hold it, or not its value
@@ -39,7 +39,7 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
     Reason.INVALID: "the server exports no number there",
     Reason.UNREACHABLE: "the server did not answer",
     Reason.DENIED: "permission was denied: run me as the server's user, or as root",
-    Reason.STALE: "it vanished while watched",
+    Reason.STALE: "it vanished while watched, or the last look (--state) was of another start or too long ago",
     Reason.NOT_IN_LOG: "a log does not carry it: ask /metrics",
     Reason.NO_LOG: "only the server's log tells it: add the log as another argument",
     Reason.NOT_IN_COMMAND: "the command alone does not tell it: examine the server once it runs (its URL, or its pid)",

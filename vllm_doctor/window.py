@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from vllm_doctor.signal import Reason
+
 Labels = tuple[tuple[str, str], ...]
 Point = tuple[float, float]
 """(seconds on a clock that does not step, value)"""
@@ -30,6 +32,8 @@ class Window:
         self.times: list[float] = []
         self.origin = "metrics"
         """Who told it: metrics, or log."""
+        self.lone = Reason.FIRST_SCRAPE
+        """Why there is no scrape before, where there is only one."""
 
     def add(self, at: float, samples: Iterable[Sample]) -> None:
         """Add one scrape, taken at `at` seconds; later than the one before."""
@@ -55,10 +59,21 @@ class Window:
     def copy(self) -> Window:
         """The same, to be read while this one goes on."""
         copied = Window()
+        copied.lone = self.lone
         copied.origin, copied.times = self.origin, list(self.times)
         for name, series in list(self._series.items()):
             copied._series[name] = {labels: list(points) for labels, points in series.items()}
         return copied
+
+    def part(self, first: float, last: float) -> Window:
+        """The scrapes from `first` to `last`, both with them."""
+        part = Window()
+        part.lone = self.lone
+        part.origin, part.times = self.origin, [at for at in self.times if first <= at <= last]
+        for name, series in self._series.items():
+            kept = {labels: [p for p in points if first <= p[0] <= last] for labels, points in series.items()}
+            part._series[name] = {labels: points for labels, points in kept.items() if points}
+        return part
 
     @property
     def seconds(self) -> float:

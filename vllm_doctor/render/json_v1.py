@@ -18,6 +18,7 @@ from vllm_doctor.report import (
     Gain,
     LifeSeen,
     LinesSeen,
+    Measure,
     Problem,
     RecordingSeen,
     Remedy,
@@ -76,6 +77,7 @@ def document(report: Report) -> dict[str, Any]:
             {"subject": dict(engine.subject), "vitals": {vital.name: _vital(vital) for vital in engine.vitals}}
             for engine in report.engines
         ],
+        "measures": {measure.name: _measure(measure) for measure in report.measures},
         "slo": [_target(target) for target in report.targets],
         "rules": dict(report.states),
         "counts": {
@@ -253,6 +255,17 @@ def _vital(vital: Vital) -> Any:
     if vital.seen.bounds is not None and vital.seen.low != vital.seen.high:
         return {"low": _number(vital.seen.low), "high": _number(vital.seen.high)}
     return _number(vital.seen.value)
+
+
+def _measure(measure: Measure) -> dict[str, Any]:
+    """An open end, of a histogram's last bucket, is null."""
+    return {
+        "value": _number(measure.value),
+        "low": _number(measure.low),
+        "high": _number(measure.high),
+        "samples": measure.samples,
+        "spread": measure.spread,
+    }
 
 
 def _target(target: Target) -> dict[str, Any]:

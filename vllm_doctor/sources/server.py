@@ -12,7 +12,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import httpx
@@ -25,6 +25,9 @@ from vllm_doctor.sources.access import Access
 from vllm_doctor.sources.exposition import Heads, Page, parse
 from vllm_doctor.sources.scrapes import START_TIME, Answers, Identity, Scrape, identity, seen, started
 from vllm_doctor.window import Window
+
+if TYPE_CHECKING:  # only hooks have one
+    from vllm_doctor.sources.state import Recalled, State
 
 MAX_BODY = 64 * 1024 * 1024
 IDENTITY_SECONDS = 3.0  # for /version and for /v1/models; /metrics may take all the time there is: a starved API
@@ -104,22 +107,33 @@ class Server:
     def close(self) -> None:
         self._client.close()
 
-    def examine(self, seconds: float, deadline: float) -> Observation:
+    def examine(self, seconds: float, deadline: float, state: State | None = None) -> Observation:
         """Scrape over `seconds` (0: once); be done by `deadline` on the clock.
 
+        With a state that holds an earlier scrape of it one is enough; it is kept there for the next time.
         Never raises for what the server does: an Observation's error says it, and keeps what was seen before.
         """
         scrapes: list[Scrape] = []
         identity = Identity()
         error: Problem | None = None
+        recalled: Recalled | None = None
         try:
             for scrape in self._scrapes(seconds, deadline):
                 if not scrapes:
                     identity = self.identify(scrape.page, deadline)
+                    recalled = state.recall(self.target, scrape) if state is not None else None
+                    scrapes.extend(recalled.scrapes if recalled is not None else ())
                 scrapes.append(scrape)
+                if recalled is not None and recalled.scrapes:
+                    break
         except SourceError as problem:
             error = Problem(problem.kind, str(problem))
-        return self.seen(scrapes, identity, error)
+        seen = self.seen(scrapes, identity, error)
+        if state is None or recalled is None or seen.error is not None:
+            return seen
+        seen.window.lone = recalled.reason
+        notes = [recalled.note, state.keep(self.target, scrapes[-1])]
+        return replace(seen, notes=(*seen.notes, *(note for note in notes if note)))
 
     def seen(
         self,

@@ -1,0 +1,128 @@
+"""A comparison as JSON, version 1 (compare.v1.schema.json): keys may be added, none changed or removed."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import datetime
+from typing import Any
+
+from vllm_doctor import __version__
+from vllm_doctor.comparison import Advice, Comparison, Difference, LoadRow, Row, Side
+from vllm_doctor.report import Measure
+from vllm_doctor.signal import Value
+from vllm_doctor.words import plain
+
+SCHEMA = "vllm-doctor/compare/v1"
+
+
+def render(comparison: Comparison, at: datetime) -> str:
+    return json.dumps(document(comparison, at), allow_nan=False, indent=1) + "\n"
+
+
+def failed(kind: str, message: str, at: datetime) -> str:
+    """Where there was nothing to compare."""
+    nothing = {
+        "schema": SCHEMA,
+        "doctor": __version__,
+        "at": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "outcome": "INCONCLUSIVE",
+        "headline": message,
+        "reasons": [message],
+        "error": {"kind": kind, "message": message},
+    }
+    return json.dumps(nothing, indent=1) + "\n"
+
+
+def document(comparison: Comparison, at: datetime) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "doctor": __version__,
+        "at": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "outcome": comparison.outcome.value,
+        "headline": comparison.headline,
+        "reasons": list(comparison.reasons),
+        "error": None,
+        "goal": comparison.goal,
+        "before": _side(comparison.before),
+        "after": _side(comparison.after),
+        "same_load": comparison.same_load,
+        "load": [_load(row) for row in comparison.load],
+        "measures": [_row(row) for row in comparison.rows],
+        "changes": None if comparison.changes is None else [_change(change) for change in comparison.changes],
+        "advice_not_followed": [_advice(advice) for advice in comparison.not_done],
+        "findings": {"gone": list(comparison.gone), "stayed": list(comparison.stayed), "new": list(comparison.new)},
+        "notes": list(comparison.notes),
+    }
+
+
+def _side(side: Side) -> dict[str, Any]:
+    return {
+        "name": side.name,
+        "kind": side.kind,
+        "seconds": _number(side.seconds),
+        "model": side.model,
+        "vllm": side.vllm,
+        "hardware": side.hardware,
+        "verdict": side.verdict,
+        "findings": dict(side.found),
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "says": row.says,
+        "unit": row.unit,
+        "before": _measure(row.before),
+        "after": _measure(row.after),
+        "factor": _number(row.factor),
+        "is": row.word or None,
+        "decides": row.decides or None,
+    }
+
+
+def _load(row: LoadRow) -> dict[str, Any]:
+    def shown(value: Measure | Value | None) -> Any:
+        return _measure(value) if isinstance(value, Measure) else _number(value)
+
+    return {
+        "name": row.name,
+        "unit": row.unit,
+        "before": shown(row.before),
+        "after": shown(row.after),
+        "same": row.same,
+    }
+
+
+def _measure(measure: Measure | None) -> dict[str, Any] | None:
+    if measure is None:
+        return None
+    return {
+        "value": _number(measure.value),
+        "low": _number(measure.low),
+        "high": _number(measure.high),
+        "samples": measure.samples,
+        "spread": measure.spread,
+    }
+
+
+def _change(change: Difference) -> dict[str, Any]:
+    return {
+        "name": change.name,
+        "was": _number(change.was),
+        "now": _number(change.now),
+        "advised": change.advised,
+        "rule": change.rule,
+    }
+
+
+def _advice(advice: Advice) -> dict[str, Any]:
+    return {"name": advice.name, "now": _number(advice.now), "rule": advice.rule}
+
+
+def _number(value: object) -> Any:
+    """Rounded to six digits, whole numbers as integers; an open end (infinity) is null."""
+    if isinstance(value, float):
+        return plain(float(f"{value:.6g}")) if math.isfinite(value) else None
+    return value

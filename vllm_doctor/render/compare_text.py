@@ -1,0 +1,133 @@
+"""A comparison for a hurried reader: what came of it, whether the load was the same, what changed, the figures."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterator
+
+from vllm_doctor import words
+from vllm_doctor.comparison import LEAST_CHANGE, Comparison, Difference, Outcome, Row, Side
+from vllm_doctor.report import Measure
+from vllm_doctor.signal import Value
+
+_WIDTH = 80
+_INDENT = 12
+_COLOUR = {Outcome.PASS: "1;30;42", Outcome.FAIL: "1;37;41", Outcome.INCONCLUSIVE: "1;30;46"}
+_SAYS = 24
+_TOLD = ("better", "worse", "changed")
+
+
+def render(comparison: Comparison, colour: bool = False) -> str:
+    """The comparison as text; `colour` adds ANSI colours to the outcome's word."""
+    word = comparison.outcome.value
+    lines = textwrap.wrap(comparison.headline, _WIDTH - len(word) - 2, break_on_hyphens=False) or [""]
+    painted = f"\x1b[{_COLOUR[comparison.outcome]}m{word}\x1b[0m" if colour else word
+    lines = [f"{painted}  {lines[0]}", *(" " * (len(word) + 2) + line for line in lines[1:]), ""]
+    lines += [*_paragraph("before", _side(comparison.before)), *_paragraph("after", _side(comparison.after))]
+    same = {True: "yes", False: "no", None: "unknown"}[comparison.same_load]
+    lines += _paragraph("same load?", f"{same}: {comparison.load_says.removeprefix('not the same load: ')}")
+    for place, change in enumerate(_changes(comparison)):
+        lines += _paragraph("" if place else "changed", change)
+    found = [f"{rule}: gone" for rule in comparison.gone]
+    found += [f"{rule}: still there" for rule in comparison.stayed] + [f"{rule}: new" for rule in comparison.new]
+    lines += _paragraph("found", ", ".join(found)) if found else []
+    for place, reason in enumerate(comparison.reasons if len(comparison.reasons) > 1 else ()):
+        lines += _paragraph("" if place else "why", f"- {reason}")
+    lines += ["", *_table(comparison), ""]
+    for note in comparison.notes:
+        lines += _paragraph("note", note)
+    lines += textwrap.wrap(
+        "In brackets: the least and the most of the samples, or the bounds of a histogram's bucket. A difference"
+        f" counts where these do not overlap and it is at least {words.number(LEAST_CHANGE, 'share')}.",
+        _WIDTH,
+        initial_indent="  ",
+        subsequent_indent="  ",
+    )
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _side(side: Side) -> str:
+    runs = max((m.samples for m in side.measures.values() if m.spread == "runs"), default=0)
+    seconds = f"{words.number(round(side.seconds, 1), 's')}" if side.seconds else ""
+    parts = [
+        side.name,
+        {"bench": "vllm bench serve", "server": "server, seen now"}.get(side.kind, side.kind),
+        f"{runs} runs" if runs > 1 else "",
+        side.model or "model not known",
+        f"vLLM {side.vllm}" if side.vllm else "",
+        f"{seconds}" if seconds else "",
+        side.verdict or "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def _changes(comparison: Comparison) -> Iterator[str]:
+    if comparison.changes is None:
+        yield "not known: the command line was not seen on both sides (it is on the server's own host, or in its log)"
+        return
+    if not comparison.changes:
+        yield "no flag"
+    for change in comparison.changes:
+        advised = {
+            "yes": f"what the doctor advised [{change.rule}]",
+            "another value": f"the doctor advised another value [{change.rule}]",
+            "no": "not the doctor's advice",
+        }[change.advised]
+        yield f"{_change(change)}   ({advised})"
+    for advice in comparison.not_done:
+        yield f"{advice.name}: advised {_value(advice.now)}, not done [{advice.rule}]"
+
+
+def _change(change: Difference) -> str:
+    return f"{change.name} {_value(change.was)} → {_value(change.now)}"
+
+
+def _value(value: Value | None) -> str:
+    if value is None:
+        return "not set"
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(words.plain(value))
+
+
+def _table(comparison: Comparison) -> list[str]:
+    befores = [_figure(row.before, row) for row in comparison.rows]
+    afters = [_figure(row.after, row) for row in comparison.rows]
+    wide, wider = (max(map(len, [head, *shown])) for head, shown in (("before", befores), ("after", afters)))
+    lines = [f"  {'':<{_SAYS}}{'before':>{wide}}  {'after':>{wider}}"] if befores else []
+    for row, before, after in zip(comparison.rows, befores, afters, strict=True):
+        times = f"×{_factor(row.factor)}" if row.factor and row.word in _TOLD else ""
+        says = f"{row.says} /s" if row.unit == "1/s" else row.says
+        lines.append(f"  {says:<{_SAYS}}{before:>{wide}}  {after:>{wider}}  {row.word} {times}")
+    return lines
+
+
+def _figure(measure: Measure | None, row: Row) -> str:
+    """ "2.66 s (0.853–3.52)", in one unit; "2.5–5 s" where only the bucket is known."""
+    if measure is None:
+        return "-"
+    factor, unit = 1.0, ""
+    if row.unit == "share":
+        factor, unit = 100.0, " %"
+    elif row.unit == "s":
+        factor, unit = (1.0, " s") if max(measure.value, measure.low) >= 1 else (1000.0, " ms")
+    value, low, high = (_digits(v * factor) for v in (measure.value, measure.low, measure.high))
+    if measure.spread == "bucket":
+        return f"over {low}{unit}" if measure.high == math.inf else f"{low}–{high}{unit}"
+    return f"{value}{unit}" if low == high else f"{value}{unit} ({low}–{high})"
+
+
+def _factor(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+
+
+def _digits(value: float) -> str:
+    return words.number(value) if value == 0 or value >= 0.01 else "0.01"
+
+
+def _paragraph(label: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        f"  {label:<{_INDENT}}{text}",
+        _WIDTH,
+        subsequent_indent=" " * (_INDENT + 2),
+        break_on_hyphens=False,
+    )
