@@ -14,6 +14,11 @@ from vllm_doctor.sources.access import Access
 from vllm_doctor.sources.server import Server
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Names of tests without the bytes they are given: these may hold a time, and parallel workers compare names."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture(scope="session")
 def signals() -> Catalogue:
     return shipped_catalogue()

@@ -159,7 +159,7 @@ class _Eye:
             self.failure = error
         every = self.feed.every if self.feed is not None else math.inf
         # Not sooner than it may: a look at a large log costs more than one a second may.
-        self._due = max(began + every, self._clock() + (self._cpu() - cpu) / _LOOKING - every)
+        self._due = max(began + every, self._clock() + (self._cpu() - cpu) / _LOOKING)
         self.is_fresh = True
         self.began = None
 
