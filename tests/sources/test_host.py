@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,12 +43,22 @@ class Machine:
         head = f"{pid} ({name}) S 1 {pid} {pid} 0 -1 4194304 100 0 {faults} 0"  # majflt is the 12th field
         self.tree.write(f"proc/{pid}/stat", f"{head} {ticks - ticks // 3} {ticks // 3} 0 0 20 0 9 0 {started} 1 1\n")
 
-    def thread(self, pid: int, ran: float, waited: float, tid: int = 0, switches: int = 0, cpus: str = "") -> None:
+    def thread(
+        self,
+        pid: int,
+        ran: float,
+        waited: float,
+        tid: int = 0,
+        switches: int = 0,
+        cpus: str = "",
+        state: str = "S (sleeping)",
+        turns: int = 77,
+    ) -> None:
         folder = f"proc/{pid}/task/{tid or pid}"
-        self.tree.write(f"{folder}/schedstat", f"{round(ran * 1e9)} {round(waited * 1e9)} 77\n")
+        self.tree.write(f"{folder}/schedstat", f"{round(ran * 1e9)} {round(waited * 1e9)} {turns}\n")
         self.tree.write(
             f"{folder}/status",
-            f"Name:\tx\nCpus_allowed_list:\t{cpus or self.cpus}\n"
+            f"Name:\tx\nState:\t{state}\nCpus_allowed_list:\t{cpus or self.cpus}\n"
             f"voluntary_ctxt_switches:\t9\nnonvoluntary_ctxt_switches:\t{switches}\n",
         )
 
@@ -254,6 +265,36 @@ def test_what_each_role_used_and_waited_for(single: Machine) -> None:
     assert number(facts["involuntary_switches_per_second"]) == 20
     assert number(facts["major_faults_per_second"]) == 3
     assert {r.origin for r in facts.values() if isinstance(r, Known)} <= {"proc", "cgroup"}
+
+
+RUNNABLE = "R (running)"
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "share"),
+    [
+        ({"state": RUNNABLE}, {"state": RUNNABLE}, 1.0),
+        ({"state": RUNNABLE}, {}, 0.0),  # it slept: nothing says since when
+        ({}, {"state": RUNNABLE}, 0.0),
+        (
+            {"state": RUNNABLE},
+            {"state": RUNNABLE, "turns": 78, "waited": 1.5},
+            0.25,
+        ),  # it got a core: that wait is counted
+        ({"state": RUNNABLE}, {"state": RUNNABLE, "ran": 22.0}, 0.0),  # it kept its core
+    ],
+)
+def test_a_wait_that_has_not_ended_is_not_counted_yet_by_the_kernel(
+    first: dict[str, Any], last: dict[str, Any], share: float, single: Machine
+) -> None:
+    usual: dict[str, Any] = {"ran": 20.0, "waited": 1.0}
+    single.thread(CORE, **usual | first)
+    host = single.host()
+    begun = host.sample()
+    single.thread(CORE, **usual | last)
+    facts = watched(single, host, begun)
+    assert number(facts["engine_cpu_wait"]) == pytest.approx(share)
+    assert number(facts["cpu_demand"]) == pytest.approx(share + last.get("ran", 20.0) / 2 - 10)
 
 
 def test_of_a_process_the_thread_that_wanted_a_core_most_speaks(single: Machine) -> None:

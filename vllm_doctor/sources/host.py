@@ -12,7 +12,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from vllm_doctor.observation import ProcessSeen
@@ -45,10 +45,12 @@ class ProcessTimes:
 
 @dataclass(frozen=True, slots=True)
 class ThreadTimes:
-    """One thread: seconds it ran, and seconds it was ready to run and waited for a core."""
+    """One thread: seconds it ran, and waited for a core; how often it got one; whether it `wants` one now."""
 
     ran: float
     waited: float
+    turns: int = 0
+    wants: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,12 @@ class Host:
 
     def sample(self) -> HostSample:
         members = [member.pid for member in self.server.members]
+        statuses = {pid: dict(_statuses(self.kernel, pid)) for pid in members}
         return HostSample(
             at=self.clock(),
             processes=dict(_processes(self.kernel)),
-            threads={pid: dict(_threads(self.kernel, pid)) for pid in members},
-            involuntary={pid: count for pid in members if (count := _involuntary(self.kernel, pid)) is not None},
+            threads={pid: dict(_threads(self.kernel, pid, statuses[pid])) for pid in members},
+            involuntary={pid: count for pid in members if (count := _involuntary(statuses[pid])) is not None},
             cpu=topology.stat(self.kernel),
             cgroup=cgroup.sample(self.kernel, self._closest()),
             swapped_in=topology.memory(self.kernel).swapped_in,
@@ -314,30 +317,33 @@ def _stat(text: str) -> ProcessTimes | None:
         return None
 
 
-def _threads(kernel: Kernel, pid: int) -> Iterator[tuple[int, ThreadTimes]]:
-    """/proc/PID/task/TID/schedstat: ns on a core, ns waiting for one."""
+def _statuses(kernel: Kernel, pid: int) -> Iterator[tuple[int, Mapping[str, str]]]:
+    """/proc/PID/task/TID/status of each thread."""
     for name in islice(kernel.names(f"proc/{pid}/task"), _MAX_THREADS):
-        text = kernel.text(f"proc/{pid}/task/{name}/schedstat")
-        if isinstance(text, Reason) or not name.isdigit():
+        text = kernel.text(f"proc/{pid}/task/{name}/status")
+        if not isinstance(text, Reason) and name.isdigit():
+            yield int(name), table(text)
+
+
+def _threads(kernel: Kernel, pid: int, statuses: Mapping[int, Mapping[str, str]]) -> Iterator[tuple[int, ThreadTimes]]:
+    """/proc/PID/task/TID/schedstat: ns on a core, ns waiting for one, times it got one."""
+    for thread, status in statuses.items():
+        text = kernel.text(f"proc/{pid}/task/{thread}/schedstat")
+        if isinstance(text, Reason):
             continue
         try:
-            ran, waited = (int(part) / 1e9 for part in text.split()[:2])
+            ran, waited, turns = map(int, text.split()[:3])
         except ValueError:
             continue
         if ran or waited:  # a kernel that does not count writes zeros
-            yield int(name), ThreadTimes(ran, waited)
+            yield thread, ThreadTimes(ran / 1e9, waited / 1e9, turns, status.get("State", "").startswith("R"))
 
 
-def _involuntary(kernel: Kernel, pid: int) -> float | None:
+def _involuntary(statuses: Mapping[int, Mapping[str, str]]) -> float | None:
     """Times the kernel took the core away, over all threads of the process."""
-    total = None
-    for name in islice(kernel.names(f"proc/{pid}/task"), _MAX_THREADS):
-        text = kernel.text(f"proc/{pid}/task/{name}/status")
-        if not isinstance(text, Reason):
-            count = table(text).get("nonvoluntary_ctxt_switches", "")
-            if count.isdigit():
-                total = (total or 0.0) + float(count)
-    return total
+    counts = [status.get("nonvoluntary_ctxt_switches", "") for status in statuses.values()]
+    told = [float(count) for count in counts if count.isdigit()]
+    return sum(told) if told else None
 
 
 def cpus_allowed(kernel: Kernel, pid: int) -> frozenset[int] | Reason:
@@ -394,12 +400,18 @@ def _same(first: HostSample, last: HostSample, member: Member) -> bool:
 
 
 def _paired(first: HostSample, last: HostSample, pid: int) -> Iterator[tuple[ThreadTimes, ThreadTimes]]:
-    """Each thread's times at both ends; a thread that began within the window began with nothing."""
+    """Each thread's times at both ends; a thread that began within the window began with nothing.
+
+    The kernel counts a wait when it ends: of a thread that wanted a core all the time and got none it shows none.
+    """
     begun = first.threads.get(pid, {})
     for thread, after in last.threads.get(pid, {}).items():
         before = begun.get(thread, ThreadTimes(0.0, 0.0))
-        if after.ran >= before.ran and after.waited >= before.waited:
-            yield before, after
+        if after.ran < before.ran or after.waited < before.waited:
+            continue
+        if before.wants and after.wants and (before.ran, before.turns) == (after.ran, after.turns):
+            after = replace(after, waited=before.waited + last.at - first.at)
+        yield before, after
 
 
 def _thread_shares(first: HostSample, last: HostSample, pid: int, seconds: float) -> tuple[float, float]:
