@@ -105,8 +105,9 @@ class Attachment:
 
     def _of_sources(self, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
         recordings = [source for source in dict.fromkeys(sources) if is_recording(source)]
-        logs = [source for source in sources if source not in recordings and _is_file(source)]
-        servers = [source for source in sources if source not in recordings and source not in logs]
+        pages = [source for source in sources if source not in recordings and _is_page(source)]
+        logs = [source for source in sources if source not in (*recordings, *pages) and _is_file(source)]
+        servers = [source for source in sources if source not in (*recordings, *logs)]
         if not sources:
             from vllm_doctor.sources import process
 
@@ -229,10 +230,17 @@ class Attachment:
             return self._of_server(process.of_pid(self.kernel, int(source)), opened)
         if source.startswith("prom+"):
             return [self._of_prometheus(source, opened)]
+        if _is_page(source):
+            return [self._of_page(source), *self._of_file(source)]
         if "://" not in source and ":" not in source:
             raise UsageError(f"{source!r} is neither a file nor a folder, nor a URL (http://host:8000), nor a pid")
         server = self._client(source, opened)
         return [self._of_url(server), *self._of_its_host(server, source)]
+
+    def _of_page(self, source: str) -> Watcher:
+        from vllm_doctor.sources import saved_page
+
+        return Watcher(saved_page.KIND, source, source, partial(saved_page.examine, Path(source), self.wanted))
 
     def _of_prometheus(self, source: str, opened: ExitStack) -> Watcher:
         """A server whose signals a Prometheus tells."""
@@ -375,6 +383,15 @@ def _of_named(named: NamedGpu, watchers: Sequence[Watcher]) -> Iterator[Watcher]
 def _is_file(source: str) -> bool:
     """Whether the word names a log: a file, or `-`. A number is a pid, unless it is written as ./123."""
     return source == "-" or ("://" not in source and not source.isdigit() and os.path.exists(source))
+
+
+def _is_page(source: str) -> bool:
+    """Whether the word names a file that holds a page of /metrics."""
+    if source == "-" or not _is_file(source):
+        return False
+    from vllm_doctor.sources import saved_page
+
+    return saved_page.is_page(Path(source))
 
 
 def is_recording(source: str) -> bool:

@@ -178,10 +178,17 @@ def _finding(
 
 
 def _remedies(rule: Rule, reader: Reader) -> tuple[Remedy, ...]:
-    """Those that fit; those that serve the other goal at the cost of the user's come last."""
+    """Those that fit, as the rule has them; but what can be done now comes before what needs a value not known.
+
+    Those that serve the other goal at the cost of the user's come last.
+    """
     fitting = [remedy for written in rule.remedies if (remedy := _remedy(written, reader)) is not None]
     goal = reader(_GOAL)
-    return tuple(sorted(fitting, key=lambda remedy: isinstance(goal, Known) and remedy.goal not in ("", goal.value)))
+
+    def rank(remedy: Remedy) -> tuple[bool, bool]:
+        return isinstance(goal, Known) and remedy.goal not in ("", goal.value), bool(remedy.needs)
+
+    return tuple(sorted(fitting, key=rank))
 
 
 def _gain(bound: tuple[str, str] | None, reader: Callable[[str], Reading]) -> Gain | None:

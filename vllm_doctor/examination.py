@@ -16,6 +16,7 @@ from vllm_doctor.life import Life
 from vllm_doctor.observation import Document, Feed, Observation
 from vllm_doctor.prediction import Changed
 from vllm_doctor.report import (
+    SERVERS,
     Change,
     Correction,
     Finding,
@@ -135,12 +136,12 @@ def judge(
         for o in observations
     )
     # A server that does not answer cannot be judged; without its host or its GPUs a part of it can.
-    error = next((o.error for o in observations if o.error is not None and o.kind == "server"), None)
+    error = next((o.error for o in observations if o.error is not None and o.kind in SERVERS), None)
     # What /version said of a server whose metrics cannot be used is nothing to judge; what its host said is.
     patients = [
         seen
         for seen in _patients(observations)
-        if any(o.window.times or o.told or ((o.facts or o.lives) and o.kind not in ("server", _NAMED)) for o in seen)
+        if any(o.window.times or o.told or ((o.facts or o.lives) and o.kind not in (*SERVERS, _NAMED)) for o in seen)
     ]
     error = error or next((o.error for o in observations if o.error is not None and not patients), None)
     if not patients:

@@ -10,6 +10,9 @@ from enum import StrEnum
 from vllm_doctor import words
 from vllm_doctor.signal import Known, Reason, Value
 
+SERVERS = frozenset({"server", "prometheus", "page"})
+"""The kinds of sources that tell a server's metrics."""
+
 
 class Verdict(StrEnum):
     OK = "ok"
@@ -392,13 +395,13 @@ class Report:
     @property
     def is_postmortem(self) -> bool:
         """Of logs alone: no server was asked, or none that answered."""
-        return self.lines is not None and not any(s.kind == "server" and s.scrapes for s in self.sources)
+        return self.lines is not None and not any(s.kind in SERVERS and s.scrapes for s in self.sources)
 
     @property
     def is_unmeasured(self) -> bool:
         """Of a command alone: no server, no process and no log was seen."""
         kinds = {source.kind for source in self.sources}
-        return "command" in kinds and not kinds & {"server", "host", "log"}
+        return "command" in kinds and not kinds & {*SERVERS, "host", "log"}
 
     @property
     def main(self) -> list[Finding]:

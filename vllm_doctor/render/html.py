@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from vllm_doctor import __version__, times, words
-from vllm_doctor.report import Course, Evidence, Finding, LifeSeen, Remedy, Report, Span, Timeline, grouped
+from vllm_doctor.report import SERVERS, Course, Evidence, Finding, LifeSeen, Remedy, Report, Span, Timeline, grouped
 from vllm_doctor.signal import HOW_TO_LEARN, Known, Reason
 
 _LIVES = 40
@@ -163,7 +163,7 @@ def _patient(report: Report) -> list[str]:
     ]
     if (then := report.judged_otherwise) is not None:
         lines.append(_text(f"when it was taken, it was judged {then.verdict}: {then.headline}"))
-    lines += [_code(source.target) for source in report.sources if source.kind == "server"]
+    lines += [_code(source.target) for source in report.sources if source.kind in SERVERS]
     if report.lines is not None:
         seen = report.lines
         logs = ", ".join(_code(source.target) for source in report.sources if source.kind == "log")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from vllm_doctor import times, words
-from vllm_doctor.report import Evidence, Finding, LifeSeen, Remedy, Report, grouped
+from vllm_doctor.report import SERVERS, Evidence, Finding, LifeSeen, Remedy, Report, grouped
 from vllm_doctor.signal import HOW_TO_LEARN, Known, Reason
 
 _WIDTH = 80
@@ -99,7 +99,7 @@ def _patient(report: Report) -> list[str]:
         other = "by other rules" if then.same_rules is False else "with other options"
         said = f"{str(then.verdict).upper()} {then.headline}"
         lines.append(f"When it was taken it said, {other}: {text(said)}")
-    servers = [code(source.target) for source in report.sources if source.kind in ("server", "prometheus")]
+    servers = [code(source.target) for source in report.sources if source.kind in SERVERS]
     if servers:
         lines.append(", ".join(servers))
     if report.lines is not None:

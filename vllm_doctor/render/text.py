@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 
 from vllm_doctor import times, words
-from vllm_doctor.report import Evidence, Finding, LifeSeen, Remedy, Report, UnknownRule, grouped
+from vllm_doctor.report import SERVERS, Evidence, Finding, LifeSeen, Remedy, Report, UnknownRule, grouped
 from vllm_doctor.signal import HOW_TO_LEARN, Known, Reason
 
 WIDTH = 80
@@ -26,7 +26,10 @@ _RUNNING = (Reason.NOT_IN_COMMAND, Reason.NOT_LOCAL, Reason.NO_LOG)
 _PIDS = 6
 _LIVES = 6
 _ASKED = 6
-_SCRAPED_ONCE = "a rate needs two scrapes in the window: --window 30m"
+_SCRAPED_ONCE = {
+    "prometheus": "a rate needs two scrapes in the window: --window 30m",
+    "page": "a rate needs two pages",
+}
 _NOT_IN_THIS_LOG = "the log does not hold it: does it begin where the server did?"
 _COLOUR = {"critical": "1;37;41", "warning": "1;30;43", "unknown": "1;30;46", "ok": "1;30;42", "info": "1"}
 
@@ -119,7 +122,7 @@ def _servers(report: Report) -> list[str]:
     """The servers by their URLs, with the pids of their processes where those were seen."""
     pids = " ".join(f"{role} {pid}" for role, pid in report.patient.processes[:_PIDS])
     more = len(report.patient.processes) - _PIDS
-    targets = [s.target for s in report.sources if s.kind in ("server", "prometheus")]
+    targets = [s.target for s in report.sources if s.kind in SERVERS]
     if not pids or len(targets) > 1:
         return targets
     return [f"{targets[0] if targets else ''} · pids: {pids}{f' and {more} more' if more > 0 else ''}".lstrip(" ·")]
@@ -476,8 +479,8 @@ def not_seen(report: Report) -> list[str]:
     need_log = by_reason.pop(Reason.NO_LOG, []) if "log" not in kinds else []
     for reason, rules in by_reason.items():
         how = _NOT_IN_THIS_LOG if reason is Reason.NOT_IN_LOG else HOW_TO_LEARN[reason]
-        if reason is Reason.FIRST_SCRAPE and "prometheus" in kinds:
-            how = _SCRAPED_ONCE
+        if reason is Reason.FIRST_SCRAPE:
+            how = next((_SCRAPED_ONCE[kind] for kind in _SCRAPED_ONCE if kind in kinds), how)
         add(f"{reason}: {_named(rules, 3)}. {how[0].upper()}{how[1:]}.")
     if report.is_unmeasured:
         return said

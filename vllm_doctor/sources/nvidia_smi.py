@@ -16,6 +16,7 @@ from xml.etree.ElementTree import Element, ParseError, fromstring
 from vllm_doctor.errors import UsageError
 from vllm_doctor.signal import Known, Reading, Reason, Unknown
 from vllm_doctor.sources import gpu as bits
+from vllm_doctor.sources.encoding import decoded
 from vllm_doctor.sources.gpu import NOT_TOLD, Gpu, GpuProcess, GpuSample, GpuView
 
 ORIGIN = "nvidia-smi"
@@ -86,11 +87,7 @@ def _text(path: Path) -> str:
         raise UsageError(f"{path} cannot be read ({why}); {_HOW}") from None
     if len(data) > MAX_FILE:
         raise UsageError(f"{path} is larger than {MAX_FILE // 2**20} MB; log less often (-l) or shorter")
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return data.decode("utf-16", "replace")
-    if data[1:2] == b"\0":
-        return data.decode("utf-16-le", "replace")
-    return data.decode("utf-8-sig", "replace")
+    return decoded(data)
 
 
 def _without_gpus(path: Path, text: str) -> GpuView:

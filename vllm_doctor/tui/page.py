@@ -19,6 +19,7 @@ from textual.screen import Screen
 
 from vllm_doctor import times, words
 from vllm_doctor.picture import Picture, Session, Status
+from vllm_doctor.report import SERVERS
 from vllm_doctor.tui.ink import DIM, Row, cut, plain, say, spread, wrapped
 from vllm_doctor.tui.lines import Block, Lines, Prompt
 
@@ -255,7 +256,7 @@ def _target(picture: Picture) -> str:
     report = picture.report
     if report is None:
         return ""
-    targets = [s.target for s in report.sources if s.kind == "server"] or [s.target for s in report.sources]
+    targets = [s.target for s in report.sources if s.kind in SERVERS] or [s.target for s in report.sources]
     pids = [pid for _, pid in report.patient.processes[:1]]
     named = ", ".join(target.removeprefix("http://") for target in targets[:3])
     return named + (f" and {len(targets) - 3} more" if len(targets) > 3 else "") + (f" · pid {pids[0]}" if pids else "")

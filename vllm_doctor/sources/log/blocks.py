@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from vllm_doctor.errors import SourceError
+from vllm_doctor.sources.encoding import utf16
 
 BLOCK = 256 * 1024  # read at once; larger ones are slower, as they do not stay in a core's cache
 BOMB_BYTES = 1 << 30
@@ -90,7 +91,7 @@ class Blocks:
             head, stream = self._without_hole(head, stream)
             if not head:
                 raise self._nothing(packing)
-            encoding = _utf16(head)
+            encoding = utf16(head)
             if encoding:
                 head, stream = self._with_head(_transcoded(stream, encoding))
             self._check(head, packing)
@@ -257,21 +258,6 @@ def _decompressor(packing: str) -> Callable[[], _Decompressor]:
     else:
         from backports import zstd
     return lambda: zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: MAX_WINDOW_LOG})
-
-
-def _utf16(head: bytes) -> str | None:
-    """The encoding, where it is UTF-16: by its mark (PowerShell's > writes it), or every second byte is zero."""
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and not head.startswith(codecs.BOM_UTF32_LE):
-        return "utf-16"
-    sample = head[:512]
-    even, odd = sample[::2], sample[1::2]
-    if len(sample) < 8:
-        return None
-    if odd.count(0) > 0.9 * len(odd) and not even.count(0):
-        return "utf-16-le"
-    if even.count(0) > 0.9 * len(even) and not odd.count(0):
-        return "utf-16-be"
-    return None
 
 
 def _transcoded(stream: Iterator[_Block], encoding: str) -> Iterator[bytes]:

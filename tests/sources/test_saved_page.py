@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.making import shipped_catalogue
+from tests.serving import recording
+from vllm_doctor.signal import Known
+from vllm_doctor.sources import saved_page
+
+WANTED = shipped_catalogue().metrics
+PAGE = recording("preemption").pages[3]
+
+
+def kept(folder: Path, body: bytes) -> Path:
+    path = folder / "metrics.prom"
+    path.write_bytes(body)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("body", "is_one"),
+    [
+        (PAGE, True),
+        (b"\r\n".join(PAGE.splitlines()) + b"\r\n", True),
+        (PAGE.decode().encode("utf-16"), True),
+        (b"# kept on Friday\n\n" + PAGE, True),
+        (b"".join(b"    " + line + b"\n" for line in PAGE.splitlines()), True),
+        (PAGE[: len(PAGE) // 2], True),
+        (b'up{job="x y",path="{a}"} 1 1732060000000\nnode_load1 0.5\nx_bucket{le="+Inf"} NaN\n', True),
+        (b"", False),
+        (b"# a comment\n", False),
+        (b"INFO 11-20 10:00:00 [x.py:1] started\n", False),
+        (PAGE.splitlines()[0] + b"\nINFO 11-20 10:00:00 [x.py:1] started\n", False),
+        (b"#!/bin/sh\nvllm serve org/model\n", False),
+        (b"\x00\xff" * 500, False),
+    ],
+)
+def test_what_is_taken_for_a_page(body: bytes, is_one: bool, tmp_path: Path) -> None:
+    assert saved_page.is_page(kept(tmp_path, body)) is is_one
+
+
+def test_what_is_no_file_is_none(tmp_path: Path) -> None:
+    assert not saved_page.is_page(tmp_path)
+    assert not saved_page.is_page(tmp_path / "none")
+
+
+def test_one_moment_of_a_server(tmp_path: Path) -> None:
+    seen = saved_page.examine(kept(tmp_path, PAGE), WANTED)
+    assert seen.error is None
+    assert len(seen.window.times) == 1
+    assert seen.facts["stats_published"] == Known(True, origin="server")
+    assert "one moment" in seen.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [(b"node_load1 0.5\n", "not-vllm"), (b"x 1\n" + bytes(saved_page.MAX_FILE), "too-large")],
+)
+def test_what_is_wrong_with_it_is_told(body: bytes, kind: str, tmp_path: Path) -> None:
+    seen = saved_page.examine(kept(tmp_path, body), WANTED)
+    assert seen.error is not None
+    assert seen.error.kind == kind
+
+
+def test_one_that_has_gone(tmp_path: Path) -> None:
+    seen = saved_page.examine(tmp_path / "none", WANTED)
+    assert seen.error is not None
+    assert seen.error.kind == "unreadable"

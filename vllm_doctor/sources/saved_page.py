@@ -1,0 +1,55 @@
+"""A page of /metrics that was saved (`curl http://host:8000/metrics > metrics.prom`): one moment of a server."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from vllm_doctor.errors import SourceError
+from vllm_doctor.observation import Observation
+from vllm_doctor.report import Problem
+from vllm_doctor.sources import scrapes
+from vllm_doctor.sources.encoding import decoded
+from vllm_doctor.sources.exposition import parse
+from vllm_doctor.sources.scrapes import Scrape
+
+KIND = "page"
+MAX_FILE = 64 << 20
+_HEAD, _LINES = 1 << 16, 20
+_SAMPLE = re.compile(r"[a-zA-Z_:][\w:]*(\{.*\})? +(\S*\d|[+-]?Inf|NaN)( \d+)?$")
+_NOTE = "a saved page is one moment: for rates keep a minute of the server (vllm-doctor record URL -o FILE.tar.gz)"
+
+
+def is_page(path: Path) -> bool:
+    """Whether a file begins as a page of metrics does: but for comments its first lines are samples."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            head = decoded(file.read(_HEAD))
+    except (OSError, ValueError):
+        return False
+    lines = [line for raw in head.split("\n")[:-1] if (line := raw.strip()) and line[0] != "#"][:_LINES]
+    return bool(lines) and all(map(_SAMPLE.match, lines))
+
+
+def examine(path: Path, wanted: frozenset[str]) -> Observation:
+    """What the page tells. What needs two of them is unknown; nothing tells the server's version."""
+    target = str(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE + 1)
+        if len(data) > MAX_FILE:
+            raise SourceError("too-large", f"{target} is larger than {MAX_FILE >> 20} MiB")
+        page = parse(decoded(data), wanted | {scrapes.START_TIME})
+        if not page.has_vllm:
+            raise SourceError("not-vllm", f"{target} is a page of metrics, but none of vLLM's")
+        told = scrapes.seen(
+            target, [Scrape(0.0, page, scrapes.started(page), None)], scrapes.identity(target, page, {}, {})
+        )
+    except OSError as error:
+        return Observation(KIND, target, error=Problem("unreadable", f"{target} cannot be read ({error.strerror})"))
+    except SourceError as error:
+        return Observation(KIND, target, error=Problem(error.kind, str(error)))
+    return replace(told, kind=KIND, notes=(*told.notes, _NOTE))
