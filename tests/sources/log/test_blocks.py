@@ -239,6 +239,7 @@ def _tar(mode: str) -> bytes:
         (TEXT.decode().encode("utf-32"), "binary"),
         (b"text\0\0" * 300, "binary"),
         (bytes(300_000), "nothing but NULs"),
+        (gzip.compress(b"# HELP vllm:x y\nvllm:x 1\n", mtime=0), "a page of metrics: save it as a file"),
     ],
 )
 def test_what_is_no_text_is_named(tmp_path: Path, content: bytes, told: str) -> None:

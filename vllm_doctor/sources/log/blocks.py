@@ -213,6 +213,8 @@ class Blocks:
         for magic, (what, cure) in _OTHERS.items():
             if head.startswith(magic):
                 raise SourceError("not-a-log", f"{self.name} is {what}: {cure}")
+        if head.startswith((b"# HELP ", b"# TYPE ")) and (packing or self.path is None):  # a file is taken for a page
+            raise SourceError("not-a-log", f"{self.name} is a page of metrics: save it as a file and give that")
         sample = head[:_HEAD]
         if sample.count(0) * 100 > len(sample) or len(sample.translate(None, _TEXT)) * 20 > len(sample):
             raise SourceError("not-a-log", f"{self.name} is binary, no text: give the server's log")
