@@ -91,6 +91,23 @@ class Remedy:
         flags = (flag for flag in self.unset if flag not in self.set)
         return tuple(dict.fromkeys(words.flag(f, False) if self.was.get(f) is False else f for f in flags))
 
+    @property
+    def diff(self) -> list[str]:
+        """What it changes, a line each: "- --max-num-seqs 64", "+ --max-num-seqs 10"."""
+        lines = []
+        for flag in dict.fromkeys([*self.unset, *self.set]):
+            if flag in self.was:
+                lines.append(f"- {words.flag(flag, self.was[flag])}")
+            elif flag not in self.set and not self.was:
+                lines.append(f"- {flag}")
+        lines += [f"+ {words.flag(flag, value)}" for flag, value in self.set.items()]
+        return lines + [f"+ {name}={words.plain(value)}  (environment)" for name, value in self.env.items()]
+
+    @property
+    def brief(self) -> list[str]:
+        """What it sets, or else takes out, a line each: "+ --max-num-seqs 10"."""
+        return [f"+ {words.flag(flag, value)}" for flag, value in self.set.items()] or [f"- {f}" for f in self.dropped]
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -383,6 +400,15 @@ class Report:
     """Its vital signs over the time seen, where they are drawn."""
     recordings: tuple[RecordingSeen, ...] = ()
     """What was judged is not the present, but what these hold."""
+
+    @property
+    def unknown_by_reason(self) -> dict[Reason, list[str]]:
+        """The rules that could not be judged, by each reason that they had."""
+        found: dict[Reason, list[str]] = {}
+        for unknown in self.unknown:
+            for reason in dict.fromkeys(unknown.because.values()):
+                found.setdefault(reason, []).append(unknown.rule)
+        return found
 
     @property
     def judged_otherwise(self) -> RecordingSeen | None:

@@ -120,7 +120,7 @@ def _brief(main: Sequence[Finding]) -> str:
     here = f'<p class="here">{_text(main[0].here)}</p>' if main[0].here else ""
     if not main[0].remedies:
         return here
-    changes = _changes(main[0].remedies[0])
+    changes = main[0].remedies[0].diff
     flags = " ".join(_code(line) for line in [c for c in changes if c.startswith("+")] or changes)
     return f"{here}<p><b>Cure</b> {_text(main[0].remedies[0].do)} {flags}</p>"
 
@@ -418,20 +418,8 @@ def _diff(lines: Iterable[str]) -> str:
     return f"<pre>{''.join(shown)}</pre>" if shown else ""
 
 
-def _changes(remedy: Remedy) -> list[str]:
-    """ "- --max-num-seqs 64", "+ --max-num-seqs 10"."""
-    lines = []
-    for flag in dict.fromkeys([*remedy.unset, *remedy.set]):
-        if flag in remedy.was:
-            lines.append(f"- {words.flag(flag, remedy.was[flag])}")
-        elif flag in remedy.unset and flag not in remedy.set:
-            lines.append(f"- {flag}")
-    lines += [f"+ {words.flag(flag, value)}" for flag, value in remedy.set.items()]
-    return lines + [f"+ {name}={words.plain(value)}  (environment)" for name, value in remedy.env.items()]
-
-
 def _remedy(remedy: Remedy, finding: Finding) -> str:
-    told = [f"<p>{_text(remedy.do)}</p>", _diff(_changes(remedy))]
+    told = [f"<p>{_text(remedy.do)}</p>", _diff(remedy.diff)]
     if remedy.run:
         told.append(f"<pre>{_text(chr(10).join(remedy.run))}</pre>")
     said = [_text(remedy.computed)] if remedy.computed else []
@@ -483,9 +471,7 @@ def _aside(group: Sequence[Finding], report: Report) -> str:
         details.append(f"Gain: {words.bound(finding.prize.at_most, finding.prize.basis)}.")
     told = f"<p>{_text(' '.join(part for part in details if part))}</p>" if any(details) else ""
     for remedy in finding.remedies[:1]:
-        flags = [f"+ {words.flag(flag, value)}" for flag, value in remedy.set.items()]
-        flags += [f"- {flag}" for flag in remedy.dropped if not remedy.set]
-        told += f"<p>→ {_text(remedy.do)}</p>{_diff(flags)}"
+        told += f"<p>→ {_text(remedy.do)}</p>{_diff(remedy.brief)}"
     return (
         f'<section class="finding {_tone(finding.severity)}"><span class="rule">{_code(finding.rule)}</span>'
         f"<h3>{word}: {_text(finding.title)}</h3>{told}</section>"
@@ -499,10 +485,7 @@ def _not_seen(report: Report) -> list[str]:
         if source.error is not None:
             lines.append(_text(source.error.message))
         lines += [f"{_code(source.target)}: {_text(note)}" for note in source.notes]
-    by_reason: dict[Reason, list[str]] = {}
-    for unknown in report.unknown:
-        for reason in dict.fromkeys(unknown.because.values()):
-            by_reason.setdefault(reason, []).append(unknown.rule)
+    by_reason = report.unknown_by_reason
     for reason in sorted(by_reason, key=lambda reason: (reason is not Reason.NOT_IN_LOG, reason is Reason.NOT_LOCAL)):
         rules = ", ".join(map(_code, by_reason[reason]))
         lines.append(f"<b>{_text(reason)}</b>: {_text(HOW_TO_LEARN[reason])}. <span class=soft>{rules}</span>")

@@ -240,15 +240,7 @@ def _evidence(evidence: Evidence) -> list[str]:
 
 def _remedy(label: str, remedy: Remedy, finding: Finding) -> list[str]:
     blocks = [f"**{label}** {text(remedy.do)}"]
-    flags = []
-    for flag in dict.fromkeys([*remedy.unset, *remedy.set]):
-        if flag in remedy.was:
-            flags.append(f"- {words.flag(flag, remedy.was[flag])}")
-        elif flag in remedy.unset and flag not in remedy.set and not remedy.was:
-            flags.append(f"- {flag}")
-    flags += [f"+ {words.flag(flag, value)}" for flag, value in remedy.set.items()]
-    flags += [f"+ {name}={words.plain(value)}  (environment)" for name, value in remedy.env.items()]
-    blocks += [*_fenced(flags, "diff"), *_fenced(remedy.run, "sh")]
+    blocks += [*_fenced(remedy.diff, "diff"), *_fenced(remedy.run, "sh")]
     said = [text(remedy.computed)] if remedy.computed else []
     if remedy.run and remedy.by == "administrator":
         said.append("as an administrator")
@@ -276,9 +268,7 @@ def _aside(group: Sequence[Finding], report: Report) -> str:
     details = " ".join(part for part in (f"({where})" if where else "", text(finding.here), text(gain), brief) if part)
     line = f"- {word}: {text(finding.title)} ({code(finding.rule)}){': ' + details if details else ''}"
     for remedy in finding.remedies[:1]:
-        flags = [code(f"+ {words.flag(flag, value)}") for flag, value in remedy.set.items()]
-        flags += [code(f"- {flag}") for flag in remedy.dropped if not remedy.set]
-        line += f" → {text(remedy.do)}{': ' + ', '.join(flags) if flags else ''}"
+        line += f" → {text(remedy.do)}{': ' + ', '.join(map(code, remedy.brief)) if remedy.brief else ''}"
     return line
 
 
@@ -289,10 +279,7 @@ def _not_seen(report: Report) -> list[str]:
         if source.error is not None:
             lines.append(text(source.error.message))
         lines += [f"{code(source.target)}: {text(note)}" for note in source.notes]
-    by_reason: dict[Reason, list[str]] = {}
-    for unknown in report.unknown:
-        for reason in dict.fromkeys(unknown.because.values()):
-            by_reason.setdefault(reason, []).append(unknown.rule)
+    by_reason = report.unknown_by_reason
     for reason in sorted(by_reason, key=lambda reason: (reason is not Reason.NOT_IN_LOG, reason is Reason.NOT_LOCAL)):
         lines.append(f"{reason} ({text(HOW_TO_LEARN[reason])}): {', '.join(map(code, by_reason[reason]))}")
     kinds = {source.kind for source in report.sources}

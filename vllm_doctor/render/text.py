@@ -436,10 +436,8 @@ def _aside(group: Sequence[Finding], report: Report) -> list[str]:
     text = f"{finding.title} [{finding.rule}]{f': {details}' if details else ''}"
     lines = _paragraph(word, f"[{finding.rule}]" if said else text)
     for remedy in finding.remedies[:1]:
-        flags = [f"+ {words.flag(flag, value)}" for flag, value in remedy.set.items()]
-        flags += [f"- {flag}" for flag in remedy.dropped if not remedy.set]
         computed = f" ({remedy.computed})" if remedy.computed else ""
-        lines += _paragraph("", f"→ {remedy.do}{': ' + ', '.join(flags) if flags else ''}{computed}")
+        lines += _paragraph("", f"→ {remedy.do}{': ' + ', '.join(remedy.brief) if remedy.brief else ''}{computed}")
     return lines
 
 
@@ -465,10 +463,7 @@ def not_seen(report: Report) -> list[str]:
         for text in _not_told_by_log([] if blind else report.unknown, report):
             add(text)
         return said
-    by_reason: dict[Reason, list[str]] = {}
-    for unknown in () if blind else report.unknown:
-        for reason in dict.fromkeys(unknown.because.values()):
-            by_reason.setdefault(reason, []).append(unknown.rule)
+    by_reason = {} if blind else report.unknown_by_reason
     kinds = {source.kind for source in report.sources}
     if report.is_unmeasured:
         running = {rule for reason in _RUNNING for rule in by_reason.pop(reason, [])}
