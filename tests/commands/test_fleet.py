@@ -15,6 +15,7 @@ from tests.render.test_fleet import valid
 from tests.serving import Served, dead_url, serving
 from tests.test_cli import Doctor, Ran, doctor
 from vllm_doctor import cli
+from vllm_doctor.cli import FORMATS
 from vllm_doctor.errors import UsageError
 
 __all__ = ["doctor"]
@@ -71,7 +72,7 @@ def test_the_engine_that_it_names_can_be_opened(doctor: Doctor) -> None:
 
 def test_one_server_in_every_format(doctor: Doctor) -> None:
     with serving(fake("preemption").routes()) as server:
-        for form in cli.FORMATS:
+        for form in FORMATS:
             ran = doctor(f"prom+{server.url}", "--format", form)
             assert ran.code == 2, (form, ran.err)
             assert ran.out or form == "patch"
