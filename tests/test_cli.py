@@ -39,7 +39,8 @@ from tests.serving import (
     vllm,
 )
 from vllm_doctor import __version__, examination
-from vllm_doctor.cli import FORMATS, main
+from vllm_doctor.cli import main
+from vllm_doctor.commands.options import FORMATS
 from vllm_doctor.render import json_v1
 from vllm_doctor.sources import process
 from vllm_doctor.sources import server as server_module

@@ -21,7 +21,7 @@ from tests.fake_prometheus import FakePrometheus, targets
 from tests.serving import pages, serving, vllm
 from tests.sources.test_bench import run
 from vllm_doctor import cli
-from vllm_doctor.cli import FORMATS
+from vllm_doctor.commands.options import FORMATS
 from vllm_doctor.sources import archive
 
 ROOT = Path(__file__).parent.parent

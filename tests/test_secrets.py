@@ -15,7 +15,7 @@ import pytest
 from tests.commands.test_examine_local import fake_vllm
 from tests.serving import pages, serving, vllm
 from tests.test_cli import Doctor, doctor
-from vllm_doctor.cli import FORMATS
+from vllm_doctor.commands.options import FORMATS
 from vllm_doctor.sources import archive
 
 __all__ = ["doctor"]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.test_cli import SECRET, Doctor, doctor, one_line, recorded
 from vllm_doctor import flags as catalogue
-from vllm_doctor.cli import FORMATS
+from vllm_doctor.commands.options import FORMATS
 from vllm_doctor.sources import process
 
 __all__ = ["doctor"]

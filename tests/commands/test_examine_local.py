@@ -22,7 +22,7 @@ from tests.making import shipped_catalogue, shipped_rules
 from tests.serving import pages
 from tests.test_cli import SCHEMA, Ran, one_line, python
 from vllm_doctor import attach, watch
-from vllm_doctor.cli import FORMATS
+from vllm_doctor.commands.options import FORMATS
 from vllm_doctor.picture import Picture
 from vllm_doctor.sources.access import Access
 

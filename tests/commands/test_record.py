@@ -23,7 +23,8 @@ from tests.serving import dead_url, pages, serving, vllm
 from tests.test_cli import Doctor, doctor, one_line, python
 from vllm_doctor import demo
 from vllm_doctor.attach import Attachment
-from vllm_doctor.cli import FORMATS, main
+from vllm_doctor.cli import main
+from vllm_doctor.commands.options import FORMATS
 from vllm_doctor.picture import Picture, Status
 from vllm_doctor.sources import archive
 from vllm_doctor.sources.access import Access

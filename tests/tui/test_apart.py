@@ -1,4 +1,4 @@
-"""The one-shot output pays nothing for the terminal, and nothing but the command line knows it."""
+"""The one-shot output pays nothing for the terminal, and nothing but its command knows it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def test_other_outputs_import_neither_textual_nor_rich(form: str) -> None:
     assert ran.stdout
 
 
-def test_only_the_command_line_knows_the_terminal() -> None:
-    outside = [name for name in LAYERS if not name.startswith("tui") and name not in ("cli", "__main__")]
+def test_only_its_command_knows_the_terminal() -> None:
+    outside = [name for name in LAYERS if not name.startswith("tui") and name != "commands.terminal"]
     assert not [name for name in outside for found, _ in _imported(name) if found.startswith("tui")]
 
 
 def test_the_terminal_knows_no_source_and_no_rule() -> None:
     inside = [name for name in LAYERS if name.startswith("tui")]
     known = {found for name in inside for found, _ in _imported(name) if not found.startswith("tui")}
-    assert not {name for name in known if name.startswith("sources")}
+    assert not {name for name in known if name.startswith(("sources", "commands"))}
     assert not known & {"rule", "catalogue", "diagnose", "examination", "attach", "watch", "postmortem", "cli"}
