@@ -1149,3 +1149,11 @@ def test_version_imports_next_to_nothing() -> None:
     code = "import sys; from vllm_doctor.cli import main; main(['--version']); print(*sys.modules, file=sys.stderr)"
     modules = set(python("-c", code).stderr.split())
     assert not {"httpx", "yaml", "argparse", "prometheus_client", "promql_parser"} & modules
+
+
+def test_help_imports_its_own_command_only() -> None:
+    code = "import sys; from vllm_doctor.cli import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
+    modules = set(python("-c", code).stderr.split())
+    assert not {"httpx", "yaml", "typing", "prometheus_client", "promql_parser", "vllm_doctor.report"} & modules
+    commands = {name.rpartition(".")[2] for name in modules if name.startswith("vllm_doctor.commands.")}
+    assert commands == {"examine", "options", "output"}

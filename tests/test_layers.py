@@ -98,5 +98,12 @@ def test_sources_know_nothing_of_rules() -> None:
     assert not {name for module in sources for name, _ in _imported(module)} & {"rule", "diagnose"}
 
 
+def test_no_command_knows_another() -> None:
+    """What two of them need is a module of its own."""
+    commands = {"examine", "demo", "compare", "record", "fleet", "alerts", "rules", "flags"}
+    names = {f"commands.{command}" for command in commands}
+    assert not {name for module in names for name, _ in _imported(module)} & names
+
+
 def test_the_check_sees_imports_of_every_kind() -> None:
     assert {"signal", "errors", "sources.access"} <= {name for name, _ in _imported("commands.options")}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.serving import pages, serving, vllm
+from tests.test_cli import python
 from tests.test_layers import LAYERS, _imported
 
 PROGRAM = """\
@@ -21,10 +19,17 @@ print(sorted({name.partition('.')[0] for name in sys.modules} & {'textual', 'ric
 @pytest.mark.parametrize("form", ["--json", "--text", "--format=markdown", "--format=nagios"])
 def test_other_outputs_import_neither_textual_nor_rich(form: str) -> None:
     with serving(vllm(pages("preemption"))) as server:
-        command = [sys.executable, "-c", PROGRAM, server.url, form, "--window", "0"]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        ran = python("-c", PROGRAM, server.url, form, "--window", "0")
     assert ran.stderr.splitlines()[-1] == "[]"
     assert ran.stdout
+
+
+def test_the_terminal_is_drawn_before_rules_and_sources_are_loaded() -> None:
+    """What its command imports at once is what its first frame waits for."""
+    modules = set(python("-c", "import sys, vllm_doctor.commands.terminal; print(*sys.modules)").stdout.split())
+    assert "textual" in modules
+    assert not {"httpx", "yaml", "promql_parser", "prometheus_client", "psutil", "hyperscan"} & modules
+    assert not {f"vllm_doctor.{name}" for name in ("rule", "catalogue", "attach", "watch", "sources.server")} & modules
 
 
 def test_only_its_command_knows_the_terminal() -> None:
