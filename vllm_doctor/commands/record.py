@@ -20,6 +20,7 @@ from vllm_doctor.commands.output import say, write_whole
 from vllm_doctor.errors import UsageError
 from vllm_doctor.recorder import Recorder
 from vllm_doctor.signal import Value
+from vllm_doctor.sources import saved_page
 
 if TYPE_CHECKING:
     from vllm_doctor.catalogue import Catalogue
@@ -52,6 +53,8 @@ def run(arguments: Sequence[str]) -> int:
             watchers = look.watchers(options.source, opened)
             if any(watcher.recording for watcher in watchers):
                 raise UsageError("a recording is recorded already: copy it")
+            if any(watcher.kind == saved_page.KIND for watcher in watchers):
+                raise UsageError("a saved page is one moment, and kept already: give the server's URL")
             duration = options.duration if any(watcher.follow is not None for watcher in watchers) else 0.0
             with progress.of_recording(duration) as tell:
                 parts = Recorder(watchers, duration, name, wishes, options.share).take(tell)
