@@ -24,7 +24,7 @@ LAYERS = [
     "sources.saved_page", "sources.kernel", "sources.kernel_log", "sources.cgroup",
     "sources.environment", "sources.topology", "sources.command_line", "sources.command_diff",
     "sources.process_files", "sources.sockets", "sources.process", "sources.model_files", "sources.host", "sources.gpu",
-    "sources.nvidia_smi_fields", "sources.nvidia_smi", "sources.nvml", "sources.local", "sources.gpu_name",
+    "sources.nvidia_smi_fields", "sources.nvidia_smi_text", "sources.nvidia_smi", "sources.nvml", "sources.local", "sources.gpu_name",
     "sources.log", "sources.log.blocks", "sources.log.scan", "sources.log.tail", "sources.log.clock",
     "sources.log.wrapper", "sources.log.record", "sources.log.stream", "sources.log.context",
     "sources.log.arguments", "sources.log.kept", "sources.log.reader", "sources.log.lives", "sources.log.source",

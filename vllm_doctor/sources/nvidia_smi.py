@@ -1,4 +1,4 @@
-"""The GPUs as `nvidia-smi -q -x` wrote them to a file, of any driver, on Linux or Windows.
+"""The GPUs as nvidia-smi wrote them to a file, of any driver, on Linux or Windows: as XML, or as text for people.
 
 Each <gpu> element is read by itself and below no DOCTYPE, so a file that was cut off, or that a terminal added words
 to, still tells what is whole in it, and no document can declare entities.
@@ -17,6 +17,7 @@ from vllm_doctor.errors import UsageError
 from vllm_doctor.signal import Known, Reading, Reason
 from vllm_doctor.sources import gpu as bits
 from vllm_doctor.sources import nvidia_smi_fields as fields
+from vllm_doctor.sources import nvidia_smi_text
 from vllm_doctor.sources.encoding import decoded
 from vllm_doctor.sources.gpu import NOT_TOLD, Gpu, GpuProcess, GpuSample, GpuView
 
@@ -46,7 +47,7 @@ def read(path: Path) -> GpuView:
     """
     text = _text(path)
     if "<nvidia_smi_log" not in text:
-        return _without_gpus(path, text)
+        return nvidia_smi_text.view(path, text) or _without_gpus(path, text)
     if "<!ENTITY" in text or re.search(r"<!DOCTYPE[^<>\[]{0,200}\[", text):
         raise UsageError(f"{path}: declares entities, which nvidia-smi never does; {fields.HOW}")
     if max(text.count("<nvidia_smi_log"), text.count("</gpu>")) > fields.MAX_TOLD:
@@ -94,12 +95,8 @@ def _kind(text: str) -> str:
     lower = start[:1000].lower()
     if not start:
         return "is empty"
-    if "NVIDIA-SMI" in start and "Driver Version" in start:
-        return "holds the table that plain nvidia-smi prints, which tells too little"
     if "NVSMI LOG" in start:
         return "is the text of nvidia-smi -q without -x"
-    if re.match(r"GPU 0: .* \(UUID: ", start):
-        return "is the list of nvidia-smi -L"
     if lower.startswith(("<!doctype html", "<html")):
         return "is an HTML page, not the output of nvidia-smi"
     if start[0] in "{[":
