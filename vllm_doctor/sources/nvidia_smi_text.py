@@ -435,8 +435,8 @@ def _seen(path: Path, blocks: list[_Block]) -> GpuView:
         else:
             host.add(block)
             kept.append(block)
-    if len(host.gpus) + len(host.instances) > smi.MAX_GPUS:
-        raise UsageError(f"{path} tells of more GPUs than a host can have; {smi.HOW}")
+        if len(host.gpus) + len(host.instances) > smi.MAX_GPUS:
+            raise UsageError(f"{path} tells of more GPUs than a host can have; {smi.HOW}")
     host.name_all()
     tables = [block for block in kept if block.samples]
     gpus: dict[str, Gpu] = {}
