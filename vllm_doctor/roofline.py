@@ -34,6 +34,8 @@ class Gpu:
 
 def gpu(name: str, memory: float | None = None) -> Gpu | None:
     """The GPU that the driver calls this, of this many bytes; None where we do not know it, or it is a part of one."""
+    if name.endswith(_CUT):
+        name = _completed(name, memory) or name
     for known in gpus():
         fits = memory is None or known.memory is None or abs(memory / known.memory - 1) <= _MEMORY_FITS
         if fits and re.search(known.pattern, name, re.IGNORECASE):

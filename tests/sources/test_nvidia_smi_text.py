@@ -423,4 +423,6 @@ def test_names_carry_nothing_that_moves_a_terminal(tmp_path: Path) -> None:
     content = text("table-h100-driver-555").replace("VLLM::Worker_TP0", "VLLM\u009b2J\u202e_TP0 ")
     view = read_text(tmp_path, content.replace("NVIDIA H100 80GB", "NVIDIA\u009b2J\u202e80GB"))
     assert view.gpus[0].name == "NVIDIA 2J 80GB HBM3"
-    assert view.samples[0].processes[0].name == "VLLM 2J _TP0"  # type: ignore[index]
+    processes = view.samples[0].processes
+    assert not isinstance(processes, Reason)
+    assert processes[0].name == "VLLM 2J _TP0"

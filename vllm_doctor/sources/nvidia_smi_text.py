@@ -26,7 +26,7 @@ NO_TABLE = "the text of nvidia-smi tells of no GPU's load, memory or clocks: nvi
 
 _MAX_LINES = 1_000_000
 _MAX_LINE = 1000
-_MAX_ROWS = 100_000
+_MAX_ROWS = 50_000
 _MARKS = re.compile(r"NVIDIA-SMI|GPU \d|GPU\d|Nvidia driver|[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.0 ")
 _COLOURS = re.compile(r"\x1b?\[[0-9;]{0,20}m")  # a web page drops the escape and keeps the rest
 _QUOTED = " \t>"
