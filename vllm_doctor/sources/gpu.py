@@ -435,7 +435,7 @@ def _capability(gpu: Gpu) -> Reading:
     """As the driver tells it, or else the data sheet of that name; a part of a GPU can what the whole can."""
     if isinstance(gpu.compute_capability, Known):
         return gpu.compute_capability
-    sheet = roofline.gpu(gpu.name)
+    sheet = roofline.gpu(gpu.name) or roofline.gpu(gpu.name, _number(gpu.memory_total))
     return gpu.compute_capability if sheet is None or sheet.capability is None else Known(float(sheet.capability))
 
 
