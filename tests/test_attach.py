@@ -269,6 +269,20 @@ def test_gpus_from_a_file_behind_a_proxy(proc: FakeProc, attach: Attach) -> None
     assert [watcher.kind for watcher in attach("http://127.0.0.1", smi=SMI)] == ["server", "host", "gpu"]
 
 
+def test_the_gpus_of_a_log_alone_are_those_of_the_file(tmp_path: Path, attach: Attach) -> None:
+    log = tmp_path / "vllm.log"
+    log.write_text("INFO 11-20 10:00:00 [x.py:1] started\n", "utf-8")
+    assert kinds(attach(str(log), smi=SMI)) == [("log", str(log), str(log)), ("gpu", str(SMI), str(log))]
+    assert [watcher.kind for watcher in attach(str(log))] == ["log"]
+
+
+def test_a_server_with_a_log_has_its_gpus_once(proc: FakeProc, tmp_path: Path, attach: Attach) -> None:
+    log = tmp_path / "vllm.log"
+    log.write_text("INFO 11-20 10:00:00 [x.py:1] started\n", "utf-8")
+    url = serve(proc)
+    assert sorted(kind for kind, _, _ in kinds(attach(url, str(log), smi=SMI))) == ["gpu", "host", "log", "server"]
+
+
 @pytest.mark.parametrize("content", [None, "", "Mon Nov 20\n+---+\n| NVIDIA-SMI 550 |\n", "<nvidia_smi_log><gpu>"])
 def test_a_bad_file_is_told_before_anybody_is_asked(
     content: str | None, tmp_path: Path, proc: FakeProc, attach: Attach

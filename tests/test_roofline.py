@@ -37,6 +37,11 @@ GIB = 1024.0**3
         ("AMD Instinct MI300X", 192 * GIB, 5300e9, 1307.4e12),
         ("AMD Instinct MI250X", 64 * GIB, 1638e9, 191.5e12),
         ("nvidia h200", None, 4800e9, 989e12),
+        ("NVIDIA A100-SXM...", 80 * GIB, 2039e9, 312e12),  # as the table of nvidia-smi cuts it
+        ("NVIDIA A100-SXM...", 40 * GIB, 1555e9, 312e12),
+        ("NVIDIA A100 80G...", 80 * GIB, 1935e9, 312e12),
+        ("Tesla V100-SXM2...", 16 * GIB, 900e9, 125e12),
+        ("NVIDIA H100 80G...", 79.65 * GIB, 3350e9, 989e12),
     ],
 )
 def test_a_gpu_by_its_name_and_memory(name: str, memory: float | None, bandwidth: float, bf16: float | None) -> None:
@@ -57,6 +62,12 @@ def test_a_gpu_by_its_name_and_memory(name: str, memory: float | None, bandwidth
         ("NVIDIA GH200 480GB", 96 * GIB),
         ("NVIDIA L400", None),
         ("Tesla V100-SXM3-32GB", 32 * GIB),
+        ("NVIDIA A100-SXM...", None),
+        ("NVIDIA A100-SXM...", 64 * GIB),
+        ("NVIDIA GeForce ...", 24 * GIB),
+        ("NVIDIA GeForce RTX 3090...", 24 * GIB),  # perhaps a Ti
+        ("NVIDIA RTX PRO ...", 96 * GIB),
+        ("...", 80 * GIB),
         ("", None),
     ],
 )

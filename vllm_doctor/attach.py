@@ -127,6 +127,8 @@ class Attachment:
             log = self._of_logs(logs, patients.pop() if len(patients) == 1 else "")
             kept = {key: w for key, w in watchers.items() if w.kind != "log" or w.recording is not None}
             watchers = kept | {("log", "", ""): log}
+            if all(watcher.kind != "gpu" for watcher in kept.values()):
+                watchers |= {(w.kind, w.target, w.patient): w for w in self._of_file(log.patient)}
         return list(watchers.values())
 
     def _with_command(self, given: str, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:

@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 _HANDOVER_SECONDS = 0.5
 _WRITTEN = "command"
 Cure = Callable[[Sequence[Finding], Sequence[str]], Correction | None]
+_GPU = "gpu"
 _NAMED = "gpu-name"
-_UNMEASURED_KINDS = frozenset({_WRITTEN, "gpu", _NAMED})
+_UNMEASURED_KINDS = frozenset({_WRITTEN, _GPU, _NAMED})
 UNMEASURED = "Nothing was measured: judged by its command alone"
 
 
@@ -158,7 +159,7 @@ def judge(
 
         lives = postmortem.seen(told.lives)
         if not any(o.window.times for o in observations):
-            past = postmortem.examine(_with_command(told.lives, observations), rules, catalogue, wished)
+            past = postmortem.examine(_with_more(told.lives, observations), rules, catalogue, wished)
     snapshots = [
         catalogue.snapshot(
             next((o.window for o in seen if o.window.times), Window()),
@@ -274,7 +275,7 @@ def _without_named_where_seen(observations: Sequence[Observation]) -> list[Obser
     seen = {
         o.patient or o.target: name.value
         for o in observations
-        if o.kind == "gpu" and isinstance(name := o.facts.get("gpu_name"), Known)
+        if o.kind == _GPU and isinstance(name := o.facts.get("gpu_name"), Known)
     }
 
     def checked(o: Observation) -> Observation:
@@ -290,10 +291,10 @@ def _believed(seen: Sequence[Observation]) -> list[Observation]:
     return sorted(seen, key=lambda o: {"log": 1, _WRITTEN: 2, _NAMED: 3}.get(o.kind, 0))
 
 
-def _with_command(lives: Sequence[Life], observations: Sequence[Observation]) -> list[Life]:
-    """The lives of a log, with what a written command tells of their flags, and a name of their GPU, where the log
-    does not."""
-    added = [o.facts for o in _believed(observations) if o.kind in (_WRITTEN, _NAMED)]
+def _with_more(lives: Sequence[Life], observations: Sequence[Observation]) -> list[Life]:
+    """The lives of a log, with what the driver, or a name, tells of their GPUs, and a written command of their flags,
+    where the log does not."""
+    added = [o.facts for o in _believed(observations) if o.kind in (_GPU, _WRITTEN, _NAMED)]
     found = []
     for life in lives:
         facts: Mapping[str, Reading] = life.facts

@@ -16,6 +16,11 @@ _GIB = 1024.0**3
 _MEMORY_FITS = 0.1
 """How far a GPU's memory may be from its data sheet's: ECC and the driver keep some."""
 
+_CUT = "..."
+"""How the table of nvidia-smi ends a name that is too long for it."""
+_VENDOR = re.compile(r"^(?:NVIDIA )?(?:Tesla )?")
+_ALTERNATIVES = re.compile(r"\(([^)]*)\)")
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
@@ -38,7 +43,28 @@ def gpu(name: str, memory: float | None = None) -> Gpu | None:
         fits = memory is None or known.memory is None or abs(memory / known.memory - 1) <= _MEMORY_FITS
         if fits and re.search(known.pattern, name, re.IGNORECASE):
             return known
-    return None
+    return _of_cut(name, memory) if name.endswith(_CUT) and memory is not None else None
+
+
+def _of_cut(name: str, memory: float) -> Gpu | None:
+    """The only GPU of this memory whose name begins so, of those without near kin ("RTX 3090 Ti")."""
+    begun = _VENDOR.sub("", name.removesuffix(_CUT)).rstrip().lower()
+    fitting = [
+        known
+        for known in gpus()
+        if known.memory is not None
+        and abs(memory / known.memory - 1) <= _MEMORY_FITS
+        and not known.pattern.endswith("$")
+        and any(whole.lower().startswith(begun) for whole in names(known))
+    ]
+    return fitting[0] if len(fitting) == 1 and re.search(r"\d", begun) else None
+
+
+def names(known: Gpu) -> list[str]:
+    """The names that a pattern of data/gpus.tsv stands for."""
+    plain = re.sub(r"\\b|\$", "", known.pattern).replace("\\", "")
+    match = _ALTERNATIVES.search(plain)
+    return [plain.replace(match[0], part) for part in match[1].split("|")] if match else [plain]
 
 
 @cache

@@ -373,3 +373,38 @@ def test_a_log_of_a_strange_year(year: str, path: Path, doctor: Doctor) -> None:
     ran = doctor(written(path, [*wrapped, *busy(60, 200)]), "--json")
     assert "internal error" not in ran.err
     assert ran.report["lives"]
+
+
+FP8_WITHOUT = (
+    "WARNING 11-08 09:00:00 [marlin_utils_fp8.py:50] Your GPU does not have native support for FP8 computation but FP8"
+    " quantization is being used. Weight-only FP8 compression will be used leveraging the Marlin kernel. This may"
+    " degrade performance for compute-heavy workloads.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("listed", "capability", "remedy"),
+    [
+        ("GPU 0: NVIDIA H100 80GB HBM3\n  MIG 1g.20gb     Device  0:\n", "9", "See why native FP8 is not used"),
+        ("GPU 0: NVIDIA A10\nGPU 1: NVIDIA A10\n", "8.6", "If prompts dominate, use an INT8"),
+    ],
+)
+def test_what_nvidia_smi_printed_tells_a_logs_gpus(
+    path: Path, tmp_path: Path, doctor: Doctor, listed: str, capability: str, remedy: str
+) -> None:
+    path.write_text(FP8_WITHOUT, "utf-8")
+    smi = tmp_path / "smi.txt"
+    smi.write_text(listed, "utf-8")
+    found = doctor(str(path), "--nvidia-smi", str(smi), "--json").report["findings"]
+    fp8 = next(finding for finding in found if finding["rule"] == "fp8-no-native")
+    assert fp8["here"] == f"The GPU has compute capability {capability}."
+    (only,) = fp8["remedies"]
+    assert only["do"].startswith(remedy)
+
+
+def test_a_file_beside_a_log_that_tells_of_no_gpu_is_wrong_usage(path: Path, tmp_path: Path, doctor: Doctor) -> None:
+    path.write_text(FP8_WITHOUT, "utf-8")
+    smi = tmp_path / "smi.txt"
+    smi.write_text("nothing of the kind\n", "utf-8")
+    ran = doctor(str(path), "--nvidia-smi", str(smi), "--text")
+    assert "is not the output of nvidia-smi" in one_line(ran)

@@ -185,6 +185,34 @@ def test_which_gpus_are_the_servers_may_not_be_told() -> None:
     assert (found["driver_version"], found["driver_cuda"]) == ("550.1", 12.4)
 
 
+def test_whichever_gpus_they_are_their_kind_is_known_where_there_is_one() -> None:
+    gpus = [gpu(index, name="NVIDIA H100 80GB HBM3", memory_total=Known(80 * 2.0**30)) for index in range(4)]
+    found = bare(facts(GpuView("nvml", tuple(gpus)), GpuUse()))
+    assert (found["gpu_name"], found["gpu_compute_capability"], found["mig"]) == ("NVIDIA H100 80GB HBM3", 9.0, False)
+    assert (found["gpu_memory_total"], found["gpu_bandwidth"]) == (80 * 2.0**30, 3350e9)
+    assert {found[name] for name in ("gpus", "nvlink", "gpu_power_limit", "gpu_temperature")} == {Reason.ABSENT}
+    other = bare(facts(GpuView("nvml", (*gpus, gpu(4, name="NVIDIA L4"))), GpuUse()))
+    assert {other[name] for name in ("gpu_name", "gpu_compute_capability", "gpu_memory_total")} == {Reason.ABSENT}
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "capability"),
+    [
+        ("NVIDIA L4", Reason.NOT_SUPPORTED, 8.9),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.20gb", Reason.NOT_SUPPORTED, 9.0),
+        ("NVIDIA L4", 12.0, 12.0),  # the driver knows better
+        ("NVIDIA GH200 480GB", Reason.NOT_SUPPORTED, Reason.NOT_SUPPORTED),
+        ("", Reason.NOT_SUPPORTED, Reason.NOT_SUPPORTED),
+    ],
+)
+def test_where_the_driver_tells_no_capability_the_name_does(
+    name: str, told: float | Reason, capability: float | Reason
+) -> None:
+    reading = Unknown(told) if isinstance(told, Reason) else Known(told)
+    view = GpuView("nvidia-smi", (gpu(0, name=name, compute_capability=reading, memory_total=Known(20 * 2.0**30)),))
+    assert bare(facts(view, GpuUse()))["gpu_compute_capability"] == capability
+
+
 @pytest.mark.parametrize("cuda", ["", "ERR!", "nan", "12.4.1"])
 def test_a_cuda_version_that_is_no_number_is_unknown(cuda: str) -> None:
     assert told((gpu(), []), cuda=cuda)["driver_cuda"] == Reason.NOT_SUPPORTED

@@ -67,5 +67,5 @@ def test_what_is_no_name_is_one_short_line(text: str) -> None:
 def test_each_known_gpu_can_be_named() -> None:
     """By the names that are offered where another was not known."""
     for gpu in roofline.gpus():
-        for name in gpu_name.names(gpu):
+        for name in roofline.names(gpu):
             assert gpu_name.parse(name).gpu.memory == gpu.memory, name

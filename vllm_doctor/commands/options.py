@@ -75,7 +75,11 @@ def add_sourcing(parser: Parser) -> None:
     add = parser.add_argument
     add("--command", metavar="TEXT|FILE", help="how the server was, or will be, started: a command line or YAML")
     add_accessing(parser)
-    add("--nvidia-smi", metavar="FILE", help="GPUs from a file of `nvidia-smi -q -x`, not from the driver")
+    add(
+        "--nvidia-smi",
+        metavar="FILE",
+        help="GPUs from a file of `nvidia-smi -q -x` (or its table, -L, topo -m), not from the driver",
+    )
     add("--gpu", metavar="NAME", help="the GPUs, where none can be seen: H100, 8xL40S, 'NVIDIA A100-SXM4-80GB'")
 
 

@@ -175,7 +175,8 @@ def facts(view: GpuView, use: GpuUse) -> dict[str, Reading]:
 
     Each is the worst over the chosen GPUs, and a mean over a GPU's samples. `_where` names the GPUs that are meant.
     A GPU that does not tell is passed over where another one does. Without a GPU to speak of, all is unknown:
-    for `view.missing`, or `absent` where the server's GPUs cannot be told.
+    for `view.missing`, or `absent` where the server's GPUs cannot be told; but of what kind they are is known where all
+    are of one kind.
     """
     gpus = chosen(view, use) if view.missing is None else ()
     readings: dict[str, Reading] = dict.fromkeys(FACTS, Unknown(view.missing or Reason.ABSENT))
@@ -186,6 +187,8 @@ def facts(view: GpuView, use: GpuUse) -> dict[str, Reading]:
             readings |= part(watched)
         readings |= _foreign(watched, use.pids)
         readings |= {"nvlink": _linked(gpus, view.nvlink_pairs), "gpu_p2p": _linked(gpus, view.p2p_pairs)}
+    elif view.missing is None and len({(gpu.name, gpu.memory_total, gpu.mig_profile) for gpu in view.gpus}) == 1:
+        readings |= _kind([_Watched(gpu, ()) for gpu in view.gpus])
     return {
         name: replace(reading, origin=view.origin) if isinstance(reading, Known) else reading
         for name, reading in readings.items()
@@ -407,7 +410,7 @@ def _identity(watched: Sequence[_Watched]) -> dict[str, Reading]:
     instances = [gpu for gpu in gpus if _is_instance(gpu)]
     return {
         "gpu_name": _text((gpu.name for gpu in gpus), Reason.NOT_SUPPORTED),
-        "gpu_compute_capability": _fold(min, (gpu.compute_capability for gpu in gpus)),
+        "gpu_compute_capability": _fold(min, map(_capability, gpus)),
         "mig": Known(bool(instances)),
         "mig_profile": _text(
             (gpu.mig_profile for gpu in instances), Reason.NOT_SUPPORTED if instances else Reason.ABSENT
@@ -415,6 +418,25 @@ def _identity(watched: Sequence[_Watched]) -> dict[str, Reading]:
         "gpu_persistence": _flag(all, (gpu.persistence for gpu in gpus)),
         **_data_sheet(gpus),
     }
+
+
+def _kind(watched: Sequence[_Watched]) -> dict[str, Reading]:
+    """What holds of each GPU of a kind, whichever of them the server uses."""
+    told = _identity(watched) | _memory(watched)
+    return {name: told[name] for name in _OF_A_KIND}
+
+
+_OF_A_KIND = (
+    "gpu_name", "gpu_compute_capability", "gpu_bandwidth", "gpu_flops", "mig", "mig_profile", "gpu_memory_total"
+)  # fmt: skip
+
+
+def _capability(gpu: Gpu) -> Reading:
+    """As the driver tells it, or else the data sheet of that name; a part of a GPU can what the whole can."""
+    if isinstance(gpu.compute_capability, Known):
+        return gpu.compute_capability
+    sheet = roofline.gpu(gpu.name) or roofline.gpu(gpu.name, _number(gpu.memory_total))
+    return gpu.compute_capability if sheet is None or sheet.capability is None else Known(float(sheet.capability))
 
 
 def _data_sheet(gpus: Sequence[Gpu]) -> dict[str, Reading]:

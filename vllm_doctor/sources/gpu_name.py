@@ -17,7 +17,6 @@ OPTION = "--gpu"
 _COUNTED = re.compile(r"\s*(?:(\d{1,6})\s*[xX×*]\s*)?(.*?)\s*", re.DOTALL)
 _MOST = 1024
 _NAMED = 4
-_ALTERNATIVES = re.compile(r"\(([^)]*)\)")
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class NamedGpu:
     @property
     def name(self) -> str:
         """As data/gpus.tsv has it, near to what the driver would say: "A100-SXM4-80GB"."""
-        known = names(self.gpu)
+        known = roofline.names(self.gpu)
         return next((name for name in known if name.lower() in self.text.lower()), known[0])
 
     @property
@@ -69,13 +68,6 @@ def facts(named: NamedGpu) -> dict[str, Reading]:
     return {name: Known(value, origin=OPTION) for name, value in told.items()}
 
 
-def names(gpu: roofline.Gpu) -> list[str]:
-    """The names that a pattern of data/gpus.tsv stands for."""
-    plain = re.sub(r"\\b|\$", "", gpu.pattern).replace("\\", "")
-    match = _ALTERNATIVES.search(plain)
-    return [plain.replace(match[0], part) for part in match[1].split("|")] if match else [plain]
-
-
 def _nearest(name: str) -> str:
     wanted = name.lower()
     words = set(re.findall(r"[a-z]*\d+\w*", wanted))
@@ -84,7 +76,7 @@ def _nearest(name: str) -> str:
         shares = any(word in known.lower() or known.lower() in word for word in words)
         return not shares, -SequenceMatcher(None, wanted[:100], known.lower()).ratio()
 
-    known = [readable for gpu in roofline.gpus() for readable in names(gpu)]
+    known = [readable for gpu in roofline.gpus() for readable in roofline.names(gpu)]
     return ", ".join(sorted(known, key=unlike)[:_NAMED])
 
 

@@ -31,7 +31,7 @@ _PARALLEL = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-paral
 class Local:
     """One server of this host under examination. `patient`: what its other observations are called.
 
-    `smi`: a file of `nvidia-smi -q -x`, read in place of the driver.
+    `smi`: a file of nvidia-smi, read in place of the driver.
     """
 
     server: ServerProcess

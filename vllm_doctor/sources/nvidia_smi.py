@@ -1,4 +1,4 @@
-"""The GPUs as `nvidia-smi -q -x` wrote them to a file, of any driver, on Linux or Windows.
+"""The GPUs as nvidia-smi wrote them to a file, of any driver, on Linux or Windows: as XML, or as text for people.
 
 Each <gpu> element is read by itself and below no DOCTYPE, so a file that was cut off, or that a terminal added words
 to, still tells what is whole in it, and no document can declare entities.
@@ -14,32 +14,15 @@ from pathlib import Path
 from xml.etree.ElementTree import Element, ParseError, fromstring
 
 from vllm_doctor.errors import UsageError
-from vllm_doctor.signal import Known, Reading, Reason, Unknown
+from vllm_doctor.signal import Known, Reading, Reason
 from vllm_doctor.sources import gpu as bits
+from vllm_doctor.sources import nvidia_smi_fields as fields
+from vllm_doctor.sources import nvidia_smi_text
 from vllm_doctor.sources.encoding import decoded
 from vllm_doctor.sources.gpu import NOT_TOLD, Gpu, GpuProcess, GpuSample, GpuView
 
-ORIGIN = "nvidia-smi"
 MAX_FILE = 16 * 1024 * 1024
 MAX_ELEMENT = 1024 * 1024  # one GPU with all clocks it supports takes 75 kB
-MAX_GPUS = 256  # MIG instances count
-MAX_TOLD = 20_000  # GPUs times samples
-_HOW = "make it with: nvidia-smi -q -x > smi.xml"
-
-_UNITS = {
-    "": 1.0,
-    "%": 0.01,
-    "x": 1.0,
-    "C": 1.0,
-    "W": 1.0,
-    "MHz": 1.0,
-    "KiB": 2.0**10,
-    "MiB": 2.0**20,
-    "MB": 2.0**20,  # what drivers before 340 called it
-    "GiB": 2.0**30,
-}
-_QUANTITY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)\s*(\S*)")
-_SWITCH = {"enabled": True, "disabled": False, "yes": True, "no": False}
 _REASONS = {
     "gpu_idle": bits.IDLE,
     "applications_clocks_setting": bits.APPLICATIONS_CLOCKS,
@@ -51,9 +34,9 @@ _REASONS = {
     "hw_power_brake_slowdown": bits.HW_POWER_BRAKE,
     "display_clocks_setting": bits.DISPLAY_CLOCKS,
 }
+_TELLING = ("product_name", "temperature/gpu_temp", "utilization/gpu_util", "fb_memory_usage/used")
+"""What a GPU that is well always answers."""
 _NO_DRIVER = ("Failed to initialize NVML", "NVIDIA-SMI has failed", "Unable to determine the device handle")
-_BROKEN = frozenset({"unknown error", "err!", "gpu is lost", "gpu requires reset"})
-_NOTHING_SAID = _BROKEN | {"", "-", "n/a", "none", "not found", "not supported", "insufficient permissions"}
 
 
 def read(path: Path) -> GpuView:
@@ -64,11 +47,11 @@ def read(path: Path) -> GpuView:
     """
     text = _text(path)
     if "<nvidia_smi_log" not in text:
-        return _without_gpus(path, text)
+        return nvidia_smi_text.view(path, text) or _without_gpus(path, text)
     if "<!ENTITY" in text or re.search(r"<!DOCTYPE[^<>\[]{0,200}\[", text):
-        raise UsageError(f"{path}: declares entities, which nvidia-smi never does; {_HOW}")
-    if max(text.count("<nvidia_smi_log"), text.count("</gpu>")) > MAX_TOLD:
-        raise UsageError(f"{path} tells of a GPU more than {MAX_TOLD:,} times; log less often (-l) or shorter")
+        raise UsageError(f"{path}: declares entities, which nvidia-smi never does; {fields.HOW}")
+    if max(text.count("<nvidia_smi_log"), text.count("</gpu>")) > fields.MAX_TOLD:
+        raise UsageError(f"{path} tells of a GPU more than {fields.MAX_TOLD:,} times; log less often (-l) or shorter")
     return _view(path, [_Document.of(piece) for piece in text.split("<nvidia_smi_log")[1:]])
 
 
@@ -81,10 +64,10 @@ def _text(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(MAX_FILE + 1)
     except IsADirectoryError:
-        raise UsageError(f"{path} is a directory, not the output of nvidia-smi; {_HOW}") from None
+        raise UsageError(f"{path} is a directory, not the output of nvidia-smi; {fields.HOW}") from None
     except (OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise UsageError(f"{path} cannot be read ({why}); {_HOW}") from None
+        raise UsageError(f"{path} cannot be read ({why}); {fields.HOW}") from None
     if len(data) > MAX_FILE:
         raise UsageError(f"{path} is larger than {MAX_FILE // 2**20} MB; log less often (-l) or shorter")
     return decoded(data)
@@ -95,13 +78,15 @@ def _without_gpus(path: Path, text: str) -> GpuView:
     line = " ".join(text.split())
     if len(line) < 1000:
         if "No devices were found" in line:
-            return GpuView(ORIGIN, missing=Reason.ABSENT, detail=_clean(line))
+            return GpuView(fields.ORIGIN, missing=Reason.ABSENT, detail=fields.clean(line))
         if any(words in line for words in _NO_DRIVER):
             denied = "permission" in line.lower()
-            return GpuView(ORIGIN, missing=Reason.DENIED if denied else Reason.NO_DRIVER, detail=_clean(line))
+            return GpuView(
+                fields.ORIGIN, missing=Reason.DENIED if denied else Reason.NO_DRIVER, detail=fields.clean(line)
+            )
     if "ROCm System Management" in text or "ROCm SMI" in text or "AMD-SMI" in text:
         raise UsageError(f"{path} is the output of rocm-smi: only NVIDIA's GPUs can be read, not AMD's")
-    raise UsageError(f"{path} {_kind(text)}; {_HOW}")
+    raise UsageError(f"{path} {_kind(text)}; {fields.HOW}")
 
 
 def _kind(text: str) -> str:
@@ -110,12 +95,8 @@ def _kind(text: str) -> str:
     lower = start[:1000].lower()
     if not start:
         return "is empty"
-    if "NVIDIA-SMI" in start and "Driver Version" in start:
-        return "holds the table that plain nvidia-smi prints, which tells too little"
     if "NVSMI LOG" in start:
         return "is the text of nvidia-smi -q without -x"
-    if re.match(r"GPU 0: .* \(UUID: ", start):
-        return "is the list of nvidia-smi -L"
     if lower.startswith(("<!doctype html", "<html")):
         return "is an HTML page, not the output of nvidia-smi"
     if start[0] in "{[":
@@ -146,7 +127,7 @@ class _Document:
     def said(self, name: str) -> str:
         """A field beside the GPUs: driver_version."""
         found = re.search(rf"<{name}>([^<>]{{1,100}})</{name}>", self.head)
-        return _clean(found[1]) if found else ""
+        return fields.clean(found[1]) if found else ""
 
     @property
     def attached(self) -> int | None:
@@ -155,10 +136,7 @@ class _Document:
 
     @property
     def time(self) -> datetime | None:
-        try:
-            return datetime.strptime(" ".join(self.said("timestamp").split()), "%a %b %d %H:%M:%S %Y")
-        except ValueError:
-            return None
+        return fields.moment(self.said("timestamp"))
 
     def indices(self) -> list[int]:
         """NVML's. Where -i picked some GPUs out, their minor numbers tell better than their order."""
@@ -187,14 +165,14 @@ def _view(path: Path, documents: list[_Document]) -> GpuView:
     notes: list[str] = []
     last_seen: set[str] = set()
     lost: set[int] = set()
-    for at, document in zip(_times(documents), documents, strict=True):
+    for at, document in zip(fields.times([document.time for document in documents]), documents, strict=True):
         seen = set()
         for index, element in zip(document.indices(), document.gpus, strict=True):
             if element is None:
                 notes.append(f"the XML of GPU {index} is damaged: left out")
                 continue
-            broken = list(_broken(index, element))
-            notes += broken
+            broken = fields.broken(index, [_said(element, path) for path in _TELLING])
+            notes += [broken] if broken else []
             lost |= {index} if broken else set()
             for gpu, sample in _devices(index, element, at):
                 if gpu.uuid in gpus:  # where a GPU fell off the bus, the others keep their index
@@ -202,17 +180,17 @@ def _view(path: Path, documents: list[_Document]) -> GpuView:
                 gpus[gpu.uuid] = gpu
                 samples.append(replace(sample, index=gpu.index))
                 seen.add(gpu.uuid)
-                if len(gpus) > MAX_GPUS or len(samples) > MAX_TOLD:
-                    raise UsageError(f"{path} tells of more GPUs than a host can have; {_HOW}")
+                if len(gpus) > fields.MAX_GPUS or len(samples) > fields.MAX_TOLD:
+                    raise UsageError(f"{path} tells of more GPUs than a host can have; {fields.HOW}")
         if document.is_whole:
             last_seen = seen
     whole = [document for document in documents if document.is_whole]
     cut = len(documents) - len(whole)
     if not gpus:
         if whole and whole[-1].attached == 0:
-            return GpuView(ORIGIN, missing=Reason.ABSENT, detail="attached_gpus: 0")
+            return GpuView(fields.ORIGIN, missing=Reason.ABSENT, detail="attached_gpus: 0")
         problem = "is cut off within its first GPU" if cut else "tells of no GPU"
-        raise UsageError(f"{path} {problem}; {_HOW}")
+        raise UsageError(f"{path} {problem}; {fields.HOW}")
     if cut:
         notes.append("the file of nvidia-smi is cut off: only the GPUs before the cut are known")
     if whole:
@@ -225,7 +203,7 @@ def _view(path: Path, documents: list[_Document]) -> GpuView:
     cuda = [said for document in documents if re.fullmatch(r"\d+\.\d+", said := document.said("cuda_version"))]
     drivers = [said for document in documents if (said := document.said("driver_version"))]
     return GpuView(
-        ORIGIN,
+        fields.ORIGIN,
         tuple(gpus.values()),
         tuple(samples),
         driver=drivers[-1] if drivers else "",
@@ -235,31 +213,12 @@ def _view(path: Path, documents: list[_Document]) -> GpuView:
     )
 
 
-def _times(documents: list[_Document]) -> list[float]:
-    """Seconds since the first document; never backwards, and a second each where there is no timestamp."""
-    times: list[float] = []
-    first = documents[0].time
-    for place, document in enumerate(documents):
-        time = document.time
-        at = (time - first).total_seconds() if time and first else float(place)
-        times.append(max(at, times[-1]) if times else 0.0)
-    return times
-
-
-def _broken(index: int, element: Element) -> Iterator[str]:
-    for path in ("product_name", "temperature/gpu_temp", "utilization/gpu_util", "fb_memory_usage/used"):
-        said = _said(element, path).strip("[]")
-        if said.lower() in _BROKEN:
-            yield f'GPU {index} answers "{said}": it is lost, or needs a reset'
-            return
-
-
 # --- a GPU ----------------------------------------------------------------------------------------------------------
 
 
 def _devices(index: int, element: Element, at: float) -> Iterator[tuple[Gpu, GpuSample]]:
     """The GPU; or its MIG instances in its place, which share what is measured on the board only."""
-    bus_id = _bus_id(_said(element, "pci/pci_bus_id") or element.get("id", ""))
+    bus_id = fields.bus_id(_said(element, "pci/pci_bus_id") or element.get("id", ""))
     uuid = _name(element, "uuid") or bus_id or f"GPU {index}"
     processes = _processes(element)
     gpu = Gpu(
@@ -299,45 +258,22 @@ def _devices(index: int, element: Element, at: float) -> Iterator[tuple[Gpu, Gpu
         temperature=_number(element, "temperature/gpu_temp"),
         pcie_generation=_number(element, *_link("pcie_gen", "current_link_gen")),
         pcie_width=_number(element, *_link("link_widths", "current_link_width")),
-        processes=_here(processes),
+        processes=fields.here(processes),
     )
     instances = element.findall("mig_devices/mig_device")
     for instance in instances:
         place = (_said(instance, "gpu_instance_id"), _said(instance, "compute_instance_id"))
-        # The file leaves the instance's own UUID out; this is how CUDA named it before drivers gave it one.
-        its_uuid = _name(instance, "uuid") or f"MIG-{uuid}/{'/'.join(place)}"
-        yield (
-            replace(gpu, uuid=its_uuid, memory_total=_number(instance, "fb_memory_usage/total")),
-            replace(
-                sample,
-                uuid=its_uuid,
-                utilization=NOT_TOLD,
-                memory_used=_number(instance, "fb_memory_usage/used"),
-                memory_free=_number(instance, "fb_memory_usage/free"),
-                processes=_here(processes, place),
-            ),
-        )
+        # The file leaves the instance's own UUID out.
+        its_uuid = _name(instance, "uuid") or fields.instance_uuid(uuid, place)
+        memory = [_number(instance, f"fb_memory_usage/{part}") for part in ("total", "used", "free")]
+        yield fields.instance(gpu, sample, its_uuid, fields.here(processes, place), *memory)
     if not instances:
         yield gpu, sample
 
 
 def _said(element: Element, path: str) -> str:
     """The text of the first element there; "" where there is none."""
-    return _clean(element.findtext(path, ""))
-
-
-def _clean(text: str) -> str:
-    """One line that a terminal can show."""
-    return "".join(c if c.isprintable() else " " for c in text[:1000]).strip()[:200]
-
-
-def _name(element: Element, path: str) -> str:
-    said = _said(element, path)
-    return "" if said.strip("[]").lower() in _NOTHING_SAID else said
-
-
-def _unknown(said: str) -> Unknown:
-    return Unknown(Reason.DENIED) if "insufficient permissions" in said.lower() else NOT_TOLD
+    return fields.clean(element.findtext(path, ""))
 
 
 def _first(readings: list[Reading]) -> Reading:
@@ -347,15 +283,7 @@ def _first(readings: list[Reading]) -> Reading:
 
 def _number(element: Element, *paths: str) -> Reading:
     """What the first of these says that says a number, in our units."""
-    return _first([_quantity(_said(element, path)) for path in paths])
-
-
-def _quantity(said: str) -> Reading:
-    """ "71.53 W", "16x", "35 %" -> 71.53, 16, 0.35."""
-    found = _QUANTITY.fullmatch(said)
-    if found is None or found[2] not in _UNITS:
-        return _unknown(said)
-    return Known(round(float(found[1]) * _UNITS[found[2]], 6), origin=ORIGIN)
+    return _first([fields.quantity(_said(element, path)) for path in paths])
 
 
 def _whole_number(element: Element, path: str) -> int | None:
@@ -364,12 +292,11 @@ def _whole_number(element: Element, path: str) -> int | None:
 
 
 def _switch(element: Element, *paths: str) -> Reading:
-    readings: list[Reading] = []
-    for path in paths:
-        said = _said(element, path)
-        is_on = _SWITCH.get(said.lower())
-        readings.append(_unknown(said) if is_on is None else Known(is_on, origin=ORIGIN))
-    return _first(readings)
+    return _first([fields.switch(_said(element, path)) for path in paths])
+
+
+def _name(element: Element, path: str) -> str:
+    return fields.name(_said(element, path))
 
 
 def _power(element: Element, *names: str) -> Reading:
@@ -383,20 +310,14 @@ def _link(block: str, *names: str) -> list[str]:
     return [f"pci/pci_gpu_link_info/{block}/{name}" for name in names]
 
 
-def _bus_id(said: str) -> str:
-    """ "00000000:84:00.0" -> "0000:84:00.0"; "" for what is no PCI address."""
-    found = re.fullmatch(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])", said.lower())
-    return f"{int(found[1], 16):04x}:{found[2]}" if found else ""
-
-
 def _event_reasons(element: Element) -> Reading:
     for kind in ("event", "throttle"):  # until driver 535: throttle
         block = element.find(f"clocks_{kind}_reasons")
         if block is not None:
             said = {name: _said(block, f"clocks_{kind}_reason_{name}").lower() for name in _REASONS}
             if not {"active", "not active"} & set(said.values()):
-                return _unknown(_clean(block.text or ""))
-            return Known(float(sum(_REASONS[name] for name in said if said[name] == "active")), origin=ORIGIN)
+                return fields.unknown(fields.clean(block.text or ""))
+            return Known(float(sum(_REASONS[name] for name in said if said[name] == "active")), origin=fields.ORIGIN)
     return NOT_TOLD
 
 
@@ -408,14 +329,10 @@ def _uncorrected(element: Element) -> Reading:
         paths += [f"ecc_errors/volatile/{child.tag}" for child in volatile if "_uncorrectable" in child.tag]
     readings = [_number(element, path) for path in paths]
     counts = [float(reading.value) for reading in readings if isinstance(reading, Known)]
-    return Known(sum(counts), origin=ORIGIN) if counts else readings[0]
+    return Known(sum(counts), origin=fields.ORIGIN) if counts else readings[0]
 
 
-_Place = tuple[str, str]
-"""GPU instance and compute instance, as a process and a MIG device name them."""
-
-
-def _processes(element: Element) -> list[tuple[_Place, GpuProcess]] | Reason:
+def _processes(element: Element) -> list[tuple[fields.Place, GpuProcess]] | Reason:
     block = element.find("processes")
     if block is None:
         return Reason.NOT_SUPPORTED
@@ -427,14 +344,5 @@ def _processes(element: Element) -> list[tuple[_Place, GpuProcess]] | Reason:
         for info in block.findall("process_info")
         if (pid := _whole_number(info, "pid")) is not None
     ]
-    said = _clean(block.text or "")
-    return found if found or said.lower() in ("", "none") else _unknown(said).reason
-
-
-def _here(
-    processes: list[tuple[_Place, GpuProcess]] | Reason, place: _Place | None = None
-) -> tuple[GpuProcess, ...] | Reason:
-    """Those on one MIG instance; all where `place` is None."""
-    if isinstance(processes, Reason):
-        return processes
-    return tuple(process for where, process in processes if place is None or where == place)
+    said = fields.clean(block.text or "")
+    return found if found or said.lower() in ("", "none") else fields.unknown(said).reason
