@@ -141,7 +141,7 @@ def backfilled(
         taken = recording(name)
         for at, page in zip(taken.times, taken.pages, strict=True):
             when = END - taken.times[-1] + at
-            lines += [_labelled(line, target, when) for line in wanted(page.decode())]
+            lines += [labelled(line, target, when) for line in wanted(page.decode())]
             lines.append(f"up{{{_labels(target)}}} 1 {when:.3f}")
     lines += more
     if program is PROMETHEUS:
@@ -176,7 +176,8 @@ def _labels(target: Target) -> str:
     return ",".join(f'{name}="{value}"' for name, value in target.items())
 
 
-def _labelled(line: str, target: Target, when: float) -> str:
+def labelled(line: str, target: Target, when: float) -> str:
+    """A line of a page, as a Prometheus that scrapes the target keeps it."""
     match = _LINE.fullmatch(line)
     assert match is not None, line
     labels = ",".join(part for part in (match[2], _labels(target)) if part)

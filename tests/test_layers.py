@@ -32,13 +32,15 @@ LAYERS = [
     "sources.start.docker", "sources.start.launch", "sources.start.tree", "sources.start.manifests",
     "sources.start.systemd", "sources.start.processes", "sources.start.model", "sources.start.rewrite",
     "sources.start.patches", "sources.start.source",
-    "correction", "examination", "recorder", "fleet", "watch", "attach", "progress", "render", "render.text",
+    "correction", "examination", "recorder", "fleet", "fleet_picture", "fleet_watch",
+    "watch", "attach", "progress", "render", "render.text",
     "render.json_v1", "render.markdown", "render.html", "render.nagios", "render.checkmk", "render.openmetrics",
     "render.patch", "render.alerts", "render.grafana", "render.fleet_text", "render.fleet_json",
     "render.compare_text", "render.compare_json", "sides", "rulebook", "demo",
     "vllm_parser", "ask_vllm", "flag_pages",
     "tui", "tui.ink", "tui.plot", "tui.cure", "tui.lines", "tui.page", "tui.vitals", "tui.finding", "tui.log",
-    "tui.overview", "tui.engines", "tui.host", "tui.rules", "tui.chooser", "tui.help", "tui.app", "cli", "__main__",
+    "tui.overview", "tui.engines", "tui.host", "tui.rules", "tui.chooser", "tui.help", "tui.app", "tui.fleet",
+    "cli", "__main__",
 ]  # fmt: skip
 
 
