@@ -156,7 +156,8 @@ def blocks(data: Path, lines: Iterable[str]) -> None:
     """Storage of a Prometheus with these series, as OpenMetrics with times."""
     text = data.with_suffix(".om")
     with text.open("w") as file:
-        file.writelines(f"{line}\n" for line in (*lines, "# EOF"))
+        file.writelines(f"{line}\n" for line in lines)
+        file.write("# EOF\n")
     made = [command("promtool"), "tsdb", "create-blocks-from", "openmetrics", "--quiet", str(text), str(data)]
     done = subprocess.run(made, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
