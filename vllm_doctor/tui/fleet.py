@@ -91,10 +91,11 @@ class FleetPage(Page):
         self._stand = place.cursor
         self._drawn: tuple[FleetSeen | None, tuple[object, ...], tuple[int, list[Row]]] = (None, (), (0, []))
 
-    def on_mount(self) -> None:
-        if self._stand:
+    def redraw(self) -> None:
+        if self._stand and _fleet(self.view) is not None:
             self.rows.stand(self._stand)
-        super().on_mount()
+            self._stand = ""
+        super().redraw()
 
     @property
     def place(self) -> Place:
