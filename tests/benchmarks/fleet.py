@@ -30,7 +30,7 @@ JSON_ENGINES = 1_000
 """Of more engines the reports are a hundred megabytes: their time grows with their size."""
 LAUNCHER = (
     "import os, resource, subprocess, sys; subprocess.run(sys.argv[1:]);"
-    " print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)"
+    " u = resource.getrusage(resource.RUSAGE_CHILDREN); print(u.ru_utime + u.ru_stime, u.ru_maxrss / 1024)"
 )
 """A small process between: the peak of a child is never told to be below that of its parent."""
 NOBODY = "host-?:8000"
@@ -54,32 +54,34 @@ def fleet(engines: int) -> Iterator[str]:
         yield series(name).replace(NOBODY, f"host-{place}:8000")
 
 
-def measured(url: str, *arguments: str) -> tuple[float, float, str]:
-    """Seconds, peak MB, and what was written."""
+def measured(url: str, *arguments: str) -> tuple[float, float, float, str]:
+    """Seconds, CPU seconds, peak MB, and what was written."""
     with tempfile.NamedTemporaryFile("r") as output:
         command = [sys.executable, "-m", "vllm_doctor", "fleet", url, "-o", output.name, "--timeout", "600"]
         begun = time.monotonic()
         command += ["--at", AT, "--window", "30", *arguments]
         ran = subprocess.run([sys.executable, "-c", LAUNCHER, *command], stdout=subprocess.PIPE, text=True, check=True)
-        return time.monotonic() - begun, float(ran.stdout), Path(output.name).read_text()
+        wall = time.monotonic() - begun
+        cpu, megabytes = map(float, ran.stdout.split())
+        return wall, cpu, megabytes, Path(output.name).read_text()
 
 
 def main(sizes: list[int]) -> None:
-    print(" engines  queries     wall  the server's     ours  per engine     MB   with --json: ours", flush=True)
+    print(" engines  queries     wall  the server's     ours      CPU  per engine     MB   as JSON", flush=True)
     for engines in sizes:
         with tempfile.TemporaryDirectory() as folder:
             blocks(Path(folder) / "data", fleet(engines))
             with running(Path(folder), {}) as url:
-                wall, megabytes, text = measured(url)
+                wall, cpu, megabytes, text = measured(url)
                 told = re.search(r"(\d+) queries in ([\d.]+) s, judged in ([\d.]+) s", text)
                 assert told is not None, text
                 asked = float(told[2])
                 line = f"{engines:>8,} {told[1]:>8} {wall:>6.1f} s {asked:>11.1f} s {wall - asked:>6.1f} s"
-                line += f" {(wall - asked) / engines * 1000:>8.2f} ms {megabytes:>6.0f}"
+                line += f" {cpu:>6.1f} s {cpu / engines * 1000:>8.2f} ms {megabytes:>6.0f}"
                 if engines <= JSON_ENGINES:
-                    wall, megabytes, document = measured(url, "--json")
+                    wall, cpu, megabytes, document = measured(url, "--json")
                     found = json.loads(document)
-                    line += f"   {wall - found['source']['seconds']:.1f} s, {megabytes:.0f} MB"
+                    line += f"   {cpu:.1f} s CPU, {megabytes:.0f} MB"
                     line += f", {len(document) / 1e6:.1f} MB written, {found['counts']}"
                 print(line, flush=True)
     print(f"bounds: {BOUND_S:.0f} s besides the server's own time, {BOUND_MB:.0f} MB, for 10,000 engines")

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -417,13 +418,22 @@ def _is_rate(signal: Signal) -> bool:
     return signal.way == "promql" and query.needs_two_samples(signal.definition)
 
 
+class _Shape(NamedTuple):
+    """The labels by which rows are of engines: how to read their values, and the engines by these."""
+
+    labels: tuple[str, ...]
+    values: Callable[[Labels], tuple[str, ...]]
+    places: Mapping[tuple[str, ...], Sequence[int]]
+
+
 class _Columns:
     """Rows, sorted to the engines that they are of."""
 
     def __init__(self, engines: Sequence[Labels], scope: Scope) -> None:
         self._engines, self._scope = engines, scope
         self._names = tuple(dict.fromkeys((*ENGINE, *scope.identity)))
-        self._places: dict[tuple[Any, ...], tuple[tuple[str, ...], dict[tuple[str, ...], Sequence[int]]]] = {}
+        self._places: dict[tuple[Any, ...], _Shape] = {}
+        """By the names of a row's labels."""
         self._common = {name for name in scope.identity if all(name in engine for engine in engines)}
         """The labels of a server that each engine has."""
         self._twice: Counter[str] = Counter()
@@ -440,26 +450,34 @@ class _Columns:
 
         What is of fewer engines comes later. `of_servers`: an engine lacks what the row lacks of the identity.
         """
-        found = []
-        own = self._scope.identity if of_servers else ()
+        found: list[_Matched] = []
+        shapes: set[tuple[str, ...]] = set()
         for row in rows:
             names = (of_servers, *row.labels)
             of = self._places.get(names)
             if of is None:
-                shape = tuple(name for name in self._names if name in row.labels or name in own)
-                of = self._places[names] = self._place(shape)
-            shape, places = of
-            found.append(_Matched(shape, places.get(tuple([row.labels.get(name, "") for name in shape]), ()), row))
-        if len(self._places) > 1:
+                of = self._places[names] = self._shape(row.labels, of_servers)
+            labels, values, places = of
+            shapes.add(labels)
+            found.append(_Matched(labels, places.get(values(row.labels), ()), row))
+        if len(shapes) > 1:
             found.sort(key=lambda one: len(one.shape))
         return found
 
-    def _place(self, shape: tuple[str, ...]) -> tuple[tuple[str, ...], dict[tuple[str, ...], Sequence[int]]]:
-        """By the values of these labels, the engines that have them."""
+    def _shape(self, of: Labels, of_servers: bool) -> _Shape:
+        """By which labels a row with such ones is of an engine, and the engines by their values."""
+        own = self._scope.identity if of_servers else ()
+        labels = tuple(name for name in self._names if name in of or name in own)
+
+        def values(row: Labels) -> tuple[str, ...]:
+            return tuple([row.get(name, "") for name in labels])
+
         places: dict[tuple[str, ...], list[int]] = {}
         for place, engine in enumerate(self._engines):
-            places.setdefault(tuple([engine.get(name, "") for name in shape]), []).append(place)
-        return shape, dict(places)
+            places.setdefault(values(engine), []).append(place)
+        # Much the faster one, of a hundred rows of each engine.
+        is_whole = len(labels) > 1 and set(labels) <= of.keys()
+        return _Shape(labels, itemgetter(*labels) if is_whole else values, dict(places))
 
     def take(self, question: _Question, results: Sequence[list[Row]]) -> None:
         """The results of a question's texts as columns."""
