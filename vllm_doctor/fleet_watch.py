@@ -49,13 +49,17 @@ class FleetWatch:
 
     def run(self, control: Control, tell: Callable[[Picture], None]) -> None:
         """Tell the pictures until `control` stops it. Raises SourceError where there never was a fleet."""
-        tell(self.picture)
+        told = self.picture
+        tell(told)
         while not control.stopped:
             if control.again or self._left() <= 0:
                 with self._looking:  # the last application's look may still go on
                     again, control.again = control.again, False
                     if again or self._left() <= 0:
                         self._look(control, tell)
+            if self.picture is not told and not control.stopped:
+                told = self.picture
+                tell(told)
             left = self._left()
             control.wake.wait(left if left < math.inf else None)
             control.wake.clear()
@@ -79,8 +83,6 @@ class FleetWatch:
             self._become(Status.LIVE, None)
             self.picture = replace(self.picture, fleet=seen(report, self._base), seen_at=self._wall())
         self._due = self._clock() + (self._every or math.inf)
-        if not control.stopped:
-            tell(self.picture)
 
     def _become(self, status: Status, problem: str | None) -> None:
         now = self._wall()
