@@ -17,6 +17,7 @@ from tests.making import shipped_catalogue
 from tests.serving import Answer, Request, Route, recording
 from vllm_doctor.catalogue import ENGINE_METRIC
 from vllm_doctor.promql import Expression
+from vllm_doctor.query import METRICSQL
 from vllm_doctor.sources.exposition import parse
 from vllm_doctor.window import Sample, Window
 
@@ -73,6 +74,8 @@ class FakePrometheus:
     def answer(self, request: Request) -> Answer:
         form = self._form(request)
         self.queries.append(form)
+        if form["query"] == METRICSQL:
+            return error(400, "bad_data", 'unknown function with name "step"')(request)
         return vector(self.result(form["query"]), self.warnings)
 
     def _form(self, request: Request) -> dict[str, str]:
@@ -80,6 +83,8 @@ class FakePrometheus:
         return {name: values[0] for name, values in asked.items()}
 
     def result(self, query: str) -> list[tuple[Mapping[str, str], float]]:
+        if query == METRICSQL:
+            return []
         if re.search(r"\b(container_|DCGM_)", query):
             return next((rows for part, rows in self.others.items() if part in query), [])
         if query.startswith("up") or "(up)" in query:

@@ -160,8 +160,28 @@ def test_what_a_prometheus_tells_has_a_query(signal: catalogue.Signal) -> None:
 def test_what_a_definition_is_made_of() -> None:
     assert query.needs_two_samples("sum by ($engine) (rate(vllm:x[$window]))")
     assert not query.needs_two_samples("sum by ($engine) (avg_over_time(vllm:x[$window]))")
-    assert query.filters("sum by ($engine) (vllm:x > 0)")
-    assert not query.filters("sum by ($engine) (vllm:x)")
+
+
+@pytest.mark.parametrize(
+    ("definition", "prometheus", "victoria_metrics"),
+    [
+        ("sum by ($engine) (vllm:x > 0)", True, True),
+        ("sum by ($engine) (vllm:x)", False, False),
+        ("sum by ($engine) (vllm:x) / sum by ($engine) (vllm:y)", False, True),
+        ("histogram_quantile(0.5, sum by ($engine, le) (increase(vllm:b_bucket[$window])))", False, True),
+    ],
+)
+def test_what_leaves_engines_out_of_a_result(definition: str, prometheus: bool, victoria_metrics: bool) -> None:
+    assert query.leaves_out(definition, Scope()) == prometheus
+    assert query.leaves_out(definition, Scope(is_metricsql=True)) == victoria_metrics
+
+
+def test_victoria_metrics_is_asked_for_what_was_counted() -> None:
+    definition = "sum by ($engine) (increase(vllm:x[$window])) / sum by ($engine) (rate(vllm:y[$window]))"
+    written = query.text(definition, Scope(is_metricsql=True))
+    assert "(increase_prometheus(vllm:x[10m]))" in written
+    assert "(rate(vllm:y[10m]))" in written
+    assert "(increase(vllm:x[10m]))" in query.text(definition, Scope())
 
 
 @pytest.mark.parametrize(

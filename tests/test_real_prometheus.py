@@ -1,4 +1,5 @@
-"""A real Prometheus: what fleet finds there is what the doctor finds alone, on the same recordings."""
+"""A real Prometheus, and a real VictoriaMetrics: what fleet finds there is what the doctor finds alone, on the same
+recordings."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import pytest
 
 from tests.fake_prometheus import samples, targets
 from tests.making import shipped_catalogue, shipped_rules
-from tests.real_prometheus import END, backfilled, running, scraping
+from tests.real_prometheus import END, PROGRAMS, PROMETHEUS, VICTORIA, Program, backfilled, running, scraping
 from tests.render.test_fleet import valid
 from tests.serving import recording
 from tests.test_cli import Doctor, doctor
@@ -22,7 +23,7 @@ from vllm_doctor import examination, fleet, query
 from vllm_doctor.fleet import FleetReport
 from vllm_doctor.observation import Observation
 from vllm_doctor.report import Report, Verdict
-from vllm_doctor.signal import Known, Reading, Snapshot
+from vllm_doctor.signal import Known, Reading, Snapshot, Unknown
 from vllm_doctor.sources.prometheus import Prometheus, Survey
 from vllm_doctor.window import Window
 
@@ -47,8 +48,14 @@ def judged(survey: Survey) -> FleetReport:
     return fleet.judge(survey, RULES, CATALOGUE, {"goal": "throughput"}, WHEN, "http://prometheus:9090")
 
 
+@pytest.fixture(scope="module", params=PROGRAMS, ids=str)
+def program(request: pytest.FixtureRequest) -> Program:
+    found: Program = request.param
+    return found
+
+
 @pytest.fixture(scope="module")
-def backfill(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def backfill(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """All recordings, each of a target of its own; and what exporters say of three pods."""
     engines = list(zip(targets(len(NAMES)), NAMES, strict=True))
     engines.append(({"job": "vllm", "instance": "double:8000"}, "data-parallel"))
@@ -70,7 +77,7 @@ def backfill(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             own = f'gpu="{gpu}",namespace="monitoring",pod="dcgm-x",exported_namespace="prod",exported_pod="llama-0"'
             series.append(f"DCGM_FI_DEV_GPU_UTIL{{{own}}} {40 + 20 * gpu} {when:.3f}")
             series.append(f"DCGM_FI_DEV_GPU_TEMP{{{own}}} {60 + second / 10 + gpu} {when:.3f}")
-    with backfilled(tmp_path_factory.mktemp("prometheus"), engines, series) as url:
+    with backfilled(tmp_path_factory.mktemp("prometheus"), engines, series, program=program) as url:
         yield url
 
 
@@ -224,8 +231,20 @@ def test_a_window_with_one_scrape_tells_no_rates(backfill: str) -> None:
     assert Verdict.OK not in verdicts
 
 
-def test_an_empty_one(tmp_path: Path, doctor: Doctor) -> None:
-    with running(tmp_path, {}) as url:
+def test_labels_that_victoria_metrics_drops_are_of_nobody(tmp_path: Path) -> None:
+    """By itself it keeps thirty of a series. What is left of cache_config_info would be of every engine."""
+    engines = list(zip(targets(2), ("preemption", "healthy-busy"), strict=True))
+    options = ["-maxLabelsPerTimeseries=30"]
+    with backfilled(tmp_path, engines, options=options, program=VICTORIA) as url:
+        survey = surveyed(url)
+    assert [type(survey.read("kv_blocks", engine)[1]) for engine in (0, 1)] == [Unknown, Unknown]
+    assert [note for note in survey.notes if "-maxLabelsPerTimeseries" in note and "cache_config_info" in note]
+    sick = judged(survey).engines[0]
+    assert (sick.name, sick.rules[0][0]) == ("host-0:8000", "preemption")
+
+
+def test_an_empty_one(tmp_path: Path, program: Program, doctor: Doctor) -> None:
+    with running(tmp_path, {}, program=program) as url:
         ran = doctor("fleet", url, "--json")
     assert (ran.code, valid(ran.out)["error"]["kind"]) == (3, "no-vllm")
     assert "is empty" in ran.err
@@ -240,9 +259,12 @@ def test_one_without_vllm(backfill: str, doctor: Doctor) -> None:
     assert "empty" in earlier.err
 
 
-def test_a_result_beyond_its_limit(tmp_path: Path, doctor: Doctor) -> None:
+@pytest.mark.parametrize(
+    ("of", "limit"), [(PROMETHEUS, "--query.max-samples=20"), (VICTORIA, "-search.maxUniqueTimeseries=2")], ids=str
+)
+def test_a_result_beyond_its_limit(of: Program, limit: str, tmp_path: Path, doctor: Doctor) -> None:
     engines = [(target, "idle") for target in targets(3)]
-    with backfilled(tmp_path, engines, options=["--query.max-samples=20"]) as url:
+    with backfilled(tmp_path, engines, options=[limit], program=of) as url:
         ran = doctor("fleet", url, "--at", "2026-11-20T12:00:00Z", "--json")
     assert (ran.code, valid(ran.out)["error"]["kind"]) == (3, "too-large")
     assert "--select" in ran.err
@@ -256,10 +278,12 @@ def test_a_password(tmp_path: Path, doctor: Doctor) -> None:
         assert "is empty" in doctor("fleet", url.replace("http://", "http://me:secret@")).err
 
 
-def test_fifty_engines_that_are_scraped_of_which_three_are_sick(tmp_path: Path, doctor: Doctor) -> None:
+def test_fifty_engines_that_are_scraped_of_which_three_are_sick(
+    tmp_path: Path, program: Program, doctor: Doctor
+) -> None:
     sick = {"host-7:8000": "preemption", "host-23:8000": "max-num-seqs-cap", "host-41:8000": "prefix-cache-off"}
     engines = {f"host-{n}:8000": sick.get(f"host-{n}:8000", "healthy-busy") for n in range(50)}
-    with scraping(tmp_path, engines, 15) as url:
+    with scraping(tmp_path, engines, 15, program) as url:
         ran = doctor("fleet", url, "--window", "30", "--json")
         document = valid(ran.out)
         found = {e["name"]: e["rules"][0]["rule"] for e in document["engines"] if e["verdict"] != "ok"}

@@ -6,14 +6,14 @@ Rules are decided for all engines together (columns.py); an engine of which one 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from statistics import median
 from urllib.parse import urlencode
 
-from vllm_doctor import diagnose, redact
+from vllm_doctor import diagnose, redact, words
 from vllm_doctor.catalogue import MEASURED, Catalogue
 from vllm_doctor.columns import Columns
 from vllm_doctor.diagnose import Diagnosis, Reader
@@ -39,6 +39,25 @@ class Outlying:
     signal: str
     value: float
     median: float
+
+
+_OF = {
+    "generation_tokens_per_second": ("tokens/s", ""),
+    "requests_running": ("running", "requests"),
+    "requests_waiting": ("waiting", "requests"),
+    "kv_cache_usage_usual": ("KV in use", "share"),
+    "ttft_p50": ("TTFT", "s"),
+    "itl_mean": ("inter-token", "s"),
+    "draft_acceptance": ("acceptance", "share"),
+}
+"""Signals by which engines stand out, in a word, and their units."""
+
+
+def beside(outlying: Outlying) -> str:
+    """In words: "running 117 requests, median 20 requests (× 5.85)"."""
+    factor = f" (× {words.number(outlying.value / outlying.median)})" if outlying.median else ""
+    what, unit = _OF.get(outlying.signal, (outlying.signal, ""))
+    return f"{what} {words.number(outlying.value, unit)}, median {words.number(outlying.median, unit)}{factor}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +124,15 @@ class FleetReport:
             return self.fleet.unanswered(engine, self)
         return self.fleet.report(engine.place, self)
 
-    def source(self, engine: Engine) -> str:
-        """The SOURCE that opens the engine's server: prom+http://host:9090/?pod=x"""
+    def source(self, engine: Engine, base: str | None = None) -> str:
+        """The SOURCE that opens the engine's server: prom+http://host:9090/?pod=x. `base`: not as it may be shown."""
         asked = {label: engine.subject[label] for label in self.labels if label in engine.subject}
-        return f"prom+{self.target}/?{urlencode(asked)}"
+        return f"prom+{base or self.target}/?{urlencode(asked)}"
+
+    def readings(self, engine: Engine, signals: Iterable[str]) -> dict[str, Reading]:
+        """Signals of one engine, by their names; nothing of one whose server does not answer."""
+        assert self.fleet is not None
+        return self.fleet.readings(engine.place, signals) if engine.place is not None else {}
 
 
 class Fleet:
@@ -194,6 +218,9 @@ class Fleet:
             targets=found.targets,
             states=found.states,
         )
+
+    def readings(self, place: int, signals: Iterable[str]) -> dict[str, Reading]:
+        return {name: self._survey.read(name, place)[1] for name in signals}
 
     def unanswered(self, engine: Engine, of: FleetReport) -> Report:
         problem = Problem("unreachable", engine.headline)

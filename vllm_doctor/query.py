@@ -19,6 +19,10 @@ What differs from a scrape of our own (promql.py), and by how much. With a sampl
     both        need two samples in the window, or there is no value: at least twice, better four times i.
     a counter   that first shows with a value was 0 before: neither sees that first growth.
     a gauge     without a window is at most five minutes old: a vanished engine stays so long, unless it went stale.
+
+VictoriaMetrics reads the same text otherwise (MetricsQL). Its `increase` begins at 0 where a series begins in the
+window, of some buckets of a histogram and not of others; so it is asked for `increase_prometheus`: what was counted,
+neither more nor less. It leaves 0/0 out of a result.
 """
 
 from __future__ import annotations
@@ -46,6 +50,9 @@ _OPERATORS = {
     "MatchOp.Re": "=~",
     "MatchOp.NotRe": "!~",
 }
+_IN_METRICSQL = {"increase": "increase_prometheus"}
+METRICSQL = "step()"
+"""A query that only VictoriaMetrics answers."""
 _SELECT = 'write it as PromQL has it: --select \'namespace="prod", pod=~"llama-.*"\''
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _WINDOW = re.compile(r"(\d+(ms|[smhdwy]))+|\$\w+")
@@ -78,6 +85,8 @@ class Scope:
     names: tuple[str, ...] = (VLLM,)
     exported: frozenset[str] | None = None
     """The metrics that there are, by vLLM's names: of `x or y` only what is there is asked for. None: not known."""
+    is_metricsql: bool = False
+    """It is VictoriaMetrics that reads the queries."""
 
     def __post_init__(self) -> None:
         for label in self.identity:
@@ -214,9 +223,12 @@ def buckets(definition: str, scope: Scope) -> str | None:
     return " or ".join(f"count by (le, model_name) ({_selector(metric, (), scope)})" for metric in metrics)
 
 
-def filters(definition: str) -> bool:
-    """Whether a comparison may leave an engine out of the result, though its metrics are there."""
-    return any(isinstance(node, ast.BinaryExpr) and str(node.op) in _COMPARISONS for node in _nodes(definition))
+def leaves_out(definition: str, scope: Scope) -> bool:
+    """Whether an engine may be missing in the result though its metrics are there: it does not pass a comparison, or,
+    of VictoriaMetrics, it is 0/0."""
+    operators = {str(node.op) for node in _nodes(definition) if isinstance(node, ast.BinaryExpr)}
+    is_quotient = "/" in operators or quantile(definition) is not None
+    return bool(operators & _COMPARISONS) or (scope.is_metricsql and is_quotient)
 
 
 _COMPARISONS = frozenset((">", ">=", "<", "<=", "==", "!="))
@@ -251,7 +263,8 @@ def _written(node: Any, scope: Scope) -> str:
                 return f"{node.func.name}({before}{_written(ranged, scope)})"
             of, metric = ranged.vector_selector, str(ranged.vector_selector.name)
             selected = _selector(metric, map(_matcher, of.matchers.matchers), scope)
-            return _of_vllm(metric, f"{node.func.name}({before}{selected}[{scope.window}])", scope)
+            name = _IN_METRICSQL.get(node.func.name, node.func.name) if scope.is_metricsql else node.func.name
+            return _of_vllm(metric, f"{name}({before}{selected}[{scope.window}])", scope)
         case ast.AggregateExpr():
             by = _listed(node.modifier.labels if node.modifier else (), scope.identity)
             return f"{node.op} by ({by}) ({_written(node.expr, scope)})"

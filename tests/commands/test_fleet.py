@@ -14,7 +14,7 @@ from tests.fake_prometheus import FakePrometheus, error, targets
 from tests.render.test_fleet import valid
 from tests.serving import Served, dead_url, serving
 from tests.test_cli import Doctor, Ran, doctor
-from vllm_doctor.commands import fleet
+from vllm_doctor.commands import asked_fleet
 from vllm_doctor.commands.options import FORMATS
 from vllm_doctor.errors import UsageError
 
@@ -171,13 +171,13 @@ def test_a_prometheus_beside_no_fleet(doctor: Doctor) -> None:
 )
 def test_a_time_to_look_back_to(text: str, expected: str) -> None:
     now = datetime(2026, 11, 20, 10, tzinfo=UTC)
-    assert fleet.moment_of(text, now).strftime("%Y-%m-%dT%H:%M:%S") == expected
+    assert asked_fleet.moment_of(text, now).strftime("%Y-%m-%dT%H:%M:%S") == expected
 
 
 @pytest.mark.parametrize("text", ["", "x", "99999999999999h", "12345"])
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(UsageError, match="--at"):
-        fleet.moment_of(text, datetime(2026, 11, 20, 10, tzinfo=UTC))
+        asked_fleet.moment_of(text, datetime(2026, 11, 20, 10, tzinfo=UTC))
 
 
 def test_the_moment_is_asked_for(doctor: Doctor) -> None:

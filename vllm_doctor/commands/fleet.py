@@ -5,17 +5,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
-import time
 from collections.abc import Sequence
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from vllm_doctor import fleet, progress, query
-from vllm_doctor.commands import chosen_rules
-from vllm_doctor.commands.options import Parser, access_of, add_accessing, add_choosing, add_failing, seconds, wishes_of
-from vllm_doctor.commands.output import exit_code, is_coloured, say, write_whole
-from vllm_doctor.errors import UsageError
+from vllm_doctor import progress
+from vllm_doctor.commands import asked_fleet
+from vllm_doctor.commands.options import Parser, access_of, add_accessing, add_choosing, add_failing, seconds
+from vllm_doctor.commands.output import exit_code, is_coloured, is_interactive, say, write_whole
 from vllm_doctor.render import fleet_json, fleet_text, json_v1
 from vllm_doctor.sources import prometheus
 
@@ -23,20 +19,16 @@ from vllm_doctor.sources import prometheus
 def run(arguments: Sequence[str]) -> int:
     """Judge every engine; the exit code is that of the worst."""
     options = _parsed(arguments)
-    begun = time.monotonic()
+    if is_interactive(options):
+        from vllm_doctor.commands import fleet_terminal  # with textual, which nobody else pays for
+
+        return fleet_terminal.run(options)
     gc.set_threshold(100_000)
-    rules, signals = chosen_rules.load(options)
-    matchers = tuple(matcher for text in options.select for matcher in query.matchers(text))
-    now = datetime.now(UTC)
-    at = moment_of(options.at, now) if options.at else now
-    window = prometheus.WINDOW if options.window is None else max(1.0, options.window)
     with (
         contextlib.closing(prometheus.Prometheus(options.url, access_of(options))) as asked,
         progress.counted() as tell,
     ):
-        survey = asked.survey(signals, matchers, window, at.timestamp(), begun + options.timeout, tell)
-        report = fleet.judge(survey, rules, signals, {"goal": "throughput", **wishes_of(options)}, at, asked.target)
-    report = replace(report, judged_s=max(0.0, time.monotonic() - begun - survey.seconds))
+        report = asked_fleet.asking(options, asked)(tell)
     if options.json or options.format == "json":
         pieces = fleet_json.render(report, json_v1.document)
     else:
@@ -65,7 +57,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="MATCHERS",
         help="only engines with these labels: 'pod=~\"a.*\"'",
     )
-    add("--text", action="store_true", help="text output (the default)")
+    add("--text", action="store_true", help="text output (the default where the output is no terminal)")
     add("--json", action="store_true", help="JSON: a summary, and a report of each engine")
     add("--format", choices=("text", "json"), help="output format")
     add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all")
@@ -73,20 +65,5 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add_failing(parser)
     add_choosing(parser)
     add_accessing(parser)
+    parser.set_defaults(state=None)
     return parser.parse_args(arguments)
-
-
-def moment_of(text: str, now: datetime) -> datetime:
-    """A time of --at. Raises UsageError."""
-    from vllm_doctor.sources.log.source import period  # imported here: most runs ask for now
-
-    try:
-        told = period(text)
-        if told.at is not None:
-            return datetime.fromtimestamp(told.at, UTC)
-        if told.ago is not None:
-            return now - timedelta(seconds=told.ago)
-        moment = now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(seconds=told.of_day or 0.0)
-        return moment if moment <= now else moment - timedelta(days=1)
-    except (OverflowError, ValueError, UsageError):
-        raise UsageError(f"--at {text}: write 2h (ago), 13:30, or 2026-11-20T13:30:00Z") from None

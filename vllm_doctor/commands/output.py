@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from vllm_doctor.fleet import FleetReport
+    from vllm_doctor.fleet_picture import FleetSeen
     from vllm_doctor.report import Report
 
 
@@ -44,7 +45,7 @@ def is_coloured(options: argparse.Namespace) -> bool:
     )
 
 
-def exit_code(report: Report | FleetReport, fail_on: str) -> int:
+def exit_code(report: Report | FleetReport | FleetSeen, fail_on: str) -> int:
     """What the shell is told."""
     from vllm_doctor.report import Report, Verdict  # loaded by whoever has one; the lists of rules and flags have none
 

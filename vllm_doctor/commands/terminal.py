@@ -30,24 +30,43 @@ _KEPT = 60.0
 
 def run(sources: Sequence[str], options: argparse.Namespace) -> int:
     """Watch these sources at the terminal; the exit code is that of the last verdict."""
-    if not os.environ.get("NO_COLOR"):  # as no-color.org has it: not where it is empty
-        os.environ.pop("NO_COLOR", None)
-    gc.set_threshold(50_000)
-    sys.setswitchinterval(0.001)  # a key is answered while a page is judged
-    wishes, access, since = wishes_of(options), access_of(options), since_of(options)
-    session = _session(sources, options, wishes, access, since)
-    if options.window or any(source.startswith("prom+") for source in sources):
-        session.control.seconds = options.window or ASKED
-    app = DoctorApp(session)
-    app.run()
-    if app.crash is not None:
-        raise app.crash
-    if app.failure is not None:
-        raise app.failure
+    prepare()
+    app = shown(sources, options)
     if app.by_signal:
         return 128 + app.by_signal
     report = app.picture.report
     return verdict_of(app.picture).exit_code if report is None else exit_code(report, options.fail_on)
+
+
+def prepare() -> None:
+    """What the process needs before it draws."""
+    if not os.environ.get("NO_COLOR"):  # as no-color.org has it: not where it is empty
+        os.environ.pop("NO_COLOR", None)
+    gc.set_threshold(50_000)
+    sys.setswitchinterval(0.001)  # a key is answered while a page is judged
+
+
+def shown(sources: Sequence[str], options: argparse.Namespace, within: str = "") -> DoctorApp:
+    """The application, after the user has left it. `within`: whereto Esc leads from its first page.
+
+    Raises DoctorError where there is nothing to watch.
+    """
+    wishes, access, since = wishes_of(options), access_of(options), since_of(options)
+    session = _session(sources, options, wishes, access, since)
+    if options.window or any(source.startswith("prom+") for source in sources):
+        session.control.seconds = options.window or ASKED
+    app = DoctorApp(session, within=within)
+    app.run()
+    check(app)
+    return app
+
+
+def check(app: DoctorApp) -> None:
+    """Raise what ended it: its own fault, or that there was nothing to watch."""
+    if app.crash is not None:
+        raise app.crash
+    if app.failure is not None:
+        raise app.failure
 
 
 def _session(

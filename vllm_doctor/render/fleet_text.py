@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from vllm_doctor import words
-from vllm_doctor.fleet import Engine, FleetReport, Model
+from vllm_doctor.fleet import Engine, FleetReport, Model, beside
 from vllm_doctor.report import Verdict
 from vllm_doctor.signal import Known
 
@@ -16,16 +16,6 @@ _SIGN = {"critical": "✖", "warning": "▲", "unknown": "?", "ok": "✔"}
 _COLOUR = {"critical": "1;37;41", "warning": "1;30;43", "unknown": "1;30;46", "ok": "1;30;42"}
 _ORDER = (Verdict.CRITICAL, Verdict.WARNING, Verdict.UNKNOWN)
 _MODELS, _NAMES, _OUTLIERS, _GROUPS = 30, 8, 6, 20
-_OF = {
-    "generation_tokens_per_second": ("tokens/s", ""),
-    "requests_running": ("running", "requests"),
-    "requests_waiting": ("waiting", "requests"),
-    "kv_cache_usage_usual": ("KV in use", "share"),
-    "ttft_p50": ("TTFT", "s"),
-    "itl_mean": ("inter-token", "s"),
-    "draft_acceptance": ("acceptance", "share"),
-}
-"""Signals by which engines stand out, in a word, and their units."""
 
 
 def render(report: FleetReport, colour: bool = False) -> str:
@@ -138,10 +128,7 @@ def _outliers(report: FleetReport) -> list[str]:
     told.sort(key=lambda one: (-one[0], one[1].name))
     lines = ["", "  Beside the median of their model (rules of thumb, no verdict)"]
     for _, engine, o in told[:_OUTLIERS]:
-        factor = f" (× {words.number(o.value / o.median)})" if o.median else ""
-        what, unit = _OF.get(o.signal, (o.signal, ""))
-        value, middle = words.number(o.value, unit), words.number(o.median, unit)
-        lines += _wrapped(f"    {engine.name}: {what} {value}, median {middle}{factor}", "      ")
+        lines += _wrapped(f"    {engine.name}: {beside(o)}", "      ")
     if len(told) > _OUTLIERS:
         lines.append(f"    and {len(told) - _OUTLIERS:,} more: --json")
     return lines

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -151,6 +152,7 @@ class Prometheus:
         self._client = client(self.base, access or Access())
         self._clock = clock
         self._gets = False
+        self._is_metricsql: bool | None = None
         self.warnings: dict[str, None] = {}
         self.queries, self.seconds = 0, 0.0
 
@@ -173,7 +175,8 @@ class Prometheus:
         if left <= 0:
             raise SourceError("timeout", f"{self.target}: {_SLOW}")
         self.queries += 1
-        form = {"query": text, "time": f"{at:.3f}", "timeout": f"{max(1, math.ceil(left))}s"}
+        # nocache: VictoriaMetrics answers for the moment that is asked for, and not for 30 s before it.
+        form = {"query": text, "time": f"{at:.3f}", "timeout": f"{max(1, math.ceil(left))}s", "nocache": "1"}
         url = f"{self.base}/api/v1/query"
         for again in (True, True, False):
             asked: dict[str, Any] = {"params": form} if self._gets else {"data": form}
@@ -223,7 +226,7 @@ class Prometheus:
             if isinstance(warning, str) and len(self.warnings) < 20:
                 self.warnings[_plain(warning)] = None
         if answer["status"] == "error" or status != 200:
-            raise _refused(self.target, status, str(answer.get("errorType", "")), _plain(str(answer.get("error", ""))))
+            raise _refused(self.target, status, str(answer.get("errorType", "")), str(answer.get("error", "")))
         data = answer.get("data")
         result = data.get("result") if isinstance(data, dict) and data.get("resultType") == "vector" else None
         if not isinstance(result, list):
@@ -312,7 +315,19 @@ class Prometheus:
                 f"{self.target} has {len(twice):,} engines whose labels are the same ({_said(dict(twice[0]))}):"
                 " give each server labels of its own (instance), or leave out one kind with --select",
             )
-        return engines, Scope(scope.matchers, identity, scope.window, names or (query.VLLM,))
+        speaks = self._speaks_metricsql(at, deadline)
+        return engines, Scope(scope.matchers, identity, scope.window, names or (query.VLLM,), is_metricsql=speaks)
+
+    def _speaks_metricsql(self, at: float, deadline: float) -> bool:
+        """Whether it is VictoriaMetrics: nobody else knows its functions."""
+        if self._is_metricsql is None:
+            try:
+                self._is_metricsql = bool(self.rows(query.METRICSQL, at, deadline))
+            except SourceError as error:
+                if error.kind not in ("refused", "server-error"):
+                    raise
+                self._is_metricsql = False
+        return self._is_metricsql
 
     def _nothing(self, scope: Scope, at: float, deadline: float) -> SourceError:
         """What is there instead of engines, in a sentence."""
@@ -357,6 +372,11 @@ class Prometheus:
 
 _SLOW = "its queries take long: raise --timeout, or --select fewer engines, or a shorter --window"
 _FEWER = "--select fewer engines: --select 'namespace=\"prod\"'"
+_SAID = 300
+_LIMITS = ("too many samples", "limit", "-search.max")
+"""By these an error tells that a result would be too large."""
+_REPEATS = "error when executing query="
+_LABELS = "VictoriaMetrics keeps 30 labels of a series unless it is started with -maxLabelsPerTimeseries=60"
 
 
 @dataclass(frozen=True)
@@ -398,14 +418,26 @@ def _is_rate(signal: Signal) -> bool:
     return signal.way == "promql" and query.needs_two_samples(signal.definition)
 
 
+class _Shape(NamedTuple):
+    """The labels by which rows are of engines: how to read their values, and the engines by these."""
+
+    labels: tuple[str, ...]
+    values: Callable[[Labels], tuple[str, ...]]
+    places: Mapping[tuple[str, ...], Sequence[int]]
+
+
 class _Columns:
     """Rows, sorted to the engines that they are of."""
 
     def __init__(self, engines: Sequence[Labels], scope: Scope) -> None:
-        self._engines = engines
+        self._engines, self._scope = engines, scope
         self._names = tuple(dict.fromkeys((*ENGINE, *scope.identity)))
-        self._places: dict[tuple[str, ...], tuple[tuple[str, ...], dict[tuple[str, ...], Sequence[int]]]] = {}
+        self._places: dict[tuple[Any, ...], _Shape] = {}
+        """By the names of a row's labels."""
+        self._common = {name for name in scope.identity if all(name in engine for engine in engines)}
+        """The labels of a server that each engine has."""
         self._twice: Counter[str] = Counter()
+        self._nameless: dict[str, str] = {}
         self.subjects = tuple(tuple(sorted(engine.items())) for engine in engines)
         self.columns: dict[str, Column] = {}
         self.labels: dict[str, tuple[str, ...]] = {}
@@ -413,34 +445,44 @@ class _Columns:
         self.idle: dict[str, frozenset[int]] = {}
         self.scrapes = [0] * len(engines)
 
-    def matched(self, rows: Iterable[Row]) -> list[_Matched]:
+    def matched(self, rows: Iterable[Row], of_servers: bool = True) -> list[_Matched]:
         """The rows with the engines that each is of: all that have its labels, as far as engines have such labels.
 
-        What is of fewer engines comes later.
+        What is of fewer engines comes later. `of_servers`: an engine lacks what the row lacks of the identity.
         """
-        found = []
+        found: list[_Matched] = []
+        shapes: set[tuple[str, ...]] = set()
         for row in rows:
-            names = tuple(row.labels)
+            names = (of_servers, *row.labels)
             of = self._places.get(names)
             if of is None:
-                of = self._places[names] = self._place(tuple(name for name in self._names if name in row.labels))
-            shape, places = of
-            found.append(_Matched(shape, places.get(tuple([row.labels[name] for name in shape]), ()), row))
-        if len(self._places) > 1:
+                of = self._places[names] = self._shape(row.labels, of_servers)
+            labels, values, places = of
+            shapes.add(labels)
+            found.append(_Matched(labels, places.get(values(row.labels), ()), row))
+        if len(shapes) > 1:
             found.sort(key=lambda one: len(one.shape))
         return found
 
-    def _place(self, shape: tuple[str, ...]) -> tuple[tuple[str, ...], dict[tuple[str, ...], Sequence[int]]]:
-        """By the values of these labels, the engines that have them."""
+    def _shape(self, of: Labels, of_servers: bool) -> _Shape:
+        """By which labels a row with such ones is of an engine, and the engines by their values."""
+        own = self._scope.identity if of_servers else ()
+        labels = tuple(name for name in self._names if name in of or name in own)
+
+        def values(row: Labels) -> tuple[str, ...]:
+            return tuple([row.get(name, "") for name in labels])
+
         places: dict[tuple[str, ...], list[int]] = {}
         for place, engine in enumerate(self._engines):
-            places.setdefault(tuple([engine.get(name, "") for name in shape]), []).append(place)
-        return shape, dict(places)
+            places.setdefault(values(engine), []).append(place)
+        # Much the faster one, of a hundred rows of each engine.
+        is_whole = len(labels) > 1 and set(labels) <= of.keys()
+        return _Shape(labels, itemgetter(*labels) if is_whole else values, dict(places))
 
     def take(self, question: _Question, results: Sequence[list[Row]]) -> None:
         """The results of a question's texts as columns."""
-        rows = self.matched(results[0])
         first = question.signals[0]
+        rows = self.matched(results[0], of_servers=first.way != "fact")
         for signal in question.signals:
             shapes = dict.fromkeys(one.shape for one in rows)
             self.labels[signal.name] = tuple(dict.fromkeys(name for shape in shapes for name in shape))
@@ -477,6 +519,9 @@ class _Columns:
                 values[engine] = row.value if is_number else None
                 if not is_number:
                     idle.add(engine)
+        if _is_rate(signal):
+            # VictoriaMetrics makes a rate of one scrape, and what was before the window.
+            values = [None if count < 2 else value for value, count in zip(values, self.scrapes, strict=True)]
         self._keep(signal, Values(values), bool(rows))
         self._idle(signal, {engine for engine in idle if values[engine] is None})
 
@@ -485,12 +530,14 @@ class _Columns:
         idle: set[int] = set()
         for _, engines, row in rows:
             for engine in engines:
+                if self.scrapes[engine] < 2:
+                    continue
                 if math.isfinite(row.value):
                     low, high = buckets.around(row.value, self._engines[engine].get("model_name", ""))
                     readings[engine] = Known(row.value, low, high, ORIGIN)
                 else:
                     idle.add(engine)
-        self._keep(signal, Bounded(readings), bool(rows))
+        self._keep(signal, Bounded(readings), bool(rows or buckets))
         self._idle(signal, idle)
 
     def _idle(self, signal: Signal, engines: set[int]) -> None:
@@ -506,7 +553,10 @@ class _Columns:
 
     def _infos(self, signals: Sequence[Signal], rows: Sequence[_Matched]) -> None:
         newest: dict[int, Row] = {}
+        metric = info(signals[0].definition)[0]
         for _, engines, row in rows:
+            if not engines and (lost := self._common - row.labels.keys()):
+                self._nameless[metric] = ", ".join(sorted(lost))
             for engine in engines:
                 # Old label sets stay on the page: vLLM sets lora_requests_info to the time of its last change.
                 if engine not in newest or row.value >= newest[engine].value:
@@ -526,12 +576,16 @@ class _Columns:
             self.lack(_Question((signal,), ()), absent)
             return
         self.columns[signal.name] = column
-        is_filtered = signal.way == "promql" and query.filters(signal.definition)
-        self.reasons[signal.name] = Reason.IDLE if is_filtered else absent
+        is_left_out = signal.way == "promql" and query.leaves_out(signal.definition, self._scope)
+        self.reasons[signal.name] = Reason.IDLE if is_left_out else absent
 
     def notes(self) -> list[str]:
         """What is odd about the engines' labels and their series."""
         notes = [f"{count:,} series of {name} came twice; the last was taken" for name, count in self._twice.items()]
+        notes += [
+            f"series of {metric} have lost {labels}, and nobody knows whose they are: {_LABELS}"
+            for metric, labels in self._nameless.items()
+        ]
         for label in self._names:
             if "replica" not in label.lower():
                 continue
@@ -561,6 +615,9 @@ class _Buckets:
             model: sorted(bound for bound, count in of.items() if count == max(of.values()))
             for model, of in counts.items()
         }
+
+    def __bool__(self) -> bool:
+        return bool(self._bounds)
 
     def around(self, value: float, model: str) -> tuple[float, float]:
         """The bucket that a quantile was guessed in. At the last bound it may lie above, too: there is no telling."""
@@ -607,7 +664,7 @@ def _said(labels: Labels) -> str:
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.split())[:300]
+    return " ".join(text.split())[:_SAID]
 
 
 def _no_api(target: str, status: int) -> SourceError:
@@ -627,11 +684,13 @@ def _not_prometheus(target: str, why: str) -> SourceError:
 
 def _refused(target: str, status: int, kind: str, error: str) -> SourceError:
     """Why a query was not answered, by the API's own word. `refused`: this query; other kinds: any would be."""
+    # VictoriaMetrics writes the whole query before what is wrong.
+    error = _plain(error[-_SAID:] if error.startswith(_REPEATS) else error)
     if kind in ("timeout", "canceled") or status in (503, 504):
         return SourceError("timeout", f"{target} gave up ({status}: {error or kind}): {_SLOW}")
     if status >= 500 or kind in ("internal", "unavailable"):
         return SourceError("server-error", f"{target} answers {status}: {error or kind}")
-    if "too many samples" in error or "limit" in error.lower():
+    if any(word in error.lower() for word in _LIMITS):
         return SourceError("too-large", f"{target} refuses so large a result ({error}): {_FEWER}")
     return SourceError("refused", f"{target} refuses the query ({status}: {error or kind})")
 

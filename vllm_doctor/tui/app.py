@@ -99,11 +99,11 @@ class DoctorApp(App[None]):
         "chooser": Chooser,
     }
 
-    def __init__(self, session: Session, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, session: Session, now: Callable[[], float] = time.time, within: str = "") -> None:
         theme = os.environ.get("TEXTUAL_THEME")
         # The terminal's own palette, unless the user has a theme: said at once, as NO_COLOR is read right here.
         super().__init__(ansi_color=None if theme else True)
-        self.session, self.now = session, now
+        self.session, self.now, self.within = session, now, within
         self.picture = Picture(Status.STARTING, now(), now(), session.control.seconds)
         self.said = ""
         """The last thing that was done for the user; shown for a few seconds."""
@@ -111,6 +111,8 @@ class DoctorApp(App[None]):
         """Why there was nothing to watch."""
         self.crash: Exception | None = None
         self.by_signal = 0
+        self.has_returned = False
+        """It was left by Esc, to what it was opened from."""
         self._thread: threading.Thread | None = None
         self._silence = 0
         self.theme = theme or ("ansi-light" if _is_light() else "ansi-dark")
@@ -234,6 +236,9 @@ class DoctorApp(App[None]):
             return
         if len(self.screen_stack) > 1:
             self.pop_screen()
+        elif self.within:
+            self.has_returned = True
+            self.action_leave()
 
     def action_leave(self) -> None:
         self.session.control.stop()

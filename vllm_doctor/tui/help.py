@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rich.text import Text
 
 from vllm_doctor.tui.ink import NOTHING, Row, badge, fit, say
@@ -36,12 +38,13 @@ SIGNS = (
 class HelpPage(Page):
     NAME = "help"
     HINTS = (("esc", "back"),)
+    KEYS: ClassVar[tuple[tuple[str, str], ...]] = KEYS
 
     def draw_head(self, view: View) -> list[Text]:
         return [NOTHING, say((" Keys", "bold"))]
 
     def draw_rows(self, view: View) -> list[Row]:
-        lines = [say("  ", (fit(keys, 18), "bold"), what) for keys, what in KEYS]
+        lines = [say("  ", (fit(keys, 18), "bold"), what) for keys, what in self.KEYS]
         lines += [NOTHING, say((" Signs", "bold"))]
         for name, what in SIGNS:
             word, style = badge(name)

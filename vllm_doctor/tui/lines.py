@@ -108,6 +108,11 @@ class Lines(ScrollView, can_focus=True):
         self._reveal()
         self.post_message(self.Moved())
 
+    def stand(self, key: str) -> None:
+        """Put the cursor on a row that is still to be shown."""
+        self.cursor, self._is_moved = key, True
+        self.call_after_refresh(self._reveal)
+
     def action_walk(self, step: int) -> None:
         keys = [row.key for row in self.rows if row.key]
         if not keys:

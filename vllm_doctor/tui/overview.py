@@ -27,6 +27,9 @@ class Overview(Page):
         ("p", "pause"), ("r", "rescan"), ("/", "filter"),
     )  # fmt: skip
 
+    def hints(self) -> Sequence[tuple[str, str]]:
+        return [*([("esc", self.doctor.within)] if self.doctor.within else []), *self.HINTS]
+
     def draw_head(self, view: View) -> list[Text]:
         lines = [*([NOTHING] if view.height >= vitals.LOW else []), *verdict(view)]
         if view.picture.is_live:

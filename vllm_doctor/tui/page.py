@@ -27,7 +27,7 @@ LEAST = (60, 15)
 """Columns and lines below which a page only says that it has too few."""
 WIDE = 110
 """Columns from which on there is room for two panes."""
-_ALWAYS = (
+_EVERYWHERE = (
     ("1", "overview"), ("2", "engines"), ("3", "host"), ("4", "log"), ("5", "rules"),
     ("^p", "commands"), ("?", "help"), ("q", "quit"),
 )  # fmt: skip
@@ -66,11 +66,12 @@ class View:
 
 
 class Doctor(Protocol):
-    """What a page may ask of the application."""
+    """What a page may ask of the application. `within`: whereto Esc leads from its first page; "" where to nothing."""
 
     picture: Picture
     session: Session
     said: str
+    within: str
 
     @property
     def size(self) -> Size: ...
@@ -89,6 +90,8 @@ class Page(Screen[None]):
     NAME: ClassVar[str] = ""
     HINTS: ClassVar[tuple[tuple[str, str], ...]] = ()
     """The page's own keys, for its foot."""
+    ALWAYS: ClassVar[tuple[tuple[str, str], ...]] = _EVERYWHERE
+    """The keys of all pages."""
     SORTS: ClassVar[tuple[str, ...]] = ()
     """What its rows may be sorted by."""
     DEFAULT_CSS = """
@@ -113,6 +116,14 @@ class Page(Screen[None]):
         self._hints: list[tuple[int, int, int, str]] = []
 
     # ---- what subclasses say ----------------------------------------------------------------------------------------
+
+    def draw_top(self, view: View) -> list[Text]:
+        """Who is looked at, and how the watch goes."""
+        return bar(view, self.NAME)
+
+    def hints(self) -> Sequence[tuple[str, str]]:
+        """The page's own keys, as they are now."""
+        return self.HINTS
 
     def draw_head(self, view: View) -> list[Text]:
         """What stands still above the rows."""
@@ -172,19 +183,20 @@ class Page(Screen[None]):
             return
         self.small.show([])
         with self.doctor.batch_update():
-            self.top.show(bar(view, self.NAME))
+            self.top.show(self.draw_top(view))
             self.head.show(self.draw_head(view))
             self.rows.show(self.draw_rows(view))
             side = self.draw_side(self.view) if view.width >= WIDE else None
             self.set_class(side is not None, "-split")
             if side is not None:
                 self.side.show(side)
-            self.note.show(self._notes(view))
-            hints = [*self.HINTS, *((("⇥", "pane"),) if side is not None else ())]
-            foot, self._hints = feet([hints, list(_ALWAYS)], view.width)
+            self.note.show(self.draw_notes(self.view))
+            hints = [*self.hints(), *((("⇥", "pane"),) if side is not None else ())]
+            foot, self._hints = feet([hints, self.ALWAYS], view.width)
             self.foot.show(foot)
 
-    def _notes(self, view: View) -> list[Text]:
+    def draw_notes(self, view: View) -> list[Text]:
+        """What stands between the rows and the keys."""
         notes = []
         if self.filter and not self.prompt.display:
             notes.append(say((" / ", "bold"), self.filter, ("  only these rows; esc shows all", DIM)))
