@@ -19,7 +19,7 @@ LAYERS = [
     "model_config", "kv_cache", "parameters", "roofline", "words", "yaml_text", "document", "log_lines", "report",
     "times", "catalogue", "query", "recorded", "prediction", "life", "rule", "columns", "observation", "measure",
     "comparison", "picture", "redact", "diagnose", "alerts", "log_alerts", "postmortem",
-    "sources", "sources.access", "sources.bench", "sources.exposition", "sources.scrapes", "sources.state",
+    "sources", "sources.access", "sources.bench", "sources.guidellm", "sources.exposition", "sources.scrapes", "sources.state",
     "sources.server", "sources.archive", "sources.prometheus", "sources.recording", "sources.kernel",
     "sources.kernel_log", "sources.cgroup",
     "sources.environment", "sources.topology", "sources.command_line", "sources.command_diff",
