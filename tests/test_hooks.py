@@ -135,7 +135,8 @@ def nrpe(folder: Path, command: str) -> Iterator[int]:
             while True:
                 one, _ = asked.accept()
                 with one:
-                    subprocess.run([*as_nobody, daemon, "-c", str(config), "-i"], stdin=one, stdout=one, check=False)
+                    own = one.fileno()
+                    subprocess.run([*as_nobody, daemon, "-c", str(config), "-i"], stdin=own, stdout=own, check=False)
 
     with socket.create_server(("127.0.0.1", 0)) as asked:
         threading.Thread(target=answer, args=[asked], daemon=True).start()
@@ -230,9 +231,7 @@ def test_systemd(host: Host) -> None:
     (host.root / "vllm-doctor.service").write_text(service)
     (host.root / "vllm-doctor.timer").write_text(timer)
     units = [str(host.root / f"vllm-doctor.{kind}") for kind in ("service", "timer")]
-    checked = subprocess.run(
-        [program("systemd-analyze", "systemd"), "verify", *units], capture_output=True, text=True
-    )
+    checked = subprocess.run([program("systemd-analyze", "systemd"), "verify", *units], capture_output=True, text=True)
     ours = [line for line in checked.stderr.splitlines() if "vllm-doctor" in line]
     assert (checked.returncode, ours) == (0, [])
     unit = configparser.ConfigParser()

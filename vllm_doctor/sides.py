@@ -75,6 +75,10 @@ def _of_recording(found: Recording, name: str, look: Callable[[str], dict[str, A
             side = replace(side, measures={m.name: m for m in measured(window)}, seconds=window.seconds)
     else:  # what is said now was measured now
         side = of_report(look(name), name, kind="recording")
+    if found.bench is not None:
+        if not bench.is_result(found.bench):
+            raise UsageError(f"{name}: its bench.json is no result of `vllm bench serve` that I know")
+        side = replace(side, bench=bench.side([found.bench], name))
     words = next((one.command for one in found.sources if one.command), ())
     return replace(side, flags=_flags(words)) if side.flags is None and words else side
 
@@ -99,7 +103,9 @@ def _json(path: Path) -> list[Any] | None:
         first = raw.split(b"\n", 1)[0]
         if len(first) < _MOST_BYTES:
             return None  # a log whose lines are JSON
-        raise UsageError(f"{source} is JSON of more than {_MOST_BYTES // 2**20} MiB: save it without its single requests")
+        raise UsageError(
+            f"{source} is JSON of more than {_MOST_BYTES // 2**20} MiB: save it without its single requests"
+        )
     try:
         return [json.loads(raw)]
     except RecursionError:

@@ -25,7 +25,14 @@ def result(release: str = "0.8.1") -> dict[str, Any]:
 def test_a_result_is_known_by_its_keys(release: str) -> None:
     assert guidellm.is_result(result(release))
     assert not bench.is_result(result(release))
-    for other in ({"schema": "vllm-doctor/report/v1"}, {"benchmarks": []}, {"benchmarks": [{"name": "x"}]}, [], None):
+    others: list[Any] = [
+        {"schema": "vllm-doctor/report/v1"},
+        {"benchmarks": []},
+        {"benchmarks": [{"name": "x"}]},
+        [],
+        None,
+    ]
+    for other in others:
         assert not guidellm.is_result(other)
 
 

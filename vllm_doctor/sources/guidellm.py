@@ -61,7 +61,7 @@ def side(document: Mapping[str, Any], name: str) -> Side:
         loads = [_asked(run) for run in runs]
         if any(load != loads[0] for load in loads):
             raise UsageError(
-                f"{name} holds {len(runs)} benchmarks of different load ({_told(loads)}): compare files of one load each"
+                f"{name} holds {len(runs)} benchmarks of different load ({_told(loads)}): compare files of one load"
             )
         models = {_model(run) for run in runs}
         found = {name: list(_figures(runs, name)) for name in _FIGURES}
