@@ -36,8 +36,6 @@ _NAME = ("vllm", "bench", "serve")
 _OURS = ("--save-result", "--append-result", "--result-dir", "--result-filename")
 _WHERE = ("--base-url", "--host", "--port")
 _WORK = frozenset({"vllm:num_requests_running", "vllm:prompt_tokens_total"})
-_TEXTS = ("generated_texts", "errors")
-"""Of --save-detailed: what was answered, and what errors quote."""
 _MOST_RESULT = 256 << 20
 _MOST_KEPT = 8 << 20
 _MOST_OUTPUT = 64 << 10
@@ -115,6 +113,11 @@ class Run:
         self._process, self._output, self._result, self._clock = started, output, result, clock
         self._began = clock()
 
+    @property
+    def seconds(self) -> float:
+        """Since it was started."""
+        return self._clock() - self._began
+
     def is_over(self) -> bool:
         return self._process.poll() is not None
 
@@ -139,18 +142,18 @@ class Run:
                 raise SourceError(
                     "empty", f"{_told()} ended, and {server.target} had no work from it: is --base-url another server?"
                 )
-            if (so_far := self._clock() - self._began) > seconds:
+            if self.seconds > seconds:
                 raise SourceError("timeout", f"{_told()} sent nothing in {seconds:.0f} s")
-            tell(so_far)
+            tell(self.seconds)
             pause.wait(_EVERY)
 
     def result(self, masked: Counter[str]) -> dict[str, Any]:
         """What it saved, without texts; what was taken out is counted. Raises SourceError where it failed."""
         code = self._process.poll()
         if code is None:
-            seconds = self._clock() - self._began
             raise SourceError(
-                "timeout", f"{_told()} was still running after {seconds:.0f} s: fewer --num-prompts, or more --duration"
+                "timeout",
+                f"{_told()} was still running after {self.seconds:.0f} s: fewer --num-prompts, or more --duration",
             )
         if code:
             raise SourceError("failed", f"{_told()} ended with exit code {code}: {self._last_line()}")
@@ -164,9 +167,12 @@ class Run:
             raise SourceError("unreadable", f"{_told()} saved no result: {self._last_line()}") from None
         if not bench.is_result(told):
             raise SourceError("unreadable", f"{_told()} saved a result that I do not understand: another vLLM's?")
-        for name in _TEXTS:
-            masked["prompt"] += sum(bool(text) for text in told.pop(name, None) or ())
-        kept = {name: _finite(value) for name, value in told.items()}
+        kept = {}
+        for name, value in told.items():
+            if isinstance(value, list) and (texts := [text for text in value if isinstance(text, str)]):
+                masked["prompt"] += sum(map(bool, texts))  # of --save-detailed: answers, and what errors quote
+            else:
+                kept[name] = _finite(value)
         if len(json.dumps(kept)) > _MOST_KEPT:
             kept = {name: value for name, value in kept.items() if not isinstance(value, list)}
         return kept
