@@ -3,8 +3,8 @@
 usage: python -m tests.secrets_table
 
 Each source is examined in every format, recorded, recorded with --share, and both recordings are read again; all of
-that is searched. `masked`: it stood in the source itself (its files, its process, its answers, its arguments), by the same
-search, and in no output. Ends with 1 where anything left.
+that is searched. `masked`: it stood in the source itself (its files, its process, its answers, its arguments), by the
+same search, and in no output. Ends with 1 where anything left.
 """
 
 from __future__ import annotations
