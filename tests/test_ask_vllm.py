@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vllm_doctor import ask_vllm, cli, flags
+from vllm_doctor import ask_vllm
 from vllm_doctor.errors import SourceError
 
 MAIN = """
@@ -235,14 +235,3 @@ def test_none_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SourceError, match="no vllm on the PATH"):
         ask_vllm.ask()
-
-
-def test_the_command_asks_instead_of_the_catalogue(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
-    bin = install(version="0.33.0")
-    assert cli.main(["flags", "--ask-vllm", str(bin / "vllm"), "--brand-new"]) == 0
-    assert "vLLM 0.33.0 takes it" in capsys.readouterr().out
-    assert cli.main(["flags", "0.32.0", "--port", f"--ask-vllm={bin / 'vllm'}"]) == 1
-    assert "asked of the installed 0.33.0, not of 0.32.0" in capsys.readouterr().out
-    assert flags.has("0.33.0", "--port")
-    assert cli.main(["flags", "--ask-vllm", str(bin / "gone")]) == 3
-    assert capsys.readouterr().err.count("\n") == 1

@@ -17,12 +17,13 @@ from pathlib import Path
 import pytest
 import trustme
 
+from tests.commands.test_examine_local import fake_vllm
 from tests.fake_prometheus import FakePrometheus, targets
 from tests.serving import pages, serving, vllm
 from tests.sources.test_bench import run
 from tests.test_bench_serve import script
-from tests.test_cli_local import fake_vllm
 from vllm_doctor import cli
+from vllm_doctor.commands.options import FORMATS
 from vllm_doctor.sources import archive
 
 ROOT = Path(__file__).parent.parent
@@ -122,7 +123,7 @@ def test_it_names_every_option_and_format() -> None:
         shown += subprocess.run(words, capture_output=True, text=True, check=True).stdout
     options = set(re.findall(r"(?<![\w-])--[a-z-]+", shown)) - {"--help", "--version", "--check", "--signals"}
     assert not {option for option in options if option not in README}
-    for word in cli.FORMATS:
+    for word in FORMATS:
         assert word in README
 
 

@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.commands.test_examine_local import fake_vllm
 from tests.serving import pages, serving, vllm
 from tests.test_cli import Doctor, doctor
-from tests.test_cli_local import fake_vllm
-from vllm_doctor.cli import FORMATS
+from vllm_doctor.commands.options import FORMATS
 from vllm_doctor.sources import archive
 
 __all__ = ["doctor"]

@@ -21,7 +21,7 @@ from tests.render.reports import (
     unreachable,
 )
 from tests.test_fixtures import NAMES, judged
-from vllm_doctor import cli
+from vllm_doctor.commands.options import FORMATS
 from vllm_doctor.render import markdown
 from vllm_doctor.report import Change, Correction, EngineSeen, Gain, LeftOut, Report, SourceSeen
 from vllm_doctor.signal import Reason
@@ -307,7 +307,7 @@ def test_nobody_answered() -> None:
 
 
 def test_the_command_line_has_it() -> None:
-    assert "markdown" in cli.FORMATS
+    assert "markdown" in FORMATS
 
 
 def test_the_corrected_command_is_a_diff() -> None:

@@ -1,13 +1,11 @@
-"""The one-shot output pays nothing for the terminal, and nothing but the command line knows it."""
+"""The one-shot output pays nothing for the terminal, and nothing but its command knows it."""
 
 from __future__ import annotations
-
-import subprocess
-import sys
 
 import pytest
 
 from tests.serving import pages, serving, vllm
+from tests.test_cli import python
 from tests.test_layers import LAYERS, _imported
 
 PROGRAM = """\
@@ -21,19 +19,26 @@ print(sorted({name.partition('.')[0] for name in sys.modules} & {'textual', 'ric
 @pytest.mark.parametrize("form", ["--json", "--text", "--format=markdown", "--format=nagios"])
 def test_other_outputs_import_neither_textual_nor_rich(form: str) -> None:
     with serving(vllm(pages("preemption"))) as server:
-        command = [sys.executable, "-c", PROGRAM, server.url, form, "--window", "0"]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        ran = python("-c", PROGRAM, server.url, form, "--window", "0")
     assert ran.stderr.splitlines()[-1] == "[]"
     assert ran.stdout
 
 
-def test_only_the_command_line_knows_the_terminal() -> None:
-    outside = [name for name in LAYERS if not name.startswith("tui") and name not in ("cli", "__main__")]
+def test_the_terminal_is_drawn_before_rules_and_sources_are_loaded() -> None:
+    """What its command imports at once is what its first frame waits for."""
+    modules = set(python("-c", "import sys, vllm_doctor.commands.terminal; print(*sys.modules)").stdout.split())
+    assert "textual" in modules
+    assert not {"httpx", "yaml", "promql_parser", "prometheus_client", "psutil", "hyperscan"} & modules
+    assert not {f"vllm_doctor.{name}" for name in ("rule", "catalogue", "attach", "watch", "sources.server")} & modules
+
+
+def test_only_its_command_knows_the_terminal() -> None:
+    outside = [name for name in LAYERS if not name.startswith("tui") and name != "commands.terminal"]
     assert not [name for name in outside for found, _ in _imported(name) if found.startswith("tui")]
 
 
 def test_the_terminal_knows_no_source_and_no_rule() -> None:
     inside = [name for name in LAYERS if name.startswith("tui")]
     known = {found for name in inside for found, _ in _imported(name) if not found.startswith("tui")}
-    assert not {name for name in known if name.startswith("sources")}
+    assert not {name for name in known if name.startswith(("sources", "commands"))}
     assert not known & {"rule", "catalogue", "diagnose", "examination", "attach", "watch", "postmortem", "cli"}

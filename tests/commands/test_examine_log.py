@@ -26,7 +26,7 @@ from tests.sources.log.test_lives import (
     written,
 )
 from tests.test_cli import Doctor, Ran, doctor, one_line
-from vllm_doctor.cli import FORMATS
+from vllm_doctor.commands.options import FORMATS
 
 __all__ = ["doctor"]
 

@@ -22,7 +22,7 @@ from tests.making import shipped_catalogue, shipped_rules
 from tests.serving import pages
 from tests.test_cli import SCHEMA, Ran, one_line, python
 from vllm_doctor import attach, watch
-from vllm_doctor.cli import FORMATS
+from vllm_doctor.commands.options import FORMATS
 from vllm_doctor.picture import Picture
 from vllm_doctor.sources.access import Access
 
@@ -315,7 +315,7 @@ def test_a_driver_that_does_not_answer_is_not_seen_and_no_fault(tmp_path: Path) 
 
 
 def test_gpus_from_a_file(tmp_path: Path) -> None:
-    smi = Path(__file__).parent / "sources" / "nvidia_smi" / "h100-driver-550.xml"
+    smi = Path(__file__).parents[1] / "sources" / "nvidia_smi" / "h100-driver-550.xml"
     with fake_vllm(tmp_path) as fake:
         ran = doctor(str(fake.pid), "--json", "--window", "0", "--nvidia-smi", str(smi), env=gpus("throttled", fake))
     assert ran.report["sources"][2]["target"] == str(smi)

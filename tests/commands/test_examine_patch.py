@@ -16,7 +16,7 @@ from vllm_doctor.sources.start.source import open_command
 
 __all__ = ["doctor"]
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 MANIFEST = """\
 apiVersion: apps/v1
 kind: Deployment

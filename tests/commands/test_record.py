@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 
+from tests.commands.test_examine_local import fake_vllm, gpus
 from tests.making import shipped_catalogue, shipped_rules
 from tests.serving import dead_url, pages, serving, vllm
 from tests.test_cli import Doctor, doctor, one_line, python
-from tests.test_cli_local import fake_vllm, gpus
 from vllm_doctor import demo
 from vllm_doctor.attach import Attachment
-from vllm_doctor.cli import FORMATS, main
+from vllm_doctor.cli import main
+from vllm_doctor.commands.options import FORMATS
 from vllm_doctor.picture import Picture, Status
 from vllm_doctor.sources import archive
 from vllm_doctor.sources.access import Access
@@ -31,7 +32,7 @@ from vllm_doctor.watch import Judge, Watch
 
 __all__ = ["doctor"]
 
-LOG = Path(__file__).parent.parent / "fixtures" / "logs" / "preemption.log.gz"
+LOG = Path(__file__).parents[2] / "fixtures" / "logs" / "preemption.log.gz"
 
 
 @cache

@@ -10,12 +10,12 @@ import pytest
 
 from tests.test_cli import SECRET, Doctor, doctor, one_line, recorded
 from vllm_doctor import flags as catalogue
-from vllm_doctor.cli import FORMATS
+from vllm_doctor.commands.options import FORMATS
 from vllm_doctor.sources import process
 
 __all__ = ["doctor"]
 
-DATA = Path(__file__).parent / "data" / "commands"
+DATA = Path(__file__).parents[1] / "data" / "commands"
 
 
 @pytest.fixture(autouse=True)
@@ -125,7 +125,7 @@ def test_a_gpu_that_is_named(doctor: Doctor) -> None:
 
 
 def test_a_gpu_that_was_seen_goes_before_one_that_is_named(doctor: Doctor) -> None:
-    smi = Path(__file__).parent / "sources" / "nvidia_smi" / "h100-driver-550.xml"
+    smi = Path(__file__).parents[1] / "sources" / "nvidia_smi" / "h100-driver-550.xml"
     command = "vllm serve m --max-num-batched-tokens 4096"
     report = doctor("--command", command, "--gpu", "L4", "--nvidia-smi", smi, "--json").report
     assert rules(report)["batched-tokens-lowered"] == "info"
@@ -135,7 +135,7 @@ def test_a_gpu_that_was_seen_goes_before_one_that_is_named(doctor: Doctor) -> No
 
 
 def test_a_gpu_that_is_named_beside_a_log(doctor: Doctor) -> None:
-    log = Path(__file__).parent.parent / "fixtures" / "logs" / "preemption.log.gz"
+    log = Path(__file__).parents[2] / "fixtures" / "logs" / "preemption.log.gz"
     assert doctor(log, "--gpu", "H100", "--json").report["patient"]["gpu"] == "H100"
     assert doctor(log, "--json").report["patient"]["gpu"] is None
 

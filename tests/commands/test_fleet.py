@@ -14,7 +14,8 @@ from tests.fake_prometheus import FakePrometheus, error, targets
 from tests.render.test_fleet import valid
 from tests.serving import Served, dead_url, serving
 from tests.test_cli import Doctor, Ran, doctor
-from vllm_doctor import cli
+from vllm_doctor.commands import fleet
+from vllm_doctor.commands.options import FORMATS
 from vllm_doctor.errors import UsageError
 
 __all__ = ["doctor"]
@@ -71,7 +72,7 @@ def test_the_engine_that_it_names_can_be_opened(doctor: Doctor) -> None:
 
 def test_one_server_in_every_format(doctor: Doctor) -> None:
     with serving(fake("preemption").routes()) as server:
-        for form in cli.FORMATS:
+        for form in FORMATS:
             ran = doctor(f"prom+{server.url}", "--format", form)
             assert ran.code == 2, (form, ran.err)
             assert ran.out or form == "patch"
@@ -170,13 +171,13 @@ def test_a_prometheus_beside_no_fleet(doctor: Doctor) -> None:
 )
 def test_a_time_to_look_back_to(text: str, expected: str) -> None:
     now = datetime(2026, 11, 20, 10, tzinfo=UTC)
-    assert cli._moment(text, now).strftime("%Y-%m-%dT%H:%M:%S") == expected
+    assert fleet.moment_of(text, now).strftime("%Y-%m-%dT%H:%M:%S") == expected
 
 
 @pytest.mark.parametrize("text", ["", "x", "99999999999999h", "12345"])
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(UsageError, match="--at"):
-        cli._moment(text, datetime(2026, 11, 20, 10, tzinfo=UTC))
+        fleet.moment_of(text, datetime(2026, 11, 20, 10, tzinfo=UTC))
 
 
 def test_the_moment_is_asked_for(doctor: Doctor) -> None:

@@ -1,0 +1,108 @@
+"""An examination that goes on and on, at a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vllm_doctor.commands.options import ASKED, ONE_DAY, WINDOW, access_of, since_of, wishes_of
+from vllm_doctor.commands.output import exit_code
+from vllm_doctor.picture import Choice, Picture, Session, verdict_of
+from vllm_doctor.signal import Value
+from vllm_doctor.sources.access import Access
+from vllm_doctor.tui.app import DoctorApp
+
+if TYPE_CHECKING:
+    from vllm_doctor.attach import Attachment
+    from vllm_doctor.catalogue import Catalogue
+    from vllm_doctor.rule import Rule
+    from vllm_doctor.watch import Watch
+
+_KEPT = 60.0
+"""Seconds of a watched server that can be recorded afterwards."""
+
+
+def run(sources: Sequence[str], options: argparse.Namespace) -> int:
+    """Watch these sources at the terminal; the exit code is that of the last verdict."""
+    if not os.environ.get("NO_COLOR"):  # as no-color.org has it: not where it is empty
+        os.environ.pop("NO_COLOR", None)
+    gc.set_threshold(50_000)
+    sys.setswitchinterval(0.001)  # a key is answered while a page is judged
+    wishes, access, since = wishes_of(options), access_of(options), since_of(options)
+    session = _session(sources, options, wishes, access, since)
+    if options.window or any(source.startswith("prom+") for source in sources):
+        session.control.seconds = options.window or ASKED
+    app = DoctorApp(session)
+    app.run()
+    if app.crash is not None:
+        raise app.crash
+    if app.failure is not None:
+        raise app.failure
+    if app.by_signal:
+        return 128 + app.by_signal
+    report = app.picture.report
+    return verdict_of(app.picture).exit_code if report is None else exit_code(report, options.fail_on)
+
+
+def _session(
+    sources: Sequence[str], options: argparse.Namespace, wishes: dict[str, Value], access: Access, since: str | None
+) -> Session:
+    """What the terminal shows; what is imported in here is loaded after its frame is drawn."""
+    rules: list[Rule] = []
+    watching: list[tuple[Watch, Attachment, Catalogue]] = []
+
+    def watch(chosen: Sequence[str], tell: Callable[[Picture], None]) -> None:
+        from vllm_doctor.attach import Attachment, is_recording
+        from vllm_doctor.commands import chosen_rules
+        from vllm_doctor.watch import Judge, Watch
+
+        rules[:], signals = chosen_rules.load(options)
+        gc.freeze()  # all this lives to the end
+        look = Attachment(
+            signals.metrics,
+            access,
+            WINDOW,
+            time.monotonic() + ONE_DAY,
+            Path(options.nvidia_smi) if options.nvidia_smi else None,
+            since=since,
+            until=options.until,
+            command=options.command,
+            gpu=options.gpu,
+            keep=_KEPT,
+            rules=lambda: chosen_rules.version(options),
+            signals=signals,
+            asked=ASKED if options.window is None else options.window,
+        )
+        # A recording tells for itself by which goal it was judged.
+        goal: dict[str, Value] = {} if any(map(is_recording, chosen)) else {"goal": "throughput"}
+        judge = Judge(rules, signals, goal | wishes, options.strict)
+        made = Watch(lambda opened: look.watchers(chosen, opened), judge, session.control)
+        watching[:] = [(made, look, signals)]
+        made.run(tell)
+
+    def record() -> bytes:
+        from vllm_doctor.commands import packing
+
+        made, look, signals = watching[0]
+        return packing.packed("recording", made.record(look.rules()), look, rules, signals)[0]
+
+    def page(id: str) -> str:
+        from vllm_doctor import rulebook
+
+        found = next((rule for rule in rules if rule.id == id), None)
+        return rulebook.page(found) if found is not None else ""
+
+    def find() -> Sequence[Choice]:
+        from vllm_doctor import attach
+
+        return attach.choices()
+
+    here = find if not sources and options.command is None else None
+    session = Session(watch, page, tuple(sources), here, record=record)  # its control is watch's, too
+    return session
