@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.test_secrets import SECRETS, SOURCES, found_in
-from vllm_doctor.cli import FORMATS, main
+from vllm_doctor.cli import main
+from vllm_doctor.commands.options import FORMATS
 from vllm_doctor.sources import archive
 
 

@@ -18,6 +18,8 @@ from tests.serving import Served, pages, serving, vllm
 from tests.sources.test_bench import run as result
 from vllm_doctor import bench_serve
 from vllm_doctor.errors import SourceError, UsageError
+from vllm_doctor.sources import process
+from vllm_doctor.sources.command_line import Command
 from vllm_doctor.sources.server import Server
 
 pytestmark = pytest.mark.xdist_group("host")
@@ -218,3 +220,22 @@ def test_a_file_that_cannot_be_run(tmp_path: Path, server: Server) -> None:
     os.chmod(tmp_path / "vllm", 0o755)
     with pytest.raises(SourceError, match=r"cannot be run|exit code"):
         ran(tmp_path / "vllm", server)
+
+
+def test_beside_the_server_only_what_is_ours_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    """Another user's server names the file: as root, that would be run with more rights than that user has."""
+    monkeypatch.setenv("PATH", "")
+    own = script(tmp_path / "venv/bin", "")
+    found = process.ServerProcess(root=1, command=Command((str(own.with_name("python")), "-m", "vllm")))
+    monkeypatch.setattr(process, "listening_on", lambda kernel, port: found)
+    assert bench_serve.program(server, is_local=True) == own
+    with pytest.raises(SourceError, match="--bench needs the vllm command"):
+        bench_serve.program(server, is_local=False)
+    if os.geteuid() == 0:
+        os.chown(own, 65534, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: own.stat().st_uid + 1)
+    with pytest.raises(SourceError, match="--bench needs the vllm command"):
+        bench_serve.program(server, is_local=True)

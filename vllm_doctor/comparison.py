@@ -88,6 +88,7 @@ class Side:
         return replace(
             self,
             measures={**self.measures, **self.bench.measures},
+            seconds=self.bench.seconds,
             asked=self.bench.asked,
             lacks=(*self.lacks, *self.bench.lacks),
             seen_by=self.bench.seen_by,

@@ -27,6 +27,7 @@ _DURATION = 60.0
 
 if TYPE_CHECKING:
     from vllm_doctor.catalogue import Catalogue
+    from vllm_doctor.comparison import Side
     from vllm_doctor.examination import Watcher
     from vllm_doctor.picture import Picture
     from vllm_doctor.rule import Rule
@@ -71,14 +72,18 @@ def run(arguments: Sequence[str]) -> int:
         f"{report.verdict.value.upper()}  {report.headline}\n"
     )
     if found.bench is not None:
-        told = bench.side([found.bench], path.name)
-        figures = (told.measures[name] for name in ("tokens_out", "ttft", "itl") if name in told.measures)
-        shown = [
-            f"{measure.definitions()[m.name].says} {words.number(m.value, measure.definitions()[m.name].unit)}"
-            for m in figures
-        ]
-        say(f"{bench.SEEN_BY}: {', '.join([f'{told.measures["finished"].value:,.0f} requests', *shown])}\n")
+        say(_measured_by(bench.side([found.bench], path.name)))
     return 0
+
+
+def _measured_by(client: Side) -> str:
+    """What a benchmark measured, in one line."""
+    told = [f"{client.measures['finished'].value:,.0f} requests"]
+    for name in ("tokens_out", "ttft", "itl"):
+        if name in client.measures:
+            definition = measure.definitions()[name]
+            told.append(f"{definition.says} {words.number(client.measures[name].value, definition.unit)}")
+    return f"{client.seen_by}: {', '.join(told)}\n"
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
