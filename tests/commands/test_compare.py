@@ -23,6 +23,7 @@ Ran = Callable[..., tuple[int, str, str]]
 SCHEMA = json.loads((Path(json_v1.__file__).parent / "compare.v1.schema.json").read_text("utf-8"))
 REPORT_SCHEMA = json.loads((Path(json_v1.__file__).parent / "report.v1.schema.json").read_text("utf-8"))
 FIXTURES = demo.folder()
+GUIDELLM = Path(__file__).parents[1] / "data" / "guidellm"
 
 
 @pytest.fixture
@@ -214,7 +215,7 @@ def test_a_report_without_measures_is_too_little(ran: Ran, reported: Callable[..
 
 
 def test_two_results_of_guidellm_are_compared(ran: Ran, tmp_path: Path) -> None:
-    result = json.loads((FIXTURES / "guidellm" / "0.8.1.json").read_text())
+    result = json.loads((GUIDELLM / "0.8.1.json").read_text())
     before, after = (str(tmp_path / name) for name in ("before.json", "after.json"))
     result["benchmarks"][0]["duration"] *= 10
     Path(before).write_text(json.dumps(result))

@@ -1,4 +1,4 @@
-"""Results of GuideLLM, as three of its releases wrote them (fixtures/guidellm)."""
+"""Results of GuideLLM, as three of its releases wrote them (tests/data/guidellm)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from vllm_doctor.errors import UsageError
 from vllm_doctor.sources import bench, guidellm
 
-RESULTS = Path(__file__).parents[2] / "fixtures" / "guidellm"
+RESULTS = Path(__file__).parents[1] / "data" / "guidellm"
 RELEASES = ("0.3.1", "0.5.3", "0.8.1")
 
 

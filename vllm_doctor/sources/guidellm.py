@@ -1,6 +1,6 @@
 """The result of GuideLLM (benchmarks.json), as a side of a comparison.
 
-The keys are those that GuideLLM 0.2 to 0.8 writes; results of 0.3.1, 0.5.3 and 0.8.1 are in fixtures/guidellm. Until
+The keys are those that GuideLLM 0.2 to 0.8 writes; results of 0.3.1, 0.5.3 and 0.8.1 are in tests/data/guidellm. Until
 0.3 the load stands in `args` of each benchmark and the counts beside its metrics; since 0.4 in `config`, and in
 `metrics`; since 0.5 `metadata.version` names the format (1, from 0.7 on 2). What is read here means the same in all:
 figures of the requests that succeeded, as GuideLLM's own table shows them. Its quantiles between tokens are those of
