@@ -130,7 +130,9 @@ def test_a_glance_is_too_little() -> None:
 def test_what_could_not_be_seen_is_said() -> None:
     assert inconclusive(side(), side(FASTER, lacks=("it refused",))) == "after, it refused"
     assert "model is not known on one side" in inconclusive(side(), side(FASTER, model=None))
-    assert "at the client" in inconclusive(side(), side(FASTER, kind="bench"))
+    client = side(FASTER, kind="bench", seen_by="vllm bench serve")
+    assert "by server and the other by vllm bench serve" in inconclusive(side(), client)
+    assert "by GuideLLM and the other by vllm bench serve" in inconclusive(replace(client, seen_by="GuideLLM"), client)
 
 
 def test_the_goal_decides_where_tokens_and_latency_part() -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import configparser
+import contextlib
 import http.server
 import json
 import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import threading
 import tomllib
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,19 +24,31 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.real_prometheus import until
 from tests.serving import Served, serving, vllm
 from vllm_doctor import cli, demo
 
+pytestmark = pytest.mark.xdist_group("host")
 ROOT = Path(__file__).parent.parent
 GUIDE = (ROOT / "docs/hooks.md").read_text("utf-8")
 RECIPES = {part.split("\n", 1)[0]: part for part in GUIDE.split("\n## ")[1:]}
 PERFDATA = re.compile(r"'[a-z_]+'=-?[0-9.]+;;;0")
+CHECK_NRPE = "/usr/lib/nagios/plugins/check_nrpe"
+NRPE = "/usr/sbin/nrpe"
 LOCAL = re.compile(r'[0-3] "[^"]+" (-|[a-z_0-9]+=[0-9.]+(\|[a-z_0-9]+=[0-9.]+)*) \S.*')
 
 
 def blocks(recipe: str, kind: str) -> list[str]:
     found = re.findall(r"^```(\w*)\n(.*?)^```$", RECIPES[recipe], re.DOTALL | re.MULTILINE)
     return [text for named, text in found if named == kind]
+
+
+def program(name: str, package: str) -> str:
+    """Its path; without it the test fails, and says what to do."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.fail(f"{name} is not installed: apt-get install --no-install-recommends {package}", pytrace=False)
+    return found
 
 
 @pytest.fixture
@@ -95,7 +110,7 @@ def is_nagios(out: str) -> None:
 
 
 def test_nagios(host: Host) -> None:
-    (script,) = blocks("Nagios and Icinga", "sh")
+    script, _ = blocks("Nagios and Icinga", "sh")
     done = host.run(script)
     assert done.returncode == 2
     is_nagios(done.stdout)
@@ -104,6 +119,46 @@ def test_nagios(host: Host) -> None:
     assert shlex.split(command)[1:] == shlex.split(script.splitlines()[1])[1:]
     (words,) = re.findall(r"command = \[ (.*) \]", icinga)
     assert [json.loads(word) for word in words.split(", ")][2:] == shlex.split(command)[2:]
+
+
+@contextlib.contextmanager
+def nrpe(folder: Path, command: str) -> Iterator[int]:
+    """NRPE with this command in its configuration, as inetd starts it for each question; gives its port."""
+    daemon = program(NRPE, "nagios-nrpe-server")
+    config = folder / "nrpe.cfg"
+    config.write_text(f"{command}\nnrpe_user=nobody\nnrpe_group=nogroup\n")
+    # It refuses to be root: then it is nobody, in a name space in which the tests' own files are nobody's.
+    as_nobody = ["unshare", "--user", "--map-user=65534", "--map-group=65534"] if os.geteuid() == 0 else []
+
+    def answer(asked: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # closed: the test is at its end
+            while True:
+                one, _ = asked.accept()
+                with one:
+                    own = one.fileno()
+                    subprocess.run([*as_nobody, daemon, "-c", str(config), "-i"], stdin=own, stdout=own, check=False)
+
+    with socket.create_server(("127.0.0.1", 0)) as asked:
+        threading.Thread(target=answer, args=[asked], daemon=True).start()
+        yield asked.getsockname()[1]
+        asked.shutdown(socket.SHUT_RDWR)
+
+
+def test_nrpe(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line and the exit code come through the daemon and its client."""
+    for name, value in host.environment.items():
+        monkeypatch.setenv(name, value)
+    recipe = host.here(blocks("Nagios and Icinga", "")[0]).replace("--timeout 20", "--window 1 --timeout 200")
+    asked, told = blocks("Nagios and Icinga", "sh")[1].splitlines()[1].split(" -H gpu-host ")
+    assert Path(CHECK_NRPE).name == asked
+    with nrpe(host.root, recipe) as port:
+        client = [program(CHECK_NRPE, "nagios-nrpe-plugin"), "-H", "127.0.0.1", "-p", str(port), *shlex.split(told)]
+        client[-1] = "300"
+        done = subprocess.run(client, capture_output=True, text=True, timeout=300)
+        unknown = subprocess.run([*client[:5], "-c", "another"], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (2, "")
+    is_nagios(done.stdout)
+    assert (unknown.returncode, "not defined" in unknown.stdout) == (3, True)
 
 
 def test_checkmk(host: Host) -> None:
@@ -125,22 +180,60 @@ def test_node_exporter(host: Host) -> None:
         for sample in family.samples
     }
     assert found["vllm_doctor_verdict", "critical"] == 1.0
-    if promtool := shutil.which("promtool"):
-        checked = subprocess.run([promtool, "check", "metrics"], input=page, capture_output=True, text=True)
-        assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
+    promtool = [program("promtool", "prometheus"), "check", "metrics"]
+    checked = subprocess.run(promtool, input=page, capture_output=True, text=True)
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
     for metric in re.findall(r"`.*?(vllm_doctor_\w+)", RECIPES["node_exporter"]):
         assert metric in page
+
+
+def test_node_exporter_itself(host: Host) -> None:
+    """The real one reads the file, and each of its samples stands on its page."""
+    folder = host.root / "var/lib/prometheus/node-exporter"
+    assert host.run(blocks("node_exporter", "sh")[0]).returncode == 2
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    exporter = program("prometheus-node-exporter", "prometheus-node-exporter")
+    command = [exporter, "--collector.disable-defaults", "--collector.textfile"]
+    command += [f"--collector.textfile.directory={folder}", f"--web.listen-address=127.0.0.1:{port}"]
+    pages: list[str] = []
+
+    def answers() -> bool:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+            pages.append(page.read().decode())
+        return bool(pages) or process.poll() is not None
+
+    with (host.root / "log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        until(answers)
+    finally:
+        process.terminate()
+        process.wait(60)
+    assert pages, (host.root / "log").read_text()
+    shown = samples(pages[0])
+    assert shown["node_textfile_scrape_error", ()] == 0.0
+    ours = samples((folder / "vllm_doctor.prom").read_text("utf-8"))
+    assert len(ours) > 10
+    assert {name: shown.get(name) for name in ours} == ours
+
+
+def samples(page: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
 
 
 def test_systemd(host: Host) -> None:
     service, timer = (host.here(block) for block in blocks("systemd timer", "ini"))
     (host.root / "vllm-doctor.service").write_text(service)
     (host.root / "vllm-doctor.timer").write_text(timer)
-    if analyze := shutil.which("systemd-analyze"):
-        units = [str(host.root / f"vllm-doctor.{kind}") for kind in ("service", "timer")]
-        checked = subprocess.run([analyze, "verify", *units], capture_output=True, text=True)
-        ours = [line for line in checked.stderr.splitlines() if "vllm-doctor" in line]
-        assert (checked.returncode, ours) == (0, [])
+    units = [str(host.root / f"vllm-doctor.{kind}") for kind in ("service", "timer")]
+    checked = subprocess.run([program("systemd-analyze", "systemd"), "verify", *units], capture_output=True, text=True)
+    ours = [line for line in checked.stderr.splitlines() if "vllm-doctor" in line]
+    assert (checked.returncode, ours) == (0, [])
     unit = configparser.ConfigParser()
     unit.optionxform = str  # type: ignore[assignment, method-assign]
     unit.read_string(service)

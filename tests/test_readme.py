@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import shlex
 import ssl
@@ -20,6 +21,7 @@ from tests.commands.test_examine_local import fake_vllm
 from tests.fake_prometheus import FakePrometheus, targets
 from tests.serving import pages, serving, vllm
 from tests.sources.test_bench import run
+from tests.test_bench_serve import script
 from vllm_doctor import cli
 from vllm_doctor.commands.options import FORMATS
 from vllm_doctor.sources import archive
@@ -98,9 +100,12 @@ def test_its_commands_run(
         for name in ("bench-before.json", "bench-after.json"):
             (tmp_path / name).write_text(json.dumps(run()))
     arguments = shlex.split(command)[1:]
+    if "--bench" in arguments:
+        script(tmp_path / "bin", "sleep 1", run())
+        monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     if arguments[:1] == ["compare"]:
         arguments += ["--window", "1"]
-    if arguments[:1] == ["record"]:  # a minute is, too
+    elif arguments[:1] == ["record"]:  # a minute is, too
         arguments += ["--duration", "1"]
     if "--window" in arguments:  # thirty seconds are for a person
         arguments[arguments.index("--window") + 1] = "1"

@@ -28,6 +28,7 @@ LEAST_SECONDS = 10.0
 LEAST_REQUESTS = 10
 _GIVEN_UP = 0.01
 _GRAVE = "critical"
+_DIFFERENTLY = "one was measured by {} and the other by {}, which count differently: compare two of a kind"
 
 
 class Outcome(StrEnum):
@@ -55,7 +56,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Side:
-    """One side. `kind`: report, recording, server, log, bench; `seen_by`: "server", or "client" for a benchmark.
+    """One side. `kind`: report, recording, server, log, bench, guidellm; `seen_by`: "server", or the client's program.
 
     `flags`: those of its command line, None where that was not seen. `found`: its main findings, rule -> severity.
     `asked`: the load that a benchmark was told to make, each by its name; None: not limited. `lacks`: why it is not
@@ -75,10 +76,24 @@ class Side:
     verdict: str | None = None
     asked: Mapping[str, Value | None] | None = None
     lacks: tuple[str, ...] = ()
+    bench: Side | None = None
+    """Of a recording: the result of the benchmark that ran meanwhile."""
+    seen_by: str = "server"
 
     @property
-    def seen_by(self) -> str:
-        return "client" if self.kind == "bench" else "server"
+    def by_client(self) -> Side | None:
+        """With the figures of its benchmark, and the server's own beside them; None: there was none."""
+        if self.bench is None:
+            return self if self.seen_by != "server" else None
+        return replace(
+            self,
+            measures={**self.measures, **self.bench.measures},
+            seconds=self.bench.seconds,
+            asked=self.bench.asked,
+            lacks=(*self.lacks, *self.bench.lacks),
+            seen_by=self.bench.seen_by,
+            bench=None,
+        )
 
 
 @dataclass(frozen=True)
@@ -147,6 +162,9 @@ def compared(before: Side, after: Side, goal: str = "throughput", open_loop: boo
 
     `open_loop`: requests come at a rate of their own, so that the same rate is the same load.
     """
+    clients = before.by_client, after.by_client
+    if clients[0] is not None and clients[1] is not None:
+        before, after = clients[0], clients[1]
     rows = tuple(_row(d, before, after) for d in measure.definitions().values() if not d.load)
     rows = tuple(row for row in rows if row.before is not None or row.after is not None)
     load = _load(before, after)
@@ -246,7 +264,7 @@ def _lacking(before: Side, after: Side) -> list[str]:
         f"{when}, {clause}" for when, side in _both(before, after) for clause in [*side.lacks, *_too_little(side)]
     ]
     if before.seen_by != after.seen_by:
-        lacking.append("one was measured at the client and the other at the server: compare two of a kind")
+        lacking.append(_DIFFERENTLY.format(*sorted({before.seen_by, after.seen_by})))
     if before.model is None or after.model is None:
         lacking.append("the model is not known on " + ("either side" if before.model == after.model else "one side"))
     return lacking
@@ -376,6 +394,11 @@ def _not_done(before: Side, changes: Sequence[Difference] | None) -> tuple[Advic
 
 
 def _notes(before: Side, after: Side) -> Iterable[str]:
+    if before.seen_by == after.seen_by != "server" and "recording" in (before.kind, after.kind):
+        yield (
+            f"tokens out, requests and latencies are those of {before.seen_by}: its client saw each request whole, and"
+            " the load is known; what it does not tell is the server's own"
+        )
     for what, was, now in (("vLLM", before.vllm, after.vllm), ("hardware", before.hardware, after.hardware)):
         if was and now and was != now:
             yield f"{what}: {was} → {now}"

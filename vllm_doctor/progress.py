@@ -60,8 +60,10 @@ def counted() -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
-def of_recording(seconds: float) -> Iterator[Callable[[float], None]]:
-    """To be told how many of so many seconds are recorded; says so on stderr, at a terminal."""
+def of_recording(seconds: float, is_most: bool = False) -> Iterator[Callable[[float], None]]:
+    """To be told how many of so many seconds are recorded; says so on stderr, at a terminal. `is_most`: it may end
+    before.
+    """
     if not sys.stderr.isatty() or not seconds:
         yield lambda now: None
         return
@@ -71,7 +73,8 @@ def of_recording(seconds: float) -> Iterator[Callable[[float], None]]:
         nonlocal said
         if int(now) != said:
             said = int(now)
-            print(f"\rrecording: {said} of {seconds:.0f} s", end="", file=sys.stderr, flush=True)
+            of = "at most " if is_most else ""
+            print(f"\rrecording: {said} of {of}{seconds:.0f} s", end="", file=sys.stderr, flush=True)
 
     try:
         yield tell

@@ -76,7 +76,10 @@ def taped(answers: Sequence[tuple[float, str, float | None]], started: float, ma
 
 @dataclass
 class Recorder:
-    """`clock` must not step; `wall` is POSIX time. `share`: names are replaced by pseudonyms."""
+    """`clock` must not step; `wall` is POSIX time. `share`: names are replaced by pseudonyms.
+
+    `is_over`: it ends before its `seconds` are over. `more`: parts that are known at the end, and are no source's.
+    """
 
     watchers: Sequence[Watcher]
     seconds: float
@@ -86,6 +89,8 @@ class Recorder:
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     masked: Counter[str] = field(default_factory=Counter)
+    is_over: Callable[[], bool] = lambda: False
+    more: Callable[[Counter[str]], Mapping[str, Any]] = lambda masked: {}
 
     def take(self, tell: Tell = lambda seconds: None) -> dict[str, bytes]:
         """The parts, without the report. Raises SourceError where no source gave anything."""
@@ -98,10 +103,13 @@ class Recorder:
             thread.start()
         try:
             while (now := self.clock() - started) < self.seconds and any(thread.is_alive() for thread in threads):
+                if self.is_over():
+                    self._stop.set()
+                    break
                 tell(now)
                 self._stop.wait(min(_STEP, max(0.01, self.seconds - now)))
             late = self.clock() + _HANDOVER
-            for thread in threads:  # each makes a last look at the end of the time
+            for thread in threads:  # each makes a last look at the end
                 thread.join(max(0.1, late - self.clock()))
         finally:
             self._stop.set()
@@ -109,7 +117,7 @@ class Recorder:
             if seen.failure is not None:
                 raise seen.failure
         seconds = min(self.seconds, self.clock() - started)
-        return self.parts(every, began, seconds)
+        return self.parts(every, began, seconds, self.more(self.masked))
 
     # ---- looking ----------------------------------------------------------------------------------------------------
 
@@ -162,6 +170,7 @@ class Recorder:
             return
         whole, part = watcher.follow(), watcher.follow()
         course_due = 0.0
+        is_last = False
         while True:
             now = self.clock() - started
             looked = whole.look(2 * self.seconds)
@@ -175,16 +184,17 @@ class Recorder:
                     seen.course.append((round(now, 3), facts))
                 course_due = now + _COURSE
             left = self.seconds - (self.clock() - started)
-            if left <= 0:
+            if left <= 0 or is_last:
                 return
-            if self._stop.wait(min(max(_LOOKS, whole.every), left)):
-                return
+            is_last = self._stop.wait(min(max(_LOOKS, whole.every), left))
 
     # ---- keeping ----------------------------------------------------------------------------------------------------
 
-    def parts(self, every: Sequence[Seen], began: float, seconds: float) -> dict[str, bytes]:
+    def parts(
+        self, every: Sequence[Seen], began: float, seconds: float, more: Mapping[str, Any] | None = None
+    ) -> dict[str, bytes]:
         """The parts of what was seen from `began` on (POSIX), without the report. Raises SourceError where it is
-        nothing.
+        nothing. `more`: further parts.
         """
         parts: dict[str, Any] = {}
         entries = []
@@ -207,7 +217,7 @@ class Recorder:
             "wishes": dict(self.wishes),
             "sources": entries,
         }
-        return packable(about, parts, self.masked, own_names() if self.share else None)
+        return packable(about, parts | dict(more or {}), self.masked, own_names() if self.share else None)
 
     def _of_source(self, seen: Seen) -> tuple[dict[str, Any], dict[str, Any]]:
         """Its entry in recording.json, and its parts: texts as str, all else to be written as JSON."""

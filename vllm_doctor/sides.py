@@ -15,7 +15,7 @@ from vllm_doctor.measure import definitions, measured, metrics, window_of
 from vllm_doctor.render.json_v1 import SCHEMA
 from vllm_doctor.report import Measure
 from vllm_doctor.signal import Reason, Value
-from vllm_doctor.sources import archive, bench, command_line
+from vllm_doctor.sources import archive, bench, command_line, guidellm
 
 if TYPE_CHECKING:  # late below: two reports need no reader of scrapes
     from vllm_doctor.sources.recording import Recording
@@ -53,6 +53,8 @@ def of_source(source: str, look: Callable[[str], dict[str, Any]]) -> Side:
     if all(bench.is_result(document) for document in documents):
         return bench.side(documents, source)
     (first, *more) = documents
+    if guidellm.is_result(first) and not more:
+        return guidellm.side(first, source)
     schema = first.get("schema") if isinstance(first, dict) else None
     if isinstance(schema, str) and schema.startswith(_REPORT) and not more:
         if schema != SCHEMA:
@@ -60,16 +62,23 @@ def of_source(source: str, look: Callable[[str], dict[str, Any]]) -> Side:
         return of_report(first, source, kind="report")
     raise UsageError(
         f"{source} is JSON, but neither a report (vllm-doctor --json) nor a result of `vllm bench serve --save-result`"
+        " or of GuideLLM"
     )
 
 
 def _of_recording(found: Recording, name: str, look: Callable[[str], dict[str, Any]]) -> Side:
     """A recording: its scrapes, and what was said when it was taken; where it holds no report, what is said now."""
-    kept = found.report if found.report is not None and found.report.get("schema") == SCHEMA else None
-    side = of_report(kept if kept is not None else look(name), name, kind="recording")
-    window = window_of([one.observation(metrics()) for one in found.sources if one.kind == "server"])
-    if window is not None:
-        side = replace(side, measures={m.name: m for m in measured(window)}, seconds=window.seconds)
+    if found.report is not None and found.report.get("schema") == SCHEMA:
+        side = of_report(found.report, name, kind="recording")
+        window = window_of([one.observation(metrics()) for one in found.sources if one.kind == "server"])
+        if window is not None:
+            side = replace(side, measures={m.name: m for m in measured(window)}, seconds=window.seconds)
+    else:  # what is said now was measured now
+        side = of_report(look(name), name, kind="recording")
+    if found.bench is not None:
+        if not bench.is_result(found.bench):
+            raise UsageError(f"{name}: its bench.json is no result of `vllm bench serve` that I know")
+        side = replace(side, bench=bench.side([found.bench], name))
     words = next((one.command for one in found.sources if one.command), ())
     return replace(side, flags=_flags(words)) if side.flags is None and words else side
 
@@ -94,7 +103,9 @@ def _json(path: Path) -> list[Any] | None:
         first = raw.split(b"\n", 1)[0]
         if len(first) < _MOST_BYTES:
             return None  # a log whose lines are JSON
-        raise UsageError(f"{source} is JSON of more than {_MOST_BYTES // 2**20} MiB: save it without --save-detailed")
+        raise UsageError(
+            f"{source} is JSON of more than {_MOST_BYTES // 2**20} MiB: save it without its single requests"
+        )
     try:
         return [json.loads(raw)]
     except RecursionError:

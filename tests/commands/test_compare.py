@@ -23,6 +23,7 @@ Ran = Callable[..., tuple[int, str, str]]
 SCHEMA = json.loads((Path(json_v1.__file__).parent / "compare.v1.schema.json").read_text("utf-8"))
 REPORT_SCHEMA = json.loads((Path(json_v1.__file__).parent / "report.v1.schema.json").read_text("utf-8"))
 FIXTURES = demo.folder()
+GUIDELLM = Path(__file__).parents[1] / "data" / "guidellm"
 
 
 @pytest.fixture
@@ -211,6 +212,20 @@ def test_a_forged_report_is_refused(ran: Ran, reported: Callable[..., str], meas
 def test_a_report_without_measures_is_too_little(ran: Ran, reported: Callable[..., str]) -> None:
     old = reported("preemption", "old.json", measures={})
     assert as_json(ran, old, old)[0] == 3
+
+
+def test_two_results_of_guidellm_are_compared(ran: Ran, tmp_path: Path) -> None:
+    result = json.loads((GUIDELLM / "0.8.1.json").read_text())
+    before, after = (str(tmp_path / name) for name in ("before.json", "after.json"))
+    result["benchmarks"][0]["duration"] *= 10
+    Path(before).write_text(json.dumps(result))
+    for metric in ("output_tokens_per_second", "requests_per_second"):
+        result["benchmarks"][0]["metrics"][metric]["successful"]["mean"] *= 2
+    Path(after).write_text(json.dumps(result))
+    code, document = as_json(ran, before, after)
+    assert (code, document["outcome"], document["same_load"]) == (0, "PASS", True)
+    assert {document[side]["seen_by"] for side in ("before", "after")} == {"GuideLLM"}
+    assert document["headline"] == "It got better: tokens out 210/s → 420/s (× 2)"
 
 
 def test_nothing_there(ran: Ran, tmp_path: Path) -> None:

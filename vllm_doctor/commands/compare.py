@@ -57,7 +57,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         "Did the cure work? What got better or worse between two examinations under the same load.",
     )
     parser.epilog = "exit codes: 0 PASS, better; 2 FAIL, worse; 3 INCONCLUSIVE, or nothing to compare."
-    told = "a report (--json), a recording, the result of `vllm bench serve --save-result`, a log, a URL or a pid"
+    told = "a report (--json), a recording, a result of `vllm bench serve` or GuideLLM, a log, a URL or a pid"
     parser.add_argument("before", metavar="BEFORE", help=told)
     parser.add_argument("after", metavar="AFTER", help="the same, of the server after the change")
     parser.add_argument(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from vllm_doctor import examination, redact
+from vllm_doctor import examination, measure, redact
 from vllm_doctor.attach import Attachment
 from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.commands.options import ONE_DAY
@@ -24,6 +24,8 @@ def packed(
     found = recording.parsed(name, parts)
     observations = examination.observe(list(look.of_recording(found)), ONE_DAY)
     report = redact.report(examination.judge(observations, rules, signals, {}, datetime.now(UTC)))
+    window = measure.window_of(observations)
+    report = replace(report, measures=measure.measured(window) if window is not None else ())
     seen = replace(report.recordings[0], verdict=report.verdict.value, headline=report.headline)
     report = replace(report, at=found.taken, recordings=(seen,))
     return archive.packed(parts | {"report.json": json_v1.render(report).encode()}), report, found

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vllm_doctor import progress
+from vllm_doctor import bench_serve, measure, progress, words
 from vllm_doctor.attach import Attachment
 from vllm_doctor.commands import chosen_rules, packing
 from vllm_doctor.commands.options import Parser, access_of, add_choosing, add_sourcing, seconds, wishes_of
@@ -20,10 +20,14 @@ from vllm_doctor.commands.output import say, write_whole
 from vllm_doctor.errors import UsageError
 from vllm_doctor.recorder import Recorder
 from vllm_doctor.signal import Value
-from vllm_doctor.sources import saved_page
+from vllm_doctor.sources import bench, saved_page
+from vllm_doctor.sources.server import PATIENCE
+
+_DURATION = 60.0
 
 if TYPE_CHECKING:
     from vllm_doctor.catalogue import Catalogue
+    from vllm_doctor.comparison import Side
     from vllm_doctor.examination import Watcher
     from vllm_doctor.picture import Picture
     from vllm_doctor.rule import Rule
@@ -33,6 +37,7 @@ def run(arguments: Sequence[str]) -> int:
     """Take a recording; 0 where it was written."""
     options = _parsed(arguments)
     path = _path(options)
+    given = _bench(options)
     rules, signals = chosen_rules.load(options)
     name = chosen_rules.version(options)
     look = Attachment(
@@ -46,7 +51,9 @@ def run(arguments: Sequence[str]) -> int:
         rules=lambda: name,
     )
     wishes: dict[str, Value] = {"goal": "throughput", **wishes_of(options)}
-    if options.on:
+    if given is not None:
+        parts = _benched(options, given, look, wishes, name)
+    elif options.on:
         parts = _on(options, look, rules, signals, wishes, name)
     else:
         with contextlib.ExitStack() as opened:
@@ -66,7 +73,19 @@ def run(arguments: Sequence[str]) -> int:
         f"{path}: {len(packed) / 1000:,.0f} kB, {scrapes} scrapes in {found.seconds:.0f} s; masked: {masked}\n"
         f"{report.verdict.value.upper()}  {report.headline}\n"
     )
+    if found.bench is not None:
+        say(_measured_by(bench.side([found.bench], path.name)))
     return 0
+
+
+def _measured_by(client: Side) -> str:
+    """What a benchmark measured, in one line."""
+    told = [f"{client.measures['finished'].value:,.0f} requests"]
+    for name in ("tokens_out", "ttft", "itl"):
+        if name in client.measures:
+            definition = measure.definitions()[name]
+            told.append(f"{definition.says} {words.number(client.measures[name].value, definition.unit)}")
+    return f"{client.seen_by}: {', '.join(told)}\n"
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
@@ -77,12 +96,16 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("source", nargs="*", metavar="SOURCE", help="as of vllm-doctor itself")
     add("-o", dest="output", metavar="FILE", help="the recording, a .tar.gz: written whole or not at all")
-    add("--duration", type=seconds, default=60.0, metavar="SECONDS", help="how long (60)")
+    add("--duration", type=seconds, metavar="SECONDS", help="how long (60; with --bench at most, 1h)")
     add("--on", choices=("warning", "critical"), help="wait for such a verdict; as long before as after it is kept")
+    add("--bench", metavar="'ARGS'", help="run `vllm bench serve ARGS` against it meanwhile, and keep its result")
     add("--share", action="store_true", help="pseudonyms for hosts, addresses, users and paths, to give it away")
     add_choosing(parser)
     add_sourcing(parser)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.duration is None:
+        options.duration = _DURATION if options.bench is None else bench_serve.BOUND
+    return options
 
 
 def _path(options: argparse.Namespace) -> Path:
@@ -95,6 +118,44 @@ def _path(options: argparse.Namespace) -> Path:
     if not path.absolute().parent.is_dir():
         raise UsageError(f"-o {path}: there is no such folder")
     return path
+
+
+def _bench(options: argparse.Namespace) -> list[str] | None:
+    """What --bench gives, as words; told at once where it cannot be."""
+    if options.bench is None:
+        return None
+    if options.on:
+        raise UsageError("--on waits for what comes by itself, and --bench makes it: give one of them")
+    return bench_serve.words(options.bench)
+
+
+def _benched(
+    options: argparse.Namespace, given: Sequence[str], look: Attachment, wishes: dict[str, Value], name: str
+) -> dict[str, bytes]:
+    """What was seen from the benchmark's first request to its end, with its result, as parts."""
+    with ExitStack() as opened:
+        watchers = look.watchers(options.source, opened)
+        servers = [watcher for watcher in watchers if watcher.server is not None]
+        if len(servers) != 1 or (server := servers[0].server) is None:
+            raise UsageError("--bench loads one living server: give its URL or its pid")
+        is_local = any(watcher.kind == "host" for watcher in watchers)
+        vllm = bench_serve.program(server, is_local)
+        identity = server.identify(server.scrape(time.monotonic() + PATIENCE).page, time.monotonic() + PATIENCE)
+        key = access_of(options).headers.get("Authorization", "").removeprefix("Bearer ") or None
+        most = options.duration
+        run = opened.enter_context(bench_serve.running(vllm, given, server, identity.models_answer, key))
+        tell = opened.enter_context(progress.of_recording(most, is_most=True))
+        run.await_load(server, most, tell)
+        recorder = Recorder(
+            watchers,
+            max(0.0, most - run.seconds),
+            name,
+            wishes,
+            options.share,
+            is_over=run.is_over,
+            more=lambda masked: {"bench.json": run.result(masked)},
+        )
+        return recorder.take(tell)
 
 
 def _on(

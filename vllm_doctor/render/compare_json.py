@@ -60,6 +60,7 @@ def _side(side: Side) -> dict[str, Any]:
     return {
         "name": side.name,
         "kind": side.kind,
+        "seen_by": side.seen_by,
         "seconds": _number(side.seconds),
         "model": side.model,
         "vllm": side.vllm,

@@ -52,7 +52,7 @@ def _side(side: Side) -> str:
     seconds = f"{words.number(round(side.seconds, 1), 's')}" if side.seconds else ""
     parts = [
         side.name,
-        {"bench": "vllm bench serve", "server": "server, seen now"}.get(side.kind, side.kind),
+        {"bench": "vllm bench serve", "guidellm": "GuideLLM", "server": "server, seen now"}.get(side.kind, side.kind),
         f"{runs} runs" if runs > 1 else "",
         side.model or "model not known",
         f"vLLM {side.vllm}" if side.vllm else "",

@@ -17,6 +17,7 @@ from vllm_doctor.measure import MOST_PARTS
 from vllm_doctor.report import Measure
 from vllm_doctor.signal import Value
 
+SEEN_BY = "vllm bench serve"
 _ASKED = ("request_rate", "max_concurrency", "num_prompts", "burstiness", "ramp_up_strategy")
 _NEEDED = ("duration", "completed", "request_throughput", "model_id")
 _MOST_TOKENS = 20_000_000
@@ -53,6 +54,7 @@ def side(runs: Sequence[Mapping[str, Any]], name: str) -> Side:
     return Side(
         name=name,
         kind="bench",
+        seen_by=SEEN_BY,
         measures=measures,
         seconds=sum(_number(run, "duration", name) or 0.0 for run in runs),
         model=models.pop(),

@@ -9,6 +9,7 @@
     2-host/course.jsonl         those that changed meanwhile
     2-host/rows.json            the server's processes, and its GPUs, one by one
     3-log/000.log               the log, without what clients sent
+    bench.json                  what `vllm bench serve` measured meanwhile, where it was run (record --bench)
 
 Any of them may be packed by gzip (metrics.txt.gz). What is not there is not known: only recording.json must be.
 """
@@ -327,6 +328,7 @@ class Recording:
     wishes: Mapping[str, Value] = field(default_factory=lambda: {"goal": "throughput"})
     """The goal and the targets by which it was judged."""
     report: Mapping[str, Any] | None = None
+    bench: Mapping[str, Any] | None = None
 
     def seen(self, rules: str) -> RecordingSeen:
         """What is to be said of it in a report of today; `rules`: the present ones."""
@@ -406,7 +408,7 @@ def parsed(name: str, parts: Mapping[str, bytes]) -> Recording:
         sources = about["sources"]
         if not isinstance(sources, list) or not 0 < len(sources) <= _MAX_SOURCES:
             raise ValueError("it names no sources, or too many")
-        report = _json(name, parts, "report.json")
+        report, bench = _json(name, parts, "report.json"), _json(name, parts, "bench.json")
         return Recording(
             name=name,
             taken=_time(about["taken"]),
@@ -418,6 +420,7 @@ def parsed(name: str, parts: Mapping[str, bytes]) -> Recording:
             sources=tuple(_source(name, parts, source) for source in sources),
             wishes=_wishes(about.get("wishes", {})),
             report=report if isinstance(report, dict) else None,
+            bench=bench if isinstance(bench, dict) else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
