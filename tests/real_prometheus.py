@@ -10,7 +10,6 @@ import contextlib
 import gzip
 import json
 import re
-import shutil
 import socket
 import subprocess
 import threading
@@ -23,10 +22,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
 import yaml
 
 from tests.making import shipped_catalogue
+from tests.programs import needed
 from tests.serving import Answer, Request, Route, recording, serving
 
 Target = Mapping[str, str]
@@ -37,12 +36,8 @@ _LINE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$")
 
 
 def command(name: str) -> str:
-    """The program's path; without it the test fails, and says what to do."""
-    found = shutil.which(name)
-    if found is None:
-        package = "prometheus" if name == "promtool" else name
-        pytest.fail(f"{name} is not installed: apt-get install --no-install-recommends {package}", pytrace=False)
-    return found
+    """The program's path."""
+    return needed("prometheus" if name == "promtool" else name, name)
 
 
 @dataclass(frozen=True)

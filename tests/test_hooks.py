@@ -24,6 +24,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.programs import needed
 from tests.real_prometheus import until
 from tests.serving import Served, serving, vllm
 from vllm_doctor import cli, demo
@@ -41,14 +42,6 @@ LOCAL = re.compile(r'[0-3] "[^"]+" (-|[a-z_0-9]+=[0-9.]+(\|[a-z_0-9]+=[0-9.]+)*)
 def blocks(recipe: str, kind: str) -> list[str]:
     found = re.findall(r"^```(\w*)\n(.*?)^```$", RECIPES[recipe], re.DOTALL | re.MULTILINE)
     return [text for named, text in found if named == kind]
-
-
-def program(name: str, package: str) -> str:
-    """Its path; without it the test fails, and says what to do."""
-    found = shutil.which(name)
-    if found is None:
-        pytest.fail(f"{name} is not installed: apt-get install --no-install-recommends {package}", pytrace=False)
-    return found
 
 
 @pytest.fixture
@@ -124,7 +117,7 @@ def test_nagios(host: Host) -> None:
 @contextlib.contextmanager
 def nrpe(folder: Path, command: str) -> Iterator[int]:
     """NRPE with this command in its configuration, as inetd starts it for each question; gives its port."""
-    daemon = program(NRPE, "nagios-nrpe-server")
+    daemon = needed("nagios-nrpe-server", NRPE)
     config = folder / "nrpe.cfg"
     config.write_text(f"{command}\nnrpe_user=nobody\nnrpe_group=nogroup\n")
     # It refuses to be root: then it is nobody, in a name space in which the tests' own files are nobody's.
@@ -152,7 +145,7 @@ def test_nrpe(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, told = blocks("Nagios and Icinga", "sh")[1].splitlines()[1].split(" -H gpu-host ")
     assert Path(CHECK_NRPE).name == asked
     with nrpe(host.root, recipe) as port:
-        client = [program(CHECK_NRPE, "nagios-nrpe-plugin"), "-H", "127.0.0.1", "-p", str(port), *shlex.split(told)]
+        client = [needed("nagios-nrpe-plugin", CHECK_NRPE), "-H", "127.0.0.1", "-p", str(port), *shlex.split(told)]
         client[-1] = "300"
         done = subprocess.run(client, capture_output=True, text=True, timeout=300)
         unknown = subprocess.run([*client[:5], "-c", "another"], capture_output=True, text=True, timeout=300)
@@ -180,7 +173,7 @@ def test_node_exporter(host: Host) -> None:
         for sample in family.samples
     }
     assert found["vllm_doctor_verdict", "critical"] == 1.0
-    promtool = [program("promtool", "prometheus"), "check", "metrics"]
+    promtool = [needed("prometheus", "promtool"), "check", "metrics"]
     checked = subprocess.run(promtool, input=page, capture_output=True, text=True)
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
     for metric in re.findall(r"`.*?(vllm_doctor_\w+)", RECIPES["node_exporter"]):
@@ -193,7 +186,7 @@ def test_node_exporter_itself(host: Host) -> None:
     assert host.run(blocks("node_exporter", "sh")[0]).returncode == 2
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    exporter = program("prometheus-node-exporter", "prometheus-node-exporter")
+    exporter = needed("prometheus-node-exporter", "prometheus-node-exporter")
     command = [exporter, "--collector.disable-defaults", "--collector.textfile"]
     command += [f"--collector.textfile.directory={folder}", f"--web.listen-address=127.0.0.1:{port}"]
     pages: list[str] = []
@@ -231,7 +224,7 @@ def test_systemd(host: Host) -> None:
     (host.root / "vllm-doctor.service").write_text(service)
     (host.root / "vllm-doctor.timer").write_text(timer)
     units = [str(host.root / f"vllm-doctor.{kind}") for kind in ("service", "timer")]
-    checked = subprocess.run([program("systemd-analyze", "systemd"), "verify", *units], capture_output=True, text=True)
+    checked = subprocess.run([needed("systemd", "systemd-analyze"), "verify", *units], capture_output=True, text=True)
     ours = [line for line in checked.stderr.splitlines() if "vllm-doctor" in line]
     assert (checked.returncode, ours) == (0, [])
     unit = configparser.ConfigParser()

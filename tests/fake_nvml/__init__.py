@@ -31,6 +31,7 @@ import pynvml
 import pytest
 
 from tests.fake_nvml.scenarios import SCENARIOS
+from tests.programs import needed
 
 NO_LIBRARY = "no-library"
 _SOURCE = Path(__file__).with_name("nvml.c")
@@ -48,10 +49,8 @@ def _folder() -> Path:
 
 @cache
 def library() -> Path:
-    """The fake library, compiled once. Raises RuntimeError without a C compiler."""
-    compiler = next(filter(None, map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))), None)
-    if compiler is None:
-        raise RuntimeError("these tests compile a fake NVML: install a C compiler (no cc, gcc or clang on PATH)")
+    """The fake library, compiled once."""
+    compiler = needed("gcc", os.environ.get("CC", "cc"), "gcc", "clang")
     target = _folder() / "driver" / _NAME
     target.parent.mkdir(exist_ok=True)
     command = [compiler, "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-o", str(target), str(_SOURCE)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import zlib
 from collections import Counter
@@ -18,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.making import shipped_catalogue, shipped_rules
+from tests.programs import needed
 from tests.render import reports
 from vllm_doctor import demo, examination, measure, redact
 from vllm_doctor.render.html import render
@@ -182,16 +182,10 @@ document.querySelectorAll("iframe").forEach((frame, n) => {{
 }});</script>"""
 
 
-def chromium() -> str:
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if found := shutil.which(name):
-            return found
-    pytest.fail("no browser to look at the page with: apt-get install chromium", pytrace=False)
-
-
 def browse(folder: Path, *words: str) -> str:
     command = [
-        chromium(), "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
+        needed("chromium", "chromium", "chromium-browser", "google-chrome"),
+        "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
         f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=3000", *words,
     ]  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout

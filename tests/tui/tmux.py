@@ -1,6 +1,6 @@
 """A real terminal: tmux, with a shell in it that has the doctor as `doctor`.
 
-Needs tmux (apt-get install tmux; .ci/run installs it).
+Needs tmux (tests/programs.py).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.programs import needed
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
@@ -69,8 +71,8 @@ def terminal(folder: Path) -> Iterator[Tmux]:
     environment |= {"XDG_STATE_HOME": str(folder / "state"), "ENV": ""}
     with tempfile.TemporaryDirectory(prefix="d") as short:  # a socket's path must be short
         made = Tmux(f"{short}/t")
-        start = ["tmux", "-S", made.socket, "-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "sh"]
-        subprocess.run(start, check=True, env=environment, cwd=folder, timeout=60)
+        start = ["-S", made.socket, "-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "sh"]
+        subprocess.run([needed("tmux"), *start], check=True, env=environment, cwd=folder, timeout=60)
         try:
             yield made
         finally:
