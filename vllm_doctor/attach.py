@@ -103,7 +103,8 @@ class Attachment:
         """With a state the host is only glanced at: its rates are not kept."""
         return self.seconds if self.state is None else min(self.seconds, _GLANCE)
 
-    def _of_sources(self, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
+    def _of_sources(self, sources: Sequence[str], opened: ExitStack, command: Command | None = None) -> list[Watcher]:
+        """The sources; `command`: a log's, where it is given beside it."""
         recordings = [source for source in dict.fromkeys(sources) if is_recording(source)]
         pages = [source for source in sources if source not in recordings and _is_page(source)]
         logs = [source for source in sources if source not in (*recordings, *pages) and _is_file(source)]
@@ -128,7 +129,7 @@ class Attachment:
             kept = {key: w for key, w in watchers.items() if w.kind != "log" or w.recording is not None}
             watchers = kept | {("log", "", ""): log}
             if all(watcher.kind != "gpu" for watcher in kept.values()):
-                watchers |= {(w.kind, w.target, w.patient): w for w in self._of_file(log.patient)}
+                watchers |= {(w.kind, w.target, w.patient): w for w in self._of_file(log.patient, command)}
         return list(watchers.values())
 
     def _with_command(self, given: str, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
@@ -147,7 +148,8 @@ class Attachment:
                     *self._of_file(found.target(start), start.command),
                 )
             ]
-        watchers = self._of_sources(sources, opened)
+        only = found.starts[0].command if len(found.starts) == 1 else None
+        watchers = self._of_sources(sources, opened, only)
         patients = {watcher.patient for watcher in watchers}
         if len(patients) != 1:
             raise UsageError(f"--command is of one server, and {len(patients)} are examined: give one of them")
@@ -299,7 +301,7 @@ class Attachment:
         return self._of_file(server.target)
 
     def _of_file(self, patient: str, command: Command | None = None) -> list[Watcher]:
-        """The GPUs of a server whose processes cannot be seen, from --nvidia-smi; `command`: it is only written."""
+        """The GPUs of a server whose processes cannot be seen, from --nvidia-smi; `command`: as it is written."""
         if self.smi is None:
             return []
         from vllm_doctor.sources.local import Local

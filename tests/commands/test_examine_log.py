@@ -402,6 +402,15 @@ def test_what_nvidia_smi_printed_tells_a_logs_gpus(
     assert only["do"].startswith(remedy)
 
 
+def test_how_many_gpus_a_log_has_is_said_by_its_command(path: Path, tmp_path: Path, doctor: Doctor) -> None:
+    path.write_text(FP8_WITHOUT, "utf-8")
+    smi = tmp_path / "smi.txt"
+    smi.write_text("".join(f"GPU {index}: NVIDIA A10\n" for index in range(4)), "utf-8")
+    arguments = (str(path), "--nvidia-smi", str(smi), "--json")
+    assert doctor(*arguments).report["patient"]["gpus"] is None
+    assert doctor(*arguments, "--command", "vllm serve m -tp 2").report["patient"]["gpus"] == 2
+
+
 def test_a_file_beside_a_log_that_tells_of_no_gpu_is_wrong_usage(path: Path, tmp_path: Path, doctor: Doctor) -> None:
     path.write_text(FP8_WITHOUT, "utf-8")
     smi = tmp_path / "smi.txt"

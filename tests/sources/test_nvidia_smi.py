@@ -282,6 +282,10 @@ def test_any_encoding_that_a_shell_writes_is_read(tmp_path: Path, encoding: str)
         ("", "is empty"),
         (" \r\n", "is empty"),
         ("==============NVSMI LOG==============\n\nTimestamp : now", "without -x"),
+        (
+            "==============NVSMI LOG==============\n\nGPU 00000000:01:00.0\n    Product Name : L4",
+            "without -x",
+        ),
         ("<!DOCTYPE html>\n<html><body>404</body></html>", "an HTML page"),
         ('{"gpus": []}', "is JSON"),
         ("<gpu><uuid>GPU-1</uuid></gpu></nvidia_smi_log>", "its beginning is missing"),
