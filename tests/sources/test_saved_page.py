@@ -32,6 +32,8 @@ def kept(folder: Path, body: bytes) -> Path:
         (b"", False),
         (b"# a comment\n", False),
         (b"INFO 11-20 10:00:00 [x.py:1] started\n", False),
+        (b"INFO 11-20\n", False),
+        (b"vllm:a 1.5e+06\nvllm:b -0.5\nvllm:c +Inf\n", True),
         (PAGE.splitlines()[0] + b"\nINFO 11-20 10:00:00 [x.py:1] started\n", False),
         (b"#!/bin/sh\nvllm serve org/model\n", False),
         (b"\x00\xff" * 500, False),

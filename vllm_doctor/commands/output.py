@@ -90,10 +90,12 @@ def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
             file.writelines(pieces)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
+        temporary = ""
     except OSError as error:
-        if temporary and os.path.exists(temporary):
-            os.unlink(temporary)
         raise UsageError(f"-o {path}: cannot be written ({error.strerror})") from None
+    finally:
+        if temporary:
+            os.unlink(temporary)
 
 
 def write_folder(path: Path, files: dict[str, str]) -> None:

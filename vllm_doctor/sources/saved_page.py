@@ -17,7 +17,7 @@ from vllm_doctor.sources.scrapes import Scrape
 KIND = "page"
 MAX_FILE = 64 << 20
 _HEAD, _LINES = 1 << 16, 20
-_SAMPLE = re.compile(r"[a-zA-Z_:][\w:]*(\{.*\})? +(\S*\d|[+-]?Inf|NaN)( \d+)?$")
+_SAMPLE = re.compile(r"[a-zA-Z_:][\w:]*(\{.*\})? +([-+]?\d+(\.\d*)?(e[-+]?\d+)?|[-+]?Inf|NaN)( \d+)?$", re.IGNORECASE)
 _NOTE = "a saved page is one moment: for rates keep a minute of the server (vllm-doctor record URL -o FILE.tar.gz)"
 
 
