@@ -44,7 +44,8 @@ LAYERS = [
     "tui.fleet", "commands", "commands.options", "commands.output", "commands.chosen_rules", "commands.packing",
     "commands.one_shot", "commands.terminal", "commands.examine", "commands.demo", "commands.compare",
     "commands.record", "commands.asked_fleet",
-    "commands.fleet_terminal", "commands.fleet", "commands.alerts", "commands.rules", "commands.flags",
+    "commands.fleet_one_shot", "commands.fleet_terminal", "commands.fleet", "commands.alerts", "commands.rules",
+    "commands.flags",
     "cli", "__main__",
 ]  # fmt: skip
 

@@ -108,6 +108,21 @@ def test_what_is_asked_with_a_query() -> None:
     assert {form["time"] for form in asked.queries} == {f"{AT:.3f}"}
     assert all(1 <= int(form["timeout"].removesuffix("s")) <= 60 for form in asked.queries)
     assert any("[90000ms]" in form["query"] for form in asked.queries)
+    assert {form["nocache"] for form in asked.queries} == {"1"}  # VictoriaMetrics: for this moment, not for 30 s before
+
+
+def test_a_series_that_has_lost_its_server_is_of_nobody() -> None:
+    asked = fake("preemption", "healthy-busy")
+
+    def answer(request: Request) -> Answer:
+        rows = asked.result(asked._form(request)["query"])
+        if b"cache_config_info" not in request.body:
+            return vector(rows)
+        return vector([({n: v for n, v in labels.items() if n not in ("job", "instance")}, of) for labels, of in rows])
+
+    survey = surveyed({"/api/v1/query": answer})
+    assert [type(survey.read("kv_blocks", engine)[1]) for engine in (0, 1)] == [Unknown, Unknown]
+    assert any("cache_config_info have lost instance, job" in note for note in survey.notes)
 
 
 def test_a_selected_engine_is_the_only_one() -> None:

@@ -24,16 +24,19 @@ def test_other_outputs_import_neither_textual_nor_rich(form: str) -> None:
     assert ran.stdout
 
 
-def test_the_terminal_is_drawn_before_rules_and_sources_are_loaded() -> None:
+@pytest.mark.parametrize("command", ["terminal", "fleet_terminal"])
+def test_the_terminal_is_drawn_before_rules_and_sources_are_loaded(command: str) -> None:
     """What its command imports at once is what its first frame waits for."""
-    modules = set(python("-c", "import sys, vllm_doctor.commands.terminal; print(*sys.modules)").stdout.split())
+    modules = set(python("-c", f"import sys, vllm_doctor.commands.{command}; print(*sys.modules)").stdout.split())
     assert "textual" in modules
     assert not {"httpx", "yaml", "promql_parser", "prometheus_client", "psutil", "hyperscan"} & modules
-    assert not {f"vllm_doctor.{name}" for name in ("rule", "catalogue", "attach", "watch", "sources.server")} & modules
+    late = ("rule", "catalogue", "attach", "watch", "fleet", "fleet_watch", "sources.server")
+    assert not {f"vllm_doctor.{name}" for name in late} & modules
 
 
-def test_only_its_command_knows_the_terminal() -> None:
-    outside = [name for name in LAYERS if not name.startswith("tui") and name != "commands.terminal"]
+def test_only_its_commands_know_the_terminal() -> None:
+    commands = ("commands.terminal", "commands.fleet_terminal")
+    outside = [name for name in LAYERS if not name.startswith("tui") and name not in commands]
     assert not [name for name in outside for found, _ in _imported(name) if found.startswith("tui")]
 
 
@@ -42,3 +45,4 @@ def test_the_terminal_knows_no_source_and_no_rule() -> None:
     known = {found for name in inside for found, _ in _imported(name) if not found.startswith("tui")}
     assert not {name for name in known if name.startswith(("sources", "commands"))}
     assert not known & {"rule", "catalogue", "diagnose", "examination", "attach", "watch", "postmortem", "cli"}
+    assert not known & {"fleet", "fleet_watch"}

@@ -439,3 +439,19 @@ def test_no_color_is_obeyed(picture: Picture, variable: str, monkeypatch: pytest
         assert bool(coloured) is not bool(variable)
 
     run(steps, picture)
+
+
+@pytest.mark.parametrize("within", ["fleet", ""])
+def test_esc_leads_back_to_what_it_was_opened_from(within: str, picture: Picture) -> None:
+    app = DoctorApp(session(), now=lambda: picture.at, within=within)
+
+    async def go() -> None:
+        async with app.run_test(size=(80, 24)) as pilot:
+            app.post_message(Pictured(picture))
+            await press(pilot, "enter", "escape")
+            assert ("esc fleet" in shown(app)) == bool(within)
+            assert not app.has_returned  # only from the finding to the overview
+            await press(pilot, "escape")
+
+    asyncio.run(go())
+    assert app.has_returned == app.session.control.stopped == bool(within)

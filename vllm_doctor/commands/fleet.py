@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import gc
-from collections.abc import Sequence
-from pathlib import Path
+from vllm_doctor.commands.options import Parser, add_accessing, add_choosing, add_failing, seconds
+from vllm_doctor.commands.output import is_interactive
 
-from vllm_doctor import progress
-from vllm_doctor.commands import asked_fleet
-from vllm_doctor.commands.options import Parser, access_of, add_accessing, add_choosing, add_failing, seconds
-from vllm_doctor.commands.output import exit_code, is_coloured, is_interactive, say, write_whole
-from vllm_doctor.render import fleet_json, fleet_text, json_v1
-from vllm_doctor.sources import prometheus
+TYPE_CHECKING = False  # as in options.py
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -23,22 +18,11 @@ def run(arguments: Sequence[str]) -> int:
         from vllm_doctor.commands import fleet_terminal  # with textual, which nobody else pays for
 
         return fleet_terminal.run(options)
-    gc.set_threshold(100_000)
-    with (
-        contextlib.closing(prometheus.Prometheus(options.url, access_of(options))) as asked,
-        progress.counted() as tell,
-    ):
-        report = asked_fleet.asking(options, asked)(tell)
-    if options.json or options.format == "json":
-        pieces = fleet_json.render(report, json_v1.document)
-    else:
-        pieces = iter([fleet_text.render(report, is_coloured(options))])
-    if options.output:
-        write_whole(Path(options.output), (piece.encode() for piece in pieces))
-    else:
-        for piece in pieces:
-            say(piece)
-    return exit_code(report, options.fail_on)
+    from vllm_doctor.commands import (
+        fleet_one_shot,  # with rules and sources: a terminal is drawn before these are loaded
+    )
+
+    return fleet_one_shot.run(options)
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
