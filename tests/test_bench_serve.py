@@ -110,7 +110,13 @@ def test_what_was_given_is_not_filled_in(server: Server, given: list[str], fille
     assert [word for word in told if word in ours] == filled
 
 
-@pytest.mark.parametrize("models", [{}, {"data": []}, {"data": [{}]}, {"data": ["x"]}, [], None])
+NAMELESS: list[Any] = [
+    {}, {"data": []}, {"data": [{}]}, {"data": ["x"]}, [], None,
+    {"data": [{"id": "--trust-remote-code"}]}, {"data": [{"id": "a\0b"}]}, {"data": [{"id": 7, "root": "x"}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("models", NAMELESS)
 def test_a_server_that_names_no_model_leaves_it_to_vllm(server: Server, models: Any) -> None:
     assert "--model" not in bench_serve.command(Path("vllm"), [], server, models, Path("x"))
 

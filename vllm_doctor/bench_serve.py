@@ -94,14 +94,18 @@ def command(program: Path, given: Sequence[str], server: Server, models: Any, re
         added += ["--base-url", server.base]
     listed = models.get("data") if isinstance(models, dict) else None
     first: Any = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
-    name = first.get("id")
-    if "--model" not in flags and isinstance(name, str) and name:
-        root = first.get("root")
-        added += ["--model", root if isinstance(root, str) and root else name]
-        if added[-1] != name and "--served-model-name" not in flags:
+    name, root = _name(first.get("id")), _name(first.get("root"))
+    if "--model" not in flags and name is not None:
+        added += ["--model", root or name]
+        if root not in (None, name) and "--served-model-name" not in flags:
             added += ["--served-model-name", name]
     own = ["--save-result", "--result-dir", str(result.parent), "--result-filename", result.name]
     return [str(program), *_NAME[1:], *given, *added, *own]
+
+
+def _name(told: Any) -> str | None:
+    """What a server calls its model, where a command line can hold it; it is no flag."""
+    return told if isinstance(told, str) and told and told.isprintable() and not told.startswith("-") else None
 
 
 class Run:

@@ -27,7 +27,7 @@ BENCH = (
     "--dataset-name random --random-input-len 256 --random-output-len 700 --ignore-eos --num-prompts 120"
     " --max-concurrency 24 --disable-tqdm --seed 1"
 )
-SECONDS = "45"
+SECONDS = "120"
 FOLDER = OUT / "compare"
 
 
