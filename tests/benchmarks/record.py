@@ -62,6 +62,8 @@ def main(seconds: float) -> None:
 
         row("opening it, wall", min(timed(opened) for _ in range(REPEAT)), 0.3, "s")
         both = [(run([*doctor, "--version"])[0], run([*doctor, str(path), "--json"])[0]) for _ in range(REPEAT)]
+        compared = [run([*doctor, "compare", str(path), str(path)])[0] for _ in range(REPEAT)]
+        row("comparing two, whole command, wall", min(compared), 0.5, "s")
         row("its report, whole command, wall", min(wall for _, wall in both), 1.0, "s")
     for what, measured, bound, good in rows:
         print(f"{'ok  ' if good else 'MISS'} {what:<46}{measured:>18}   {bound}")
