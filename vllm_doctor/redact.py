@@ -8,11 +8,12 @@ names of hosts and users, addresses and paths out too.
 from __future__ import annotations
 
 import ipaddress
+import operator
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 from vllm_doctor.report import Patch, Report
@@ -121,8 +122,9 @@ _SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = (
 def text(value: str, masked: Counter[str]) -> str:
     """The text without secrets and control characters; `masked` counts what was taken out."""
     clean, counts = _again(value) if len(value) <= _SHORT else _cleaned(value)
-    masked.update(counts)
-    return clean
+    if counts:
+        masked.update(counts)
+    return value if clean == value else clean  # the same one: what is unchanged is not copied
 
 
 def secrets(value: str, masked: Counter[str]) -> str:
@@ -185,13 +187,23 @@ def _clean(value: Any, masked: Counter[str]) -> Any:
     if isinstance(value, Patch):
         return _patch(value, masked)
     if is_dataclass(value) and not isinstance(value, type):
-        changes = {f.name: _clean(getattr(value, f.name), masked) for f in fields(value)}
-        return replace(value, **changes)
+        changes = {}
+        for name in _fields_of(type(value)):
+            before = getattr(value, name)
+            if (after := _clean(before, masked)) is not before:
+                changes[name] = after
+        return replace(value, **changes) if changes else value
     if isinstance(value, Mapping):
         return {_clean(key, masked): _of_name(key, _clean(item, masked), masked) for key, item in value.items()}
     if isinstance(value, tuple):
-        return tuple(_clean(item, masked) for item in value)
+        items = [_clean(item, masked) for item in value]
+        return value if all(map(operator.is_, items, value)) else tuple(items)
     return value
+
+
+@cache
+def _fields_of(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 def _of_name(name: Any, value: Any, masked: Counter[str]) -> Any:

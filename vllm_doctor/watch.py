@@ -109,6 +109,7 @@ class _Eye:
         self.began: float | None = None
         self.is_fresh = False
         self._due = -math.inf
+        self._cost = 0.0
         self._clock, self._cpu, self._inline, self._news = clock, cpu, inline, news
         self._go = threading.Event()
         self._closed = False
@@ -158,8 +159,9 @@ class _Eye:
         except Exception as error:  # shown in a banner; the others go on
             self.failure = error
         every = self.feed.every if self.feed is not None else math.inf
-        # Not sooner than it may: a look at a large log costs more than one a second may.
-        self._due = max(began + every, self._clock() + (self._cpu() - cpu) / _LOOKING)
+        # Not sooner than it may: a look at a large log costs more than one a second may. The first one loads code too.
+        before, self._cost = self._cost, self._cpu() - cpu
+        self._due = max(began + every, self._clock() + min(before, self._cost) / _LOOKING)
         self.is_fresh = True
         self.began = None
 
