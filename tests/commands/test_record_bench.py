@@ -107,13 +107,18 @@ def test_it_takes_no_longer_than_it_may(
     assert not is_alive(int((folder / "pid").read_text()))
 
 
+def _heeding() -> None:
+    """Tests that a shell runs in the background inherit that Ctrl-C is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_it_ends_with_the_doctor(
     tmp_path: Path, served: Served, played: Callable[..., Path], number: signal.Signals
 ) -> None:
     folder = played(LONG)
     words = [sys.executable, "-m", "vllm_doctor", "record", served.url, "-o", str(tmp_path / "r.tar.gz"), "--bench", ""]
-    started = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    started = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_heeding)
     try:
         until(lambda: (folder / "pid").exists() and bool((folder / "pid").read_text().strip()))
         pid = int((folder / "pid").read_text())
@@ -122,6 +127,7 @@ def test_it_ends_with_the_doctor(
         out, err = started.communicate(timeout=60)
     finally:
         started.kill()
+        started.wait()
     until(lambda: not is_alive(pid))
     assert (out, (tmp_path / "r.tar.gz").exists()) == ("", False)
     if number is not signal.SIGKILL:
