@@ -197,6 +197,8 @@ class Attachment:
 
     def _of_recordings(self, names: Sequence[str], alone: bool) -> Iterator[Watcher]:
         """The sources that recordings hold, each as what it was. `alone`: nothing else is examined with it."""
+        if not names:
+            return
         from vllm_doctor.sources import recording
 
         for name in names:
@@ -400,11 +402,11 @@ def _is_page(source: str) -> bool:
 
 def is_recording(source: str) -> bool:
     """Whether the word names a folder or a .tar.gz."""
+    if source in ("", "-") or "://" in source or source.isdigit():
+        return False
     from vllm_doctor.sources import archive
 
-    return (
-        source not in ("", "-") and "://" not in source and not source.isdigit() and archive.is_recording(Path(source))
-    )
+    return archive.is_recording(Path(source))
 
 
 def _said(patient: str, kind: str, target: str, note: str) -> Watcher:
