@@ -170,14 +170,14 @@ class Attachment:
         from vllm_doctor import log_lines, rule
         from vllm_doctor.sources.log import source
 
+        paths = [None if name == source.STDIN else Path(name) for name in dict.fromkeys(names)]
         log = source.Log(
-            [None if name == source.STDIN else Path(name) for name in dict.fromkeys(names)],
+            paths,
             log_lines.load(rule.shipped() / log_lines.FOLDER),
             *self._between(),
             self.seconds if patient else None,
         )
         of_server, patient = bool(patient), patient or log.target
-        paths = [None if name == source.STDIN else Path(name) for name in dict.fromkeys(names)]
         follow = (lambda: source.Followed(paths, log.table, patient)) if of_server else None
         return Watcher(
             "log",
