@@ -104,23 +104,24 @@ class Attachment:
         return self.seconds if self.state is None else min(self.seconds, _GLANCE)
 
     def _of_sources(self, sources: Sequence[str], opened: ExitStack, command: Command | None = None) -> list[Watcher]:
-        """The sources; `command`: a log's, where it is given beside it."""
-        recordings = [source for source in dict.fromkeys(sources) if is_recording(source)]
-        pages = [source for source in sources if source not in recordings and _is_page(source)]
-        logs = [source for source in sources if source not in (*recordings, *pages) and _is_file(source)]
-        servers = [source for source in sources if source not in (*recordings, *logs)]
+        """The sources; none: every server of this host. `command`: a log's, where it is given beside it."""
         if not sources:
             from vllm_doctor.sources import process
 
-            found = process.find(self.kernel)
-            if not found:
+            here = process.find(self.kernel)
+            if not here:
                 raise UsageError(NOBODY if self.kernel.path("proc").is_dir() else NOT_LINUX)
-            return [watcher for server in found for watcher in self._of_server(server, opened)]
+            return [watcher for server in here for watcher in self._of_server(server, opened)]
+        recordings = [source for source in dict.fromkeys(sources) if is_recording(source)]
+        pages = [source for source in sources if source not in recordings and _is_page(source)]
+        logs = [source for source in sources if source not in (*recordings, *pages) and _is_file(source)]
+        servers = [source for source in sources if source not in (*recordings, *pages, *logs)]
         watchers: dict[tuple[str, str, str], Watcher] = {}
-        for source in servers:
-            for watcher in self._of_source(source, opened):
-                watchers.setdefault((watcher.kind, watcher.target, watcher.patient), watcher)
-        for watcher in self._of_recordings(recordings, alone=len(recordings) == 1 and not servers):
+        found = [watcher for source in servers for watcher in self._of_source(source, opened)]
+        found += [watcher for source in pages for watcher in self._of_page(source)]
+        for watcher in found:
+            watchers.setdefault((watcher.kind, watcher.target, watcher.patient), watcher)
+        for watcher in self._of_recordings(recordings, alone=len(recordings) == 1 and not found):
             watchers[watcher.kind, watcher.target, f"{watcher.patient} {len(watchers)}"] = watcher
         patients = {watcher.patient for watcher in watchers.values()}
         if logs:
@@ -236,17 +237,17 @@ class Attachment:
             return self._of_server(process.of_pid(self.kernel, int(source)), opened)
         if source.startswith("prom+"):
             return [self._of_prometheus(source, opened)]
-        if _is_page(source):
-            return [self._of_page(source), *self._of_file(source)]
         if "://" not in source and ":" not in source:
             raise UsageError(f"{source!r} is neither a file nor a folder, nor a URL (http://host:8000), nor a pid")
         server = self._client(source, opened)
         return [self._of_url(server), *self._of_its_host(server, source)]
 
-    def _of_page(self, source: str) -> Watcher:
+    def _of_page(self, source: str) -> list[Watcher]:
+        """A saved page of /metrics."""
         from vllm_doctor.sources import saved_page
 
-        return Watcher(saved_page.KIND, source, source, partial(saved_page.examine, Path(source), self.wanted))
+        page = Watcher(saved_page.KIND, source, source, partial(saved_page.examine, Path(source), self.wanted))
+        return [page, *self._of_file(source)]
 
     def _of_prometheus(self, source: str, opened: ExitStack) -> Watcher:
         """A server whose signals a Prometheus tells."""

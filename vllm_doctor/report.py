@@ -449,6 +449,12 @@ class Report:
         """How many rules are in a state."""
         return sum(found == state for found in self.states.values())
 
+    @property
+    def counts(self) -> list[str]:
+        """ "26 ok", "1 critical": how many rules are in each state that one is in, and in ok."""
+        others = (state for state in ("critical", "warning", "info", "unknown") if self.count(state))
+        return [f"{self.count(state)} {state}" for state in ("ok", *others)]
+
 
 def grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
     """The same rule with the same severity on several engines is told once."""

@@ -14,9 +14,8 @@ from importlib import import_module
 from pathlib import Path
 
 from vllm_doctor import examination, progress, redact
-from vllm_doctor.attach import Attachment
 from vllm_doctor.commands import chosen_rules
-from vllm_doctor.commands.options import ASKED, ONE_DAY, WINDOW, access_of, form_of, since_of, wishes_of
+from vllm_doctor.commands.options import ASKED, ONE_DAY, WINDOW, access_of, attachment_of, form_of, since_of, wishes_of
 from vllm_doctor.commands.output import exit_code, is_coloured, write
 from vllm_doctor.observation import Observation
 from vllm_doctor.report import Report
@@ -59,20 +58,13 @@ def judge_of(options: argparse.Namespace, is_measured: bool) -> Callable[[Sequen
     def examine(sources: Sequence[str]) -> Report:
         from_prometheus = any(source.startswith("prom+") for source in sources)
         timeout = (_QUERIES if from_prometheus else 8 + window) if options.timeout is None else options.timeout
-        look = Attachment(
-            signals.metrics,
-            access_of(options),
-            window,
-            time.monotonic() + timeout,
-            Path(options.nvidia_smi) if options.nvidia_smi else None,
+        look = replace(
+            attachment_of(options, access_of(options), signals, window, time.monotonic() + timeout),
             since=since,
             until=options.until,
-            command=options.command,
-            gpu=options.gpu,
             signals=signals,
             asked=ASKED if options.window is None else options.window,
             state=state,
-            rules=lambda: chosen_rules.version(options),
         )
         wishes = wishes_of(options)
         with contextlib.ExitStack() as opened:

@@ -11,6 +11,8 @@ TYPE_CHECKING = False  # typing's own costs time, and --help needs no more than 
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from vllm_doctor.attach import Attachment
+    from vllm_doctor.catalogue import Catalogue
     from vllm_doctor.signal import Value
     from vllm_doctor.sources.access import Access
 
@@ -152,3 +154,24 @@ def access_of(options: argparse.Namespace) -> Access:
             raise UsageError(f"--token-file {options.token_file}: must hold one token, on one line")
         headers["Authorization"] = f"Bearer {token}"
     return Access(headers, Path(options.ca_file) if options.ca_file else None, options.insecure)
+
+
+def attachment_of(
+    options: argparse.Namespace, access: Access, signals: Catalogue, seconds: float, deadline: float
+) -> Attachment:
+    """How to look at sources, as the options of `add_sourcing` and `add_choosing` say it; the rest as of Attachment."""
+    from pathlib import Path
+
+    from vllm_doctor.attach import Attachment
+    from vllm_doctor.commands import chosen_rules
+
+    return Attachment(
+        signals.metrics,
+        access,
+        seconds,
+        deadline,
+        Path(options.nvidia_smi) if options.nvidia_smi else None,
+        command=options.command,
+        gpu=options.gpu,
+        rules=lambda: chosen_rules.version(options),
+    )

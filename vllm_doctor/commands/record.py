@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING
 from vllm_doctor import bench_serve, measure, progress, words
 from vllm_doctor.attach import Attachment
 from vllm_doctor.commands import chosen_rules, packing
-from vllm_doctor.commands.options import Parser, access_of, add_choosing, add_sourcing, seconds, wishes_of
+from vllm_doctor.commands.options import (
+    Parser,
+    access_of,
+    add_choosing,
+    add_sourcing,
+    attachment_of,
+    seconds,
+    wishes_of,
+)
 from vllm_doctor.commands.output import say, write_whole
 from vllm_doctor.errors import UsageError
 from vllm_doctor.recorder import Recorder
@@ -40,15 +48,8 @@ def run(arguments: Sequence[str]) -> int:
     given = _bench(options)
     rules, signals = chosen_rules.load(options)
     name = chosen_rules.version(options)
-    look = Attachment(
-        signals.metrics,
-        access_of(options),
-        options.duration,
-        time.monotonic() + options.duration + 8,
-        Path(options.nvidia_smi) if options.nvidia_smi else None,
-        command=options.command,
-        gpu=options.gpu,
-        rules=lambda: name,
+    look = attachment_of(
+        options, access_of(options), signals, options.duration, time.monotonic() + options.duration + 8
     )
     wishes: dict[str, Value] = {"goal": "throughput", **wishes_of(options)}
     if given is not None:

@@ -8,10 +8,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vllm_doctor.commands.options import ASKED, ONE_DAY, WINDOW, access_of, since_of, wishes_of
+from vllm_doctor.commands.options import ASKED, ONE_DAY, WINDOW, access_of, attachment_of, since_of, wishes_of
 from vllm_doctor.commands.output import exit_code
 from vllm_doctor.picture import Choice, Picture, Session, verdict_of
 from vllm_doctor.signal import Value
@@ -77,26 +77,19 @@ def _session(
     watching: list[tuple[Watch, Attachment, Catalogue]] = []
 
     def watch(chosen: Sequence[str], tell: Callable[[Picture], None]) -> None:
-        from vllm_doctor.attach import Attachment, is_recording
+        from vllm_doctor.attach import is_recording
         from vllm_doctor.commands import chosen_rules
         from vllm_doctor.watch import Judge, Watch
 
         rules[:], signals = chosen_rules.load(options)
         gc.freeze()  # all this lives to the end
-        look = Attachment(
-            signals.metrics,
-            access,
-            WINDOW,
-            time.monotonic() + ONE_DAY,
-            Path(options.nvidia_smi) if options.nvidia_smi else None,
+        look = replace(
+            attachment_of(options, access, signals, WINDOW, time.monotonic() + ONE_DAY),
             since=since,
             until=options.until,
-            command=options.command,
-            gpu=options.gpu,
-            keep=_KEPT,
-            rules=lambda: chosen_rules.version(options),
             signals=signals,
             asked=ASKED if options.window is None else options.window,
+            keep=_KEPT,
         )
         # A recording tells for itself by which goal it was judged.
         goal: dict[str, Value] = {} if any(map(is_recording, chosen)) else {"goal": "throughput"}

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from vllm_doctor import __version__, times, words
+from vllm_doctor.render import unseen
 from vllm_doctor.report import SERVERS, Course, Evidence, Finding, LifeSeen, Remedy, Report, Span, Timeline, grouped
-from vllm_doctor.signal import HOW_TO_LEARN, Known, Reason
+from vllm_doctor.signal import HOW_TO_LEARN, Known
 
 _LIVES = 40
 _SPANS = 12
@@ -479,31 +480,24 @@ def _aside(group: Sequence[Finding], report: Report) -> str:
 
 
 def _not_seen(report: Report) -> list[str]:
-    """Every rule that could not be judged, by reason, and what the sources had to say."""
     lines = []
-    for source in report.sources:
-        if source.error is not None:
-            lines.append(_text(source.error.message))
-        lines += [f"{_code(source.target)}: {_text(note)}" for note in source.notes]
-    by_reason = report.unknown_by_reason
-    for reason in sorted(by_reason, key=lambda reason: (reason is not Reason.NOT_IN_LOG, reason is Reason.NOT_LOCAL)):
-        rules = ", ".join(map(_code, by_reason[reason]))
-        lines.append(f"<b>{_text(reason)}</b>: {_text(HOW_TO_LEARN[reason])}. <span class=soft>{rules}</span>")
-    kinds = {source.kind for source in report.sources}
-    lines += ["the log: add its file as another argument"] if "log" not in kinds else []
-    lines += ["CPU and GPUs: run vllm-doctor on the server's host"] if "host" not in kinds else []
+    for found in unseen.told(report):
+        said = _text(found.says)
+        if found.target:
+            said = f"{_code(found.target)}: {said}"
+        if found.reason:
+            rules = ", ".join(map(_code, found.rules))
+            said = f"<b>{_text(found.reason)}</b>: {said}. <span class=soft>{rules}</span>"
+        lines.append(said)
     if not lines:
         return []
-    count = len(report.unknown)
-    said = f"{count} rule{'s' if count > 1 else ''} could not be judged. Unknown is not ok:" if count else ""
-    return ["<h2>Not seen</h2>", f'<p class="soft">{said}</p>' if said else "", _list(lines)]
+    count = unseen.count(report)
+    said = f'<p class="soft">{count}. Unknown is not ok:</p>' if count else ""
+    return ["<h2>Not seen</h2>", said, _list(lines)]
 
 
 def _footer(report: Report) -> str:
-    parts = [f"vllm-doctor {__version__}", f"rules: {report.count('ok')} ok"]
-    parts += [
-        f"{report.count(state)} {state}" for state in ("critical", "warning", "info", "unknown") if report.count(state)
-    ]
+    parts = [f"vllm-doctor {__version__}", f"rules: {' · '.join(report.counts)}"]
     masked: Mapping[str, int] = report.redacted
     parts += [f"masked: {', '.join(f'{count} × {what}' for what, count in masked.items())}"] if masked else []
     return f"<footer>{_text(' · '.join(parts))}</footer>"

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 
 from vllm_doctor import times, words
+from vllm_doctor.render import unseen
 from vllm_doctor.report import SERVERS, Evidence, Finding, LifeSeen, Remedy, Report, grouped
-from vllm_doctor.signal import HOW_TO_LEARN, Known, Reason
+from vllm_doctor.signal import HOW_TO_LEARN, Known
 
 _WIDTH = 80
 _LIVES = 12
@@ -273,31 +274,24 @@ def _aside(group: Sequence[Finding], report: Report) -> str:
 
 
 def _not_seen(report: Report) -> list[str]:
-    """Folded: every rule that could not be judged, by reason, and what the sources had to say."""
+    """Folded."""
     lines = []
-    for source in report.sources:
-        if source.error is not None:
-            lines.append(text(source.error.message))
-        lines += [f"{code(source.target)}: {text(note)}" for note in source.notes]
-    by_reason = report.unknown_by_reason
-    for reason in sorted(by_reason, key=lambda reason: (reason is not Reason.NOT_IN_LOG, reason is Reason.NOT_LOCAL)):
-        lines.append(f"{reason} ({text(HOW_TO_LEARN[reason])}): {', '.join(map(code, by_reason[reason]))}")
-    kinds = {source.kind for source in report.sources}
-    lines += ["the log: add its file as another argument"] if "log" not in kinds else []
-    lines += ["CPU and GPUs: run vllm-doctor on the server's host"] if "host" not in kinds else []
+    for found in unseen.told(report):
+        said = text(found.says)
+        if found.target:
+            said = f"{code(found.target)}: {said}"
+        if found.reason:
+            said = f"{found.reason} ({said}): {', '.join(map(code, found.rules))}"
+        lines.append(f"- {said}")
     if not lines:
         return []
-    count = len(report.unknown)
-    summary = f"Not seen{f': {count} rule' + ('s' if count > 1 else '') + ' could not be judged' if count else ''}"
-    body = "\n".join(f"- {line}" for line in lines)
-    return [f"<details>\n<summary>{summary}</summary>", body, "</details>"]
+    count = unseen.count(report)
+    summary = f"<details>\n<summary>Not seen{f': {count}' if count else ''}</summary>"
+    return [summary, "\n".join(lines), "</details>"]
 
 
 def _counts(report: Report, findings: Sequence[Finding]) -> str:
-    parts = [f"Rules: {report.count('ok')} ok"]
-    parts += [
-        f"{report.count(state)} {state}" for state in ("critical", "warning", "info", "unknown") if report.count(state)
-    ]
+    parts = [f"Rules: {report.counts[0]}", *report.counts[1:]]
     if findings:
         parts.append(code(f"vllm-doctor rules {findings[0].rule}"))
     return " · ".join(parts)

@@ -519,13 +519,8 @@ def _named(rules: Sequence[str], most: int) -> str:
 
 
 def _counts(report: Report, findings: Sequence[Finding]) -> list[str]:
-    parts = [f"rules: {report.count('ok')} ok"]
-    for state in ("critical", "warning", "info", "unknown"):
-        if report.count(state):
-            parts.append(f"{report.count(state)} {state}")
-    if findings:
-        parts.append(f"more: vllm-doctor rules {findings[0].rule}")
-    return _wrapped(" · ".join(parts), "  ")
+    more = [f"more: vllm-doctor rules {findings[0].rule}"] if findings else []
+    return _wrapped(f"rules: {' · '.join([*report.counts, *more])}", "  ")
 
 
 def _paragraph(label: str, text: str, indent: int = _INDENT) -> list[str]:
