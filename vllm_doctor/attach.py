@@ -251,7 +251,7 @@ class Attachment:
 
     def _of_prometheus(self, source: str, opened: ExitStack) -> Watcher:
         """A server whose signals a Prometheus tells."""
-        from vllm_doctor.sources import prometheus
+        from vllm_doctor.sources import prometheus, prometheus_api
         from vllm_doctor.sources.server import shown
 
         if self.signals is None:
@@ -260,7 +260,7 @@ class Attachment:
         asked = opened.enter_context(closing(prometheus.Prometheus(source, self.access)))
         server = prometheus.OneServer(asked, self.signals, matchers, shown(source))
         return Watcher(
-            prometheus.ORIGIN,
+            prometheus_api.ORIGIN,
             server.target,
             server.target,
             lambda: server.examine(self.asked, self.deadline),

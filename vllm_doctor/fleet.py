@@ -20,7 +20,8 @@ from vllm_doctor.diagnose import Diagnosis, Reader
 from vllm_doctor.report import Patient, Problem, Report, SourceSeen, Verdict, worst
 from vllm_doctor.rule import NOT_APPLICABLE, OK, SEVERITIES, STAGES, UNKNOWN, Outcome, Rule
 from vllm_doctor.signal import Bounded, Column, Known, Reading, Reason, Snapshot, Subject, Told, Unknown, Value, Values
-from vllm_doctor.sources.prometheus import ORIGIN, Survey
+from vllm_doctor.sources.prometheus import Survey
+from vllm_doctor.sources.prometheus_api import ORIGIN
 from vllm_doctor.window import Window
 
 KIND = "prometheus"

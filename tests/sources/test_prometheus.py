@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 import pytest
-import trustme
 
 from tests.fake_prometheus import AT, FakePrometheus, Target, error, targets, vector
 from tests.making import shipped_catalogue
-from tests.serving import Answer, CutError, Request, Route, dead_url, raw, serving
+from tests.serving import Answer, CutError, Request, Route, serving
 from vllm_doctor.errors import SourceError, UsageError
 from vllm_doctor.query import RAY, Matcher, matchers
 from vllm_doctor.signal import Known, Reason, Unknown
-from vllm_doctor.sources import prometheus
+from vllm_doctor.sources import prometheus, prometheus_api
 from vllm_doctor.sources.access import Access
 from vllm_doctor.sources.prometheus import Prometheus, Survey
 
@@ -53,21 +51,6 @@ def value(survey: Survey, signal: str, engine: int) -> object:
 
 def place(survey: Survey, instance: str) -> int:
     return next(n for n, engine in enumerate(survey.engines) if dict(engine)["instance"] == instance)
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("prometheus:9090", "http://prometheus:9090"),
-        ("http://h:9090/", "http://h:9090"),
-        ("https://h/prometheus/graph", "https://h/prometheus"),
-        ("http://h:9090/api/v1/query", "http://h:9090"),
-        ("prom+http://h:9090/?pod=x", "http://h:9090"),
-        ("prom+https://h/select/0/prometheus/?pod=x", "https://h/select/0/prometheus"),
-    ],
-)
-def test_the_address_of_the_api(url: str, expected: str) -> None:
-    assert prometheus.address(url) == expected
 
 
 def test_the_labels_of_a_source() -> None:
@@ -167,19 +150,6 @@ def test_a_quantile_has_the_bounds_of_its_bucket() -> None:
     reading = surveyed(fake("preemption").routes()).read("ttft_p99", 0)[1]
     assert isinstance(reading, Known)
     assert reading.bounds == (2.5, 5.0)
-
-
-def test_a_bucket_that_only_some_engines_have_is_no_bound() -> None:
-    rows = [
-        prometheus.Row({"le": le, "model_name": "m"}, count)
-        for le, count in (("0.5", 2.0), ("1", 1.0), ("2.5", 2.0), ("5", 2.0), ("+Inf", 2.0), ("x", 2.0))
-    ]
-    buckets = prometheus._Buckets(rows)
-    assert buckets.around(0.7, "m") == (0.5, 2.5)
-    assert buckets.around(0.1, "m") == (0.0, 0.5)
-    assert buckets.around(2.5, "m") == (0.5, 2.5)
-    assert buckets.around(5.0, "m") == (2.5, float("inf"))  # the last, or the one without end
-    assert buckets.around(0.7, "another") == (0.0, float("inf"))
 
 
 def test_an_engine_that_was_scraped_once_has_no_rates() -> None:
@@ -315,31 +285,6 @@ def test_headers_are_sent() -> None:
         assert {request.headers["x-scope-orgid"] for request in server.requests} == {"team"}
 
 
-@pytest.fixture
-def secure() -> Iterator[tuple[str, trustme.CA]]:
-    import ssl
-
-    authority = trustme.CA()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    with serving(fake("idle").routes(), tls=context) as server:
-        yield server.url, authority
-
-
-def test_tls(secure: tuple[str, trustme.CA], tmp_path: Path) -> None:
-    url, authority = secure
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    for access in (Access(ca_file=tmp_path / "ca.pem"), Access(insecure=True)):
-        one = Prometheus(url, access)
-        assert one.survey(CATALOGUE, (), 60, AT, time.monotonic() + 60).engines
-        one.close()
-    one = Prometheus(url)
-    with pytest.raises(SourceError, match="--ca-file") as caught:
-        one.rows("up", AT, time.monotonic() + 60)
-    one.close()
-    assert caught.value.kind == "tls"
-
-
 MATRIX = b'{"status":"success","data":{"resultType":"matrix","result":[]}}'
 SAMPLES = "query processing would load too many samples into memory in query execution"
 
@@ -381,40 +326,8 @@ def test_a_server_that_hangs_up() -> None:
     assert "cannot be reached" in refused({"/api/v1/query": cut}, "unreachable")
 
 
-def test_nobody_listens() -> None:
-    with pytest.raises(SourceError, match="refuses connections"):
-        Prometheus(dead_url()).rows("up", AT, time.monotonic() + 60)
-
-
-def test_what_speaks_no_http() -> None:
-    with raw(lambda connection: connection.sendall(b"SSH-2.0-OpenSSH\r\n")) as url, pytest.raises(SourceError):
-        Prometheus(url).rows("up", AT, time.monotonic() + 60)
-
-
-def test_no_time_is_left() -> None:
-    with serving({}) as server, pytest.raises(SourceError, match="--timeout") as caught:
-        Prometheus(server.url).rows("up", AT, time.monotonic() - 1)
-    assert caught.value.kind == "timeout"
-    assert server.requests == []
-
-
-def test_a_slow_answer_is_given_up() -> None:
-    ahead = [0.0]
-
-    def pieces() -> Iterator[bytes]:
-        for _ in range(3):
-            ahead[0] += 100
-            yield b" "
-
-    with serving({"/api/v1/query": lambda request: Answer(pieces())}) as server:
-        one = Prometheus(server.url, clock=lambda: time.monotonic() + ahead[0])
-        with pytest.raises(SourceError, match="does not end") as caught:
-            one.rows("up", AT, time.monotonic() + 60)
-    assert caught.value.kind == "timeout"
-
-
 def test_an_answer_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prometheus, "MAX_BODY", 10_000)
+    monkeypatch.setattr(prometheus_api, "MAX_BODY", 10_000)
     assert "larger" in refused({"/api/v1/query": lambda request: Answer(b" " * 20_000)}, "too-large")
 
 
@@ -443,20 +356,6 @@ def test_one_without_vllm_says_which_jobs_it_has() -> None:
 def test_a_selection_that_leaves_nothing() -> None:
     said = refused(empty(lambda query: [({}, 7.0)] if query.startswith("count(") else []), "no-vllm", 'pod="x"')
     assert '7 vLLM engines, none of them with pod="x"' in said
-
-
-def test_hostile_elements_of_a_result_are_left_out() -> None:
-    good = {"metric": {"__name__": "vllm:num_requests_running", "engine": "0"}, "value": [1, "1"]}
-    bad: list[object] = [None, 1, {}, {"metric": 1, "value": [1, "1"]}, {"metric": {"a": 1}, "value": [1, "1"]}]
-    bad += [
-        {"metric": {}, "value": [1, "x"]},
-        {"metric": {}, "value": "12"},
-        {"metric": {}, "value": [1]},
-        {"metric": {}, "value": [1, []]},
-    ]
-    for element in bad:
-        assert prometheus._row(element) is None
-    assert prometheus._row(good) is not None
 
 
 def test_one_server_as_an_observation() -> None:

@@ -105,9 +105,9 @@ def _exported(
         told = seen.facts.get("vllm_version")
         version = str(told.value) if isinstance(told, Known) else None
     elif options.prometheus:
-        from vllm_doctor.sources.prometheus import Prometheus
+        from vllm_doctor.sources.prometheus_api import Api
 
-        with contextlib.closing(Prometheus(options.prometheus, access_of(options))) as asked:
+        with contextlib.closing(Api(options.prometheus, access_of(options))) as asked:
             rows = asked.rows(
                 f'group by (__name__) ({{__name__=~"{"|".join(sorted(metrics | others))}"}})', time.time(), deadline
             )

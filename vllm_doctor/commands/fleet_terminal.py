@@ -56,7 +56,7 @@ def _session(options: argparse.Namespace, watching: list[FleetWatch], opened: Ex
             asked = opened.enter_context(closing(Prometheus(options.url, access_of(options))))
             every = None if options.at else EVERY
             ask = asked_fleet.asking(options, asked)
-            watching.append(FleetWatch(ask, asked.target, asked.base, every, asked_fleet.window_of(options)))
+            watching.append(FleetWatch(ask, asked.target, asked.api.base, every, asked_fleet.window_of(options)))
         watching[0].run(session.control, tell)
 
     session = Session(watch, lambda rule: "", (options.url,))

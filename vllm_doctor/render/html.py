@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from vllm_doctor import __version__, times, words
-from vllm_doctor.render import unseen
+from vllm_doctor import __version__, times, unseen, words
 from vllm_doctor.report import SERVERS, Course, Evidence, Finding, LifeSeen, Remedy, Report, Span, Timeline, grouped
 from vllm_doctor.signal import HOW_TO_LEARN, Known
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from vllm_doctor import times, words
-from vllm_doctor.render import unseen
+from vllm_doctor import times, unseen, words
 from vllm_doctor.report import SERVERS, Evidence, Finding, LifeSeen, Remedy, Report, grouped
 from vllm_doctor.signal import HOW_TO_LEARN, Known
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.render.reports import postmortem, unreachable
-from vllm_doctor.render import unseen
+from vllm_doctor import unseen
 
 
 def test_a_rule_that_could_not_be_judged_stands_by_each_of_its_reasons() -> None:
