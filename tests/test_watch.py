@@ -16,7 +16,7 @@ from tests.fake_prometheus import FakePrometheus, targets
 from tests.serving import pages, serving, vllm
 from tests.tui.showing import host, watched
 from tests.tui.watching import BEGAN, TARGET, Clock, Pages, Told, judge, server, watch_of
-from vllm_doctor import attach, log_lines, rule, watch
+from vllm_doctor import attach, log_lines, past, rule, tracks
 from vllm_doctor.errors import SourceError, UsageError
 from vllm_doctor.examination import Watcher
 from vllm_doctor.observation import Observation
@@ -83,7 +83,7 @@ def test_a_longer_window_keeps_no_more_scrapes() -> None:
 
 
 def test_what_it_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "_KEPT", 50)
+    monkeypatch.setattr(tracks, "_KEPT", 50)
     clock = Clock()
     found = steps(opened(Pages("idle"), clock), clock, 170)[-1]
     assert len(found.course.times) == 50
@@ -289,7 +289,7 @@ def test_a_log_is_read_once_with_its_progress_and_its_events() -> None:
     assert read.report is not None
     assert read.report.is_postmortem
     assert read.timeline is not None
-    assert {len(row) for row in read.timeline.rows.values()} == {watch.STEPS}
+    assert {len(row) for row in read.timeline.rows.values()} == {past.STEPS}
     assert any("starts" in event.text for event in read.events)
     assert [event.at for event in read.events] == sorted(event.at for event in read.events)
     assert read.spans == read.report.spans

@@ -10,43 +10,26 @@ from __future__ import annotations
 import math
 import threading
 import time
-from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from vllm_doctor import examination, postmortem, redact
+from vllm_doctor import examination, redact
 from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.errors import DoctorError
 from vllm_doctor.examination import Watcher
 from vllm_doctor.observation import Observation
-from vllm_doctor.picture import DEFAULT_WINDOW, Control, Course, Event, Fact, Picture, RuleSeen, Status
-from vllm_doctor.report import Report, Span, Timeline
+from vllm_doctor.past import ONE_DAY, PastReading
+from vllm_doctor.picture import DEFAULT_WINDOW, Control, Event, Fact, Picture, RuleSeen, Status
+from vllm_doctor.report import Report, Span
 from vllm_doctor.rule import Rule
-from vllm_doctor.signal import Known, Reading, Reason, Snapshot, Unknown, Value
-from vllm_doctor.window import Window
-
-TRACKS = (
-    "requests_running", "requests_waiting", "waiting_for_capacity", "kv_cache_usage",
-    "generation_tokens_per_second", "prompt_tokens_per_second", "preemptions_per_second",
-    "requests_finished_per_second", "ttft_p99", "itl_p99", "engine_cpu", "api_cpu", "gpu_utilization", "gpu_clock",
-)  # fmt: skip
-"""The signals whose course is kept."""
-_SUMS = ("waiting_for_capacity", "max_num_seqs")
-"""What adds up over the engines, besides the vital signs that do."""
-LIMITS = ("max_num_seqs", "cores_usable", "gpu_clock_max")
-"""Signals that are the top of a scale."""
-SCALED = (*TRACKS, *LIMITS)
-
-STEPS = 480
-"""Of the time line of a log."""
+from vllm_doctor.signal import Known, Reading, Value
+from vllm_doctor.tracks import TRACKS, Tracks
 
 _ASKED = ("server", "prometheus")
 """The kinds of sources that are asked again and again for a server's signals."""
-_KEPT = 3600
-"""Moments of the vital signs: an hour of them, at one a second."""
 _EVENTS, _SPANS = 500, 300
 _SILENT = 2.5
 """Seconds without an answer after which a server counts as lost."""
@@ -58,7 +41,6 @@ _VERDICT = 3.0
 """Seconds from one verdict to the next: of a window of thirty, one a second would be much work for little news."""
 _JUDGING, _LOOKING = 0.05, 0.03
 """Shares of one core that judging, and looking at one source, may take: of 64 engines a verdict is less frequent."""
-_ONE_DAY = 86400.0
 _REPLAY_STEPS = 300
 """Moments of a recording that are lived through; of a longer one they lie further apart."""
 _PROGRESS = 0.2
@@ -187,13 +169,9 @@ class Watch:
         self._clock, self._wall, self._cpu, self._inline = clock, wall, cpu, inline
         self._opened = ExitStack()
         self._eyes: list[_Eye] = []
-        self._narrow = judge.catalogue.narrowed(SCALED)
+        self._tracks = Tracks(judge.catalogue)
         self._marks = judge.marks()
         self._rules = tuple(RuleSeen(rule.id, rule.group, rule.title) for rule in judge.rules)
-        self._times = array("d")
-        self._values = {name: array("d") for name in TRACKS}
-        self._limits: dict[str, float] = {}
-        self._lacking: dict[str, Reason] = {}
         self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._spans: deque[Span] = deque(maxlen=_SPANS)
         self._current: dict[tuple[str, str], Span] = {}
@@ -297,7 +275,7 @@ class Watch:
         if self._status is Status.PAUSED or self._picture is None:
             return None
         self._become(Status.PAUSED)
-        self._gap()
+        self._tracks.gap(self._wall())
         self._picture = replace(
             self._picture, status=Status.PAUSED, since=self._since, at=self._wall(), events=tuple(self._events)
         )
@@ -317,10 +295,11 @@ class Watch:
             if was_lost in ("unreachable", "gone") and self._report is not None:
                 # Who answers now may be another process: its host is looked for anew.
                 self._reattach("it is back", forced=True)
-            self._measure(observations, bool(answered))
+            if answered:
+                self._measure(observations)
         elif self._status is not Status.LOST:
             self._become(Status.LOST, error)
-            self._gap()
+            self._tracks.gap(self._wall())
             self._spans.extend(self._current.values())
             self._current.clear()
         has_news = bool(answered and observations) and (error is None or self._seen_at is None)
@@ -367,51 +346,14 @@ class Watch:
         self._lost_kind = problem.kind
         return problem.message
 
-    def _measure(self, observations: Sequence[Observation], has_news: bool) -> None:
+    def _measure(self, observations: Sequence[Observation]) -> None:
         """One more moment of the vital signs."""
         at = self._wall()
-        if not has_news or self._clock() < self._measure_due or (self._times and at <= self._times[-1]):
+        if self._clock() < self._measure_due or not self._tracks.is_after(at):
             return
         cpu = self._cpu()
-        snapshots = self._snapshots(observations)
-        if not snapshots:
-            return
-        self._times.append(at)
-        for name in TRACKS:
-            value, why = _together(name, snapshots, name in _SUMS or self._judge.catalogue.signals[name].vital == "sum")
-            if why is None:
-                self._lacking.pop(name, None)
-            else:
-                self._lacking[name] = why
-            self._values[name].append(value)
-        for name in LIMITS:
-            value, why = _together(name, snapshots, name in _SUMS)
-            if why is None:
-                self._limits[name] = value
-        self._measure_due = self._clock() + (self._cpu() - cpu) / _LOOKING - _PICTURE / 2
-        if len(self._times) > 2 * _KEPT:
-            del self._times[:_KEPT]
-            for values in self._values.values():
-                del values[:_KEPT]
-
-    def _snapshots(self, observations: Sequence[Observation]) -> list[Snapshot]:
-        by_patient: dict[str, list[Observation]] = {}
-        for observation in observations:
-            by_patient.setdefault(observation.patient or observation.target, []).append(observation)
-        found = []
-        for seen in by_patient.values():
-            window = next((o.recent for o in seen if o.recent.times), None)
-            told = next((o.told for o in seen if o.told is not None), None)
-            if window is not None or told is not None:
-                facts = {name: fact for o in reversed(seen) for name, fact in o.facts.items()}
-                found.append(self._narrow.snapshot(window or Window(), facts, told=None if window else told))
-        return found
-
-    def _gap(self) -> None:
-        if self._times:
-            self._times.append(max(self._wall(), self._times[-1] + 0.001))
-            for values in self._values.values():
-                values.append(math.nan)
+        if self._tracks.add(at, observations):
+            self._measure_due = self._clock() + (self._cpu() - cpu) / _LOOKING - _PICTURE / 2
 
     def _judged(self, observations: Sequence[Observation]) -> None:
         cpu = self._cpu()
@@ -481,9 +423,6 @@ class Watch:
             eye.start(self.control.seconds)
 
     def _drawn(self, observations: Sequence[Observation], problem: str | None) -> Picture:
-        first = len(self._times) - _KEPT
-        cut = max(0, first)
-        course = Course(self._times[cut:], {name: values[cut:] for name, values in self._values.items()})
         return Picture(
             status=self._status,
             at=self._wall(),
@@ -492,10 +431,10 @@ class Watch:
             report=self._report,
             problem=_plain(problem) if problem else None,
             seen_at=self._seen_at,
-            course=course,
-            limits=dict(self._limits),
+            course=self._tracks.course,
+            limits=self._tracks.limits,
             marks=self._marks,
-            lacking=dict(self._lacking),
+            lacking=self._tracks.lacking,
             facts=self._facts,
             processes=tuple(row for o in observations for row in o.process_rows),
             gpus=tuple(row for o in observations for row in o.gpu_rows),
@@ -511,7 +450,7 @@ class Watch:
         """Live through what was recorded, as fast as it goes, and tell of it; then judge all of it together."""
         while not self.control.stopped:
             picture = self._relived(watchers, tell)
-            self._report = self._judge.report(examination.observe(watchers, _ONE_DAY), self._wall())
+            self._report = self._judge.report(examination.observe(watchers, ONE_DAY), self._wall())
             rules = judged(self._rules, self._report)
             tell(replace(picture, status=Status.REPLAYED, report=self._report, rules=rules, seen_at=None))
             while not (self.control.stopped or self.control.again):
@@ -556,7 +495,7 @@ class Watch:
         """Examine once what does not go on, and tell how far it is; again when asked to."""
         while not self.control.stopped:
             self._become(Status.READING)
-            read = _Reading(watchers, self._judge, self._wall)
+            read = PastReading(watchers, lambda observations: self._judge.report(observations, self._wall()))
             read.start()
             counts = [watcher.bytes_read for watcher in watchers if watcher.bytes_read is not None]
             while read.is_alive() and not self.control.stopped:
@@ -578,51 +517,6 @@ class Watch:
             watchers = list(self._attach(self._opened))
 
 
-class _Reading(threading.Thread):
-    """One examination of logs, in a thread of its own."""
-
-    def __init__(self, watchers: Sequence[Watcher], judge: Judge, wall: Callable[[], float]) -> None:
-        super().__init__(daemon=True)
-        self._watchers, self._judge, self._wall = watchers, judge, wall
-        self.report: Report | None = None
-        self.timeline: Timeline | None = None
-        self.events: tuple[Event, ...] = ()
-        self.failure: Exception | None = None
-
-    def run(self) -> None:
-        try:
-            observations = examination.observe(self._watchers, _ONE_DAY)
-            self.report = self._judge.report(observations, self._wall())
-            lives = [life for o in observations for life in o.lives]
-            self.timeline = postmortem.timeline(lives, STEPS) if lives else None
-            self.events = tuple(_past(self.report))
-        except Exception as error:
-            self.failure = error
-
-
-def _past(report: Report) -> Iterator[Event]:
-    """What a log tells of: the beginnings and the ends of lives, and of what was found."""
-    events = []
-    for number, life in enumerate(report.lives, 1):
-        name = f"life {number}" if len(report.lives) > 1 else "the server"
-        if life.first_at is not None:
-            events.append(
-                Event(life.first_at, "ok", f"{name} {'starts' if life.began else 'runs: its start is not here'}")
-            )
-        if life.end == "died" and (life.died_at or life.last_at) is not None:
-            cause = life.cause or "no exception was logged"
-            line = f" (line {life.cause_line:,})" if life.cause_line is not None else ""
-            who = f" in {life.process}" if life.process else ""
-            events.append(Event(life.died_at or life.last_at or 0.0, "critical", f"{name} died{who}: {cause}{line}"))
-        elif life.end == "stopped" and life.last_at is not None:
-            events.append(Event(life.last_at, "info", f"{name} was stopped"))
-    whole = {(life.first_at, life.last_at) for life in report.lives}
-    for span in report.spans:
-        if (span.first_at, span.last_at) not in whole:
-            events.append(Event(span.first_at, span.severity, f"{span.rule} begins"))
-    yield from sorted(events, key=lambda event: event.at)[:_EVENTS]
-
-
 def judged(rules: Sequence[RuleSeen], report: Report | None) -> tuple[RuleSeen, ...]:
     """The rules with their states in a report."""
     if report is None:
@@ -631,23 +525,6 @@ def judged(rules: Sequence[RuleSeen], report: Report | None) -> tuple[RuleSeen, 
     return tuple(
         replace(rule, state=report.states.get(rule.id, ""), because=because.get(rule.id, {})) for rule in rules
     )
-
-
-def _together(name: str, snapshots: Sequence[Snapshot], summed: bool) -> tuple[float, Reason | None]:
-    """One signal of all engines: their sum or the most. NaN, and why, where one is unknown."""
-    values = []
-    for snapshot in snapshots:
-        keys = set()
-        for subject in snapshot.subjects:
-            key, reading = snapshot.read(name, subject)
-            if isinstance(reading, Unknown):
-                return math.nan, reading.reason
-            if key not in keys and isinstance(reading.value, float | int):
-                keys.add(key)
-                values.append(float(reading.value))
-    if not values:
-        return math.nan, Reason.ABSENT
-    return (sum(values) if summed else max(values)), None
 
 
 def _clean(reading: Reading) -> Reading:
