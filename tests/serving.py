@@ -22,7 +22,8 @@ from functools import cache
 from typing import Any
 
 from vllm_doctor import demo
-from vllm_doctor.sources.recording import Metrics, Recorded, Recording, Tape
+from vllm_doctor.sources.recording import Recorded, Recording
+from vllm_doctor.sources.tape import Metrics, Tape
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ LAYERS = [
     "sources", "sources.access", "sources.encoding", "sources.bench", "sources.guidellm", "sources.exposition",
     "sources.scrapes", "sources.state", "sources.server", "sources.archive", "sources.prometheus_api",
     "sources.engine_rows", "sources.prometheus",
-    "sources.recording", "sources.saved_page", "sources.kernel", "sources.kernel_log", "sources.cgroup",
+    "sources.tape", "sources.recording", "sources.saved_page", "sources.kernel", "sources.kernel_log", "sources.cgroup",
     "sources.environment", "sources.topology", "sources.command_line", "sources.command_diff",
     "sources.process_files", "sources.sockets", "sources.process", "sources.model_files", "sources.host", "sources.gpu",
     "sources.nvidia_smi_fields", "sources.nvidia_smi_text", "sources.nvidia_smi", "sources.nvml", "sources.local",

@@ -30,9 +30,10 @@ from vllm_doctor.sources import scrapes
 from vllm_doctor.sources.archive import MAX_BYTES
 from vllm_doctor.sources.exposition import parse
 from vllm_doctor.sources.log import kept
-from vllm_doctor.sources.recording import FORMAT, Tape, written
+from vllm_doctor.sources.recording import FORMAT, written
 from vllm_doctor.sources.scrapes import Identity
 from vllm_doctor.sources.server import PATIENCE, Server
+from vllm_doctor.sources.tape import Tape
 
 _EVERY = 1.0
 _COURSE = 10.0
