@@ -124,11 +124,12 @@ def version(folders: Iterable[Path]) -> str:
 def load(folders: Iterable[Path], catalogue: Catalogue) -> tuple[Rule, ...]:
     """All rules below these folders, in order of id. Raises DocumentError; a later folder may not redefine a rule."""
     rules: dict[str, Rule] = {}
+    of_signals = catalogue.path.resolve()
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(f"no such folder of rules: {folder}")
         for path in sorted(folder.rglob("*.yaml")):
-            if path.resolve() == catalogue.path.resolve() or path.parent.name == log_lines.FOLDER:
+            if path.parent.name == log_lines.FOLDER or (path.name == of_signals.name and path.resolve() == of_signals):
                 continue
             rule = read(path, catalogue)
             if rule.id in rules:
