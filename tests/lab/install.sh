@@ -1,10 +1,16 @@
 #!/usr/bin/env bash
 # A real vLLM on a machine without a GPU: the community CPU build, in .lab/vllm, and a tiny model in .lab/tiny.
-# Installs what is missing; nothing if all is there. Needs Python 3.11 or later with venv.
+# Installs what is missing; nothing if all is there. Needs Python 3.11 or later with venv and its headers, and g++: vLLM
+# compiles the model.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 lab=.lab
 python=$lab/vllm/bin/python
+headers='import pathlib, sysconfig; assert pathlib.Path(sysconfig.get_path("include"), "Python.h").exists()'
+if ! command -v g++ >/dev/null || ! python3 -c "$headers" 2>/dev/null; then
+  echo "the lab's vLLM compiles its model, and there is no g++ or no Python.h: apt-get install g++ python3-dev" >&2
+  exit 1
+fi
 if [ ! -x "$lab/vllm/bin/vllm" ]; then
   rm -rf "$lab/vllm"
   mkdir -p "$lab"
