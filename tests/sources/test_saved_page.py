@@ -47,7 +47,7 @@ def kept(folder: Path, body: bytes) -> Path:
         (b"$ curl -s host:8000/metrics | head\n" + PAGE, True),
         (CURL + b'vllm:num_requests_running{engine="0"} 3.0\n', True),
         (b"```\n" + b"\n".join(PAGE.splitlines()[:9]) + b"\n```\n", True),
-        (b"# TYPE vllm:num_requests_running gauge\n" + b'vllm:num_requests_running{engine="0"} 3.0\nvllm:gpu_pre\n', True),
+        (b'# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{engine="0"} 3.0\nvllm:gpu_pre\n', True),
         (b"# TYPE vllm:num_requests_running gauge\n# TYPE vllm:num_requests_waiting gauge\n", True),
         (b"INFO 11-20 10:00:00 [x.py:1] started\n" * 31 + PAGE, False),
         (b'vllm:num_requests_running{engine="0"} 3.0\n' + b"INFO 11-20 10:00:00 [x.py:1] started\n" * 9, False),

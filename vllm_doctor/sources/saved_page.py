@@ -60,8 +60,9 @@ def examine(path: Path, wanted: frozenset[str]) -> Observation:
         text = decoded(data)
         page = parse(text, wanted | {scrapes.START_TIME})
         if not page.has_vllm:
-            what = "names vLLM's metrics, but has no value of any" if _NAMED.search(text) else "has none of vLLM's"
-            raise SourceError("not-vllm", f"{target} is a page of metrics, but {what}")
+            named = _NAMED.search(text)
+            what = "; it names vLLM's, but has no value of any" if named else ", but none of vLLM's"
+            raise SourceError("not-vllm", f"{target} is a page of metrics{what}")
         told = scrapes.seen(
             target, [Scrape(0.0, page, scrapes.started(page), None)], scrapes.identity(target, page, {}, {})
         )
