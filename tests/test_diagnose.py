@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.making import shipped_catalogue, shipped_rules
+from tests.making import shipped_catalogue, shipped_rules, window
 from vllm_doctor import catalogue, diagnose, rule
 from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.diagnose import Diagnosis
@@ -702,3 +702,63 @@ def test_where_nothing_is_measured_nothing_is_hidden(rules: Rules) -> None:
     diagnosis = rules.diagnose(one, measured=False)
     assert (diagnosis.verdict, diagnosis.headline) == (Verdict.CRITICAL, "The grave")
     assert found(diagnosis)["stats"].role == "root"
+
+
+# ---- what the shipped catalogue calls slow
+
+STUCK = "Requests run (8), and not one token comes of it: a very long prompt, or an engine that is stuck"
+QUEUED = "Requests wait (2), and nothing that can be seen from here says why"
+
+
+def seen_for_ten_seconds(
+    running: int = 8, waiting: int = 0, tokens: float = 0, prompts: float = 0, finished: float = 0, waited: float = 0
+) -> Snapshot:
+    """Two pages of one engine; between them 50 steps, and as many requests finished that had each `waited` so long."""
+
+    def page(share: float) -> str:
+        return "\n".join(
+            f'{name}{{engine="0",model_name="m"}} {value}'
+            for name, value in (
+                ("vllm:num_requests_running", running),
+                ("vllm:num_requests_waiting", waiting),
+                ("vllm:kv_cache_usage_perc", 0.4),
+                ("vllm:generation_tokens_total", 1000 + share * tokens),
+                ("vllm:prompt_tokens_total", 5000 + share * prompts),
+                ("vllm:request_success_total", 9 + share * finished),
+                ("vllm:iteration_tokens_total_count", 100 + share * 50),
+                ("vllm:request_queue_time_seconds_count", 9 + share * finished),
+                ("vllm:request_queue_time_seconds_sum", 1 + share * finished * waited),
+            )
+        )
+
+    return shipped_catalogue().snapshot(window(page(0), page(1), every=10.0), {})
+
+
+@pytest.mark.parametrize(
+    ("seen", "verdict", "headline"),
+    [
+        pytest.param(seen_for_ten_seconds(), Verdict.UNKNOWN, STUCK, id="stuck"),
+        pytest.param(seen_for_ten_seconds(waiting=14), Verdict.UNKNOWN, STUCK, id="stuck, with a queue"),
+        pytest.param(seen_for_ten_seconds(tokens=400), Verdict.OK, None, id="it generates"),
+        pytest.param(seen_for_ten_seconds(prompts=900), Verdict.OK, None, id="it reads prompts"),
+        pytest.param(seen_for_ten_seconds(finished=1), Verdict.OK, None, id="it finishes requests"),
+        pytest.param(seen_for_ten_seconds(running=0), Verdict.OK, None, id="nothing runs"),
+        # 200 requests in ten seconds that had waited 0.1 s are a queue of two: but a step takes 0.2 s
+        pytest.param(
+            seen_for_ten_seconds(tokens=200, prompts=9000, finished=200, waited=0.1), Verdict.OK, None, id="half a step"
+        ),
+        pytest.param(
+            seen_for_ten_seconds(tokens=200, prompts=9000, finished=20, waited=1.0), Verdict.UNKNOWN, QUEUED, id="steps"
+        ),
+        pytest.param(
+            seen_for_ten_seconds(waiting=2, tokens=200, prompts=9000, finished=200, waited=0.1),
+            Verdict.UNKNOWN,
+            QUEUED,
+            id="half a step, and some wait",
+        ),
+    ],
+)
+def test_what_is_called_slow_without_a_cause(seen: Snapshot, verdict: Verdict, headline: str | None) -> None:
+    found = diagnose.diagnose([], shipped_catalogue(), [seen])
+    assert found.verdict is verdict
+    assert headline is None or found.headline == headline

@@ -206,6 +206,7 @@ def test_where_i_picked_one_gpu_out_its_minor_number_is_its_index(tmp_path: Path
     view = read_text(tmp_path, content.replace("<minor_number>0<", "<minor_number>5<"))
     assert (view.gpus[0].index, view.samples[0].index) == (5, 5)
     assert view.notes == ("the file of nvidia-smi tells of 1 of 8 GPUs",)
+    assert view.more
 
 
 # --- several documents, and parts of one ----------------------------------------------------------------------------
@@ -233,6 +234,9 @@ def test_a_log_that_was_interrupted_keeps_what_is_whole(tmp_path: Path) -> None:
     view = read_text(tmp_path, content[: content.rindex("<processes>")])  # within GPU 1 of the second
     assert [(sample.at, sample.index) for sample in view.samples] == [(0, 0), (0, 1), (1, 0)]
     assert view.notes == ("the file of nvidia-smi is cut off: only the GPUs before the cut are known",)
+    assert not view.more
+    first = text("h100-driver-550")
+    assert read_text(tmp_path, first[: first.rindex("<processes>")]).more
 
 
 def test_every_cut_gives_a_view_or_one_line(tmp_path: Path) -> None:

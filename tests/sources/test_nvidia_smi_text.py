@@ -17,7 +17,7 @@ from vllm_doctor.errors import UsageError
 from vllm_doctor.signal import Known, Reason, Unknown
 from vllm_doctor.sources.gpu import Gpu, GpuProcess, GpuSample, GpuUse, GpuView, facts
 from vllm_doctor.sources.nvidia_smi import read
-from vllm_doctor.sources.nvidia_smi_text import NO_CLOCKS, NO_TABLE
+from vllm_doctor.sources.nvidia_smi_text import MORE, NO_CLOCKS, NO_TABLE
 
 FOLDER = Path(__file__).parent / "nvidia_smi"
 MIB = 2.0**20
@@ -408,6 +408,39 @@ def test_every_cut_gives_a_view_or_one_line(tmp_path: Path) -> None:
         for end in range(0, len(content), 61):
             outcome = view_or_line(tmp_path, content[:end])
             assert facts(outcome, GpuUse()) if isinstance(outcome, GpuView) else "\n" not in outcome
+
+
+ROW = """\
+|   {0}  NVIDIA L20                     On  |   00000000:8{0}:00.0 Off |                    0 |
+| N/A   41C    P0             80W /  350W |   45040MiB /  46068MiB |      0%      Default |
+|                                         |                        |                  N/A |
+"""
+LINE = "+-----------------------------------------+------------------------+----------------------+\n"
+CUT_MATRIX = """\
+\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity
+GPU0\t X \tNV18\tNV18\tNV18\t0-55\t0
+GPU1\tNV18\t X \tNV18\tNV18\t0-55\t0
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "on_host"),
+    [
+        pytest.param(ROW.format(0) + LINE + ROW.format(1) + LINE, 2.0, id="a whole table"),
+        pytest.param(ROW.format(0) + LINE + ROW.format(1), None, id="cut off within a GPU"),
+        pytest.param(ROW.format(0) + LINE + ROW.format(1)[:100], None, id="cut off within its first line"),
+        pytest.param(ROW.format(0) + ROW.format(0) + LINE, 1.0, id="cut off, and whole in the next table"),
+        pytest.param(ROW.format(4) + LINE + ROW.format(5) + LINE, None, id="of some GPUs only"),
+        pytest.param("GPU 1: NVIDIA L20 (UUID: GPU-1)\n", None, id="a list of some GPUs only"),
+        pytest.param(CUT_MATRIX, 4.0, id="a matrix names them all in its head"),
+    ],
+)
+def test_how_many_gpus_the_host_has_is_known_of_a_whole_text_only(
+    tmp_path: Path, content: str, on_host: float | None
+) -> None:
+    view = read_text(tmp_path, content)
+    assert facts(view, GpuUse())["gpus_on_host"] == (NOT_TOLD if on_host is None else known(on_host))
+    assert (MORE in view.notes) is (on_host is None)
 
 
 def test_random_bytes_never_give_a_traceback(tmp_path: Path) -> None:

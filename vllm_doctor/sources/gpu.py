@@ -108,6 +108,8 @@ class GpuView:
     """Indices of GPUs that do not answer, or stopped to while watched."""
     notes: tuple[str, ...] = ()
     """For people: "GPU 3 fell off the bus while watched"."""
+    more: bool = False
+    """Whether the host has GPUs that the source leaves out, or may have: it was cut off, or of some GPUs only."""
     missing: Reason | None = None
     detail: str = ""
     """The driver's own words where it did not answer: "Driver/library version mismatch"."""
@@ -127,7 +129,8 @@ class GpuUse:
 
 
 FACTS = (
-    "gpus_on_host", "gpus", "gpu_name", "gpu_compute_capability", "gpu_bandwidth", "gpu_flops", "mig", "mig_profile",
+    "gpus_on_host", "gpus_told", "gpus",
+    "gpu_name", "gpu_compute_capability", "gpu_bandwidth", "gpu_flops", "mig", "mig_profile",
     "gpu_memory_total", "gpu_memory_used_share", "gpu_memory_free", "gpu_memory_foreign", "gpu_foreign_processes",
     "gpu_utilization", "gpu_utilization_least",
     "gpu_thermal_share", "gpu_thermal_where", "gpu_power_cap_share", "gpu_power_cap_where",
@@ -386,7 +389,8 @@ def _host(view: GpuView, gpus: Sequence[Gpu]) -> dict[str, Reading]:
     others = [_Watched(gpu, tuple(_of(view.samples, gpu.uuid))) for gpu in view.gpus if gpu.uuid not in taken]
     unused: _Told = [(watched, _is_unused(watched)) for watched in others]
     return readings | {
-        "gpus_on_host": Known(float(len(view.gpus))),
+        "gpus_on_host": NOT_TOLD if view.more else Known(float(len(view.gpus))),
+        "gpus_told": Known(float(len(view.gpus))),
         "gpus_lost": Known(float(len(view.lost))),
         "gpus_lost_where": Known(_numbered(view.lost)) if view.lost else Unknown(Reason.IDLE),
         "gpus": Known(float(len(gpus))) if gpus else Unknown(Reason.ABSENT),

@@ -191,6 +191,7 @@ def _view(path: Path, documents: list[_Document]) -> GpuView:
             return GpuView(fields.ORIGIN, missing=Reason.ABSENT, detail="attached_gpus: 0")
         problem = "is cut off within its first GPU" if cut else "tells of no GPU"
         raise UsageError(f"{path} {problem}; {fields.HOW}")
+    more = not whole
     if cut:
         notes.append("the file of nvidia-smi is cut off: only the GPUs before the cut are known")
     if whole:
@@ -200,6 +201,7 @@ def _view(path: Path, documents: list[_Document]) -> GpuView:
         attached = whole[-1].attached
         if attached is not None and attached > len(whole[-1].gpus):
             notes.append(f"the file of nvidia-smi tells of {len(whole[-1].gpus)} of {attached} GPUs")
+            more = True
     cuda = [said for document in documents if re.fullmatch(r"\d+\.\d+", said := document.said("cuda_version"))]
     drivers = [said for document in documents if (said := document.said("driver_version"))]
     return GpuView(
@@ -210,6 +212,7 @@ def _view(path: Path, documents: list[_Document]) -> GpuView:
         cuda=cuda[-1] if cuda else "",
         notes=tuple(dict.fromkeys(notes)),
         lost=frozenset(lost),
+        more=more,
     )
 
 

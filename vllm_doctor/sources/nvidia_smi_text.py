@@ -22,6 +22,7 @@ from vllm_doctor.sources import nvidia_smi_fields as smi
 from vllm_doctor.sources.gpu import NOT_TOLD, Gpu, GpuProcess, GpuSample, GpuView
 
 NO_CLOCKS = "the table of nvidia-smi tells neither clocks nor why they are low: nvidia-smi -q -x does"
+MORE = "the text of nvidia-smi leaves GPUs out: the host may have more than it tells of"
 NO_TABLE = "the text of nvidia-smi tells of no GPU's load, memory or clocks: nvidia-smi -q -x does"
 
 _MAX_LINES = 1_000_000
@@ -66,6 +67,7 @@ def view(path: Path, text: str) -> GpuView | None:
         if number > _MAX_LINES or scanner.rows > _MAX_ROWS:
             raise UsageError(f"{path} tells more than a look at the GPUs needs; log less often (-l) or shorter")
         scanner.read(_COLOURS.sub("", line[:_MAX_LINE]))
+    scanner.close()
     blocks = [block for block in scanner.blocks if block.gpus or block.driver]
     return _seen(path, blocks) if blocks else None
 
@@ -102,6 +104,8 @@ class _Block:
     time: datetime | None = None
     driver: str = ""
     cuda: str = ""
+    is_cut: bool = False
+    """Whether it ends within a GPU."""
 
     def processes_of(self, index: int) -> list[tuple[smi.Place, GpuProcess]] | Reason:
         """Those on one GPU; none is known where the table was cut off before its end."""
@@ -145,6 +149,11 @@ class _Scanner:
         elif not line.startswith("NIC"):
             self._list = None
 
+    def close(self) -> None:
+        """A table that ends here, or where the next begins: without the line below its last GPU it was cut off."""
+        if self._row is not None and self._table is not None:
+            self._table.is_cut = True
+
     def _new(self) -> _Block:
         self.rows += 1
         self.blocks.append(_Block())
@@ -158,6 +167,7 @@ class _Scanner:
         table.driver, table.cuda = driver, cuda[1] if cuda else ""
 
     def _new_table(self) -> _Block:
+        self.close()
         self._table, self._section, self._row = self._new(), "gpus", None
         self._table.time, self._time = self._time, None
         return self._table
@@ -318,7 +328,8 @@ class _Scanner:
             return
         self.rows += 1
         index = int(own[1])
-        self._matrix.gpus[index] = Gpu(index, "", "")
+        for column in filter(None, map(_GPU_COLUMN.fullmatch, self._columns)):  # also those whose own rows were cut off
+            self._matrix.gpus[int(column[1])] = Gpu(int(column[1]), "", "")
         for name, link in links.items():
             other = _GPU_COLUMN.fullmatch(name)
             if other is not None and (_NVLINK.fullmatch(link) or link in _OTHER_LINK):
@@ -448,6 +459,8 @@ def _seen(path: Path, blocks: list[_Block]) -> GpuView:
         if len(samples) > smi.MAX_TOLD:
             raise UsageError(f"{path} tells of a GPU more than {smi.MAX_TOLD:,} times; log less often (-l) or shorter")
     broken = {index: note for table in tables for index, note in table.broken.items()}
+    is_cut = bool(tables) and all(table.is_cut for table in tables)
+    more = is_cut or host.gpus.keys() != set(range(len(host.gpus)))
     return GpuView(
         smi.ORIGIN,
         tuple(sorted(gpus.values(), key=lambda gpu: gpu.index)),
@@ -457,7 +470,10 @@ def _seen(path: Path, blocks: list[_Block]) -> GpuView:
         nvlink_pairs=host.pairs,
         numa_nodes=host.nodes,
         lost=frozenset(broken),
-        notes=tuple(dict.fromkeys([*notes, *broken.values(), NO_CLOCKS if tables else NO_TABLE])),
+        notes=tuple(
+            dict.fromkeys([*notes, *broken.values(), *([MORE] if more else []), NO_CLOCKS if tables else NO_TABLE])
+        ),
+        more=more,
         # a driver's version without a GPU does not say that there is none
         missing=None if gpus else Reason.NOT_SUPPORTED,
     )

@@ -161,6 +161,13 @@ def test_the_log_of_another_program(tmp_path: Path) -> None:
     assert "\x1b" not in seen.error.message
 
 
+def test_lines_of_metrics_that_are_no_page_are_told_how_to_be_one(tmp_path: Path) -> None:
+    """As a watch writes them, with a time before each."""
+    seen = examined(written(tmp_path / "kept.txt", ['10:00:05 vllm:num_requests_running{engine="0"} 3.0'] * 3))
+    assert seen.error is not None
+    assert "0 of 3 lines recognised; a page of /metrics is read from a file" in seen.error.message
+
+
 def test_a_program_that_speaks_of_vllm_is_not_vllm(tmp_path: Path) -> None:
     """Its own lines hold what a client was told: no record of vLLM's is in it."""
     lines = [

@@ -30,6 +30,8 @@ _NAMED = 3
 _DAY = 86400.0
 _SHOWN = 3
 _SHOWN_CHARS = 100
+_METRIC = "vllm:"
+_PAGE = "a page of /metrics is read from a file, as the server wrote it (curl http://HOST:PORT/metrics > metrics.prom)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,9 @@ class Log:
     def _nothing(self, recognised: int, read: int) -> Problem:
         head = [line[:_SHOWN_CHARS] for reading in self.readings for line in reading.head[:_SHOWN]][:_SHOWN]
         shown = f"; it begins: {' | '.join(head)}" if head else ""
-        return Problem("not-vllm", f"{self.target}: {recognised:,} of {read:,} lines recognised{shown}")
+        has_metrics = any(_METRIC in line for reading in self.readings for line in reading.head)
+        hint = f"; {_PAGE}" if has_metrics else ""
+        return Problem("not-vllm", f"{self.target}: {recognised:,} of {read:,} lines recognised{hint}{shown}")
 
 
 class Followed:
