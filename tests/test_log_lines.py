@@ -73,3 +73,11 @@ def test_what_is_a_scrape_is_not_counted() -> None:
     told = {TABLE.finds[text]: TABLE.finds[first] for text, first in TABLE.uncounted.items()}
     assert told[b"Engine 0"] == told[b"Avg prompt throughput:"] == b"Avg prompt throughput:"
     assert b"400 Bad Request" not in told
+
+
+def test_a_line_that_was_cut_tells_nothing_false() -> None:
+    line = TABLE.lines["engine-config"]
+    whole = "Initializing a V1 LLM engine (v0.32.0) with config: model='m', enforce_eager=False, device_config=cpu"
+    assert (line.values(whole) or {})["on_gpu"] is False
+    assert (line.values(whole.replace("cpu", "cuda")) or {})["on_gpu"] is True
+    assert "on_gpu" not in (line.values(whole.partition(", device")[0]) or {})

@@ -216,3 +216,15 @@ def test_the_lives_for_the_report(log: LogFolder) -> None:
     assert (died.end, died.cause, died.process, died.died_at) == ("died", CUDA_OOM, "EngineCore", posix(305))
     assert (open_.end, open_.cause, open_.rounds, open_.engines) == ("open", None, 47, 1)
     assert (died.vllm, died.model, died.began, died.up) == ("0.32.0", "/models/tiny", True, True)
+
+
+def test_requests_that_run_without_a_token_are_not_well(log: LogFolder) -> None:
+    hung = [stats(at, 2, 0, generation=0, prompt=0, kv_cache=1.0) for at in range(100, 200, 10)]
+    past = examine(log.life([*start(0), *busy(40, 90), *hung]))
+    assert past.diagnosis.verdict is Verdict.UNKNOWN
+    assert "no token comes out" in past.diagnosis.headline
+
+
+def test_a_request_that_has_just_begun_is_no_hang(log: LogFolder) -> None:
+    begun = stats(100, 1, 0, generation=0, prompt=0, kv_cache=0.1)
+    assert "no token" not in examine(log.life([*start(0), *idle(40, 90), begun, *idle(110, 150)])).diagnosis.headline

@@ -13,6 +13,8 @@ Series = tuple[str, Labels]
 
 RUNNING: Series = ("vllm:num_requests_running", ())
 WAITING: Series = ("vllm:num_requests_waiting", ())
+GENERATED: Series = ("vllm:generation_tokens_total", ())
+PROMPTS: Series = ("vllm:prompt_tokens_total", ())
 KV_CACHE: Series = ("vllm:kv_cache_usage_perc", ())
 _MOST_POINTS = 200
 
@@ -35,7 +37,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """`at` what time and line the server died, in which process, and by what (None: no exception was logged)."""
+    """`at` what time and line the server died, in which process, and by what (None: the log shows no exception)."""
 
     at: float | None
     line: int

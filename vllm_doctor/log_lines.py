@@ -6,7 +6,8 @@ rules/log-lines/*.yaml, one entry a line:
               wrapper would write differently (no quotes, backslashes, <>&): one of them is enough
     match     what the message must look like from its start, as a regular expression; its named groups are values
     fields    more values: name -> a regular expression with one group, searched for in the message
-    says      flags: name -> a regular expression; true where it is found in the message, else false
+    says      flags: name -> a regular expression; true where it is found in the message, else false; of a line that was
+              cut (see `complete`) only what is true
     once      `start`: printed while the server starts, if at all; `run`: at any time. Where such a line is missing
               from a log that would show it, that tells something: its count is 0, else it is not-in-log
     since, until   the first and last release that prints it, where it is not printed by all
@@ -94,8 +95,8 @@ class LogLine:
             field = _compiled(pattern).search(message)
             texts[name] = field[1] if field else None
         told = {name: value(text) for name, text in texts.items() if text is not None}
-        told |= {name: _compiled(pattern).search(message) is not None for name, pattern in self.says.items()}
-        return told
+        said = {name: _compiled(pattern).search(message) is not None for name, pattern in self.says.items()}
+        return told | {name: so for name, so in said.items() if so or not self.is_cut(told)}
 
     def is_cut(self, values: Mapping[str, Value]) -> bool:
         """Whether the line that gave these values ended too early."""

@@ -50,7 +50,7 @@ def _told(report: Report) -> Iterator[Event]:
                 Event(life.first_at, "ok", f"{name} {'starts' if life.began else 'runs: its start is not here'}")
             )
         if life.end == "died" and (life.died_at or life.last_at) is not None:
-            cause = life.cause or "no exception was logged"
+            cause = life.cause or "the log shows no exception"
             line = f" (line {life.cause_line:,})" if life.cause_line is not None else ""
             who = f" in {life.process}" if life.process else ""
             events.append(Event(life.died_at or life.last_at or 0.0, "critical", f"{name} died{who}: {cause}{line}"))

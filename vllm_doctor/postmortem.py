@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from vllm_doctor.catalogue import Catalogue
 from vllm_doctor.diagnose import Diagnosis, diagnose, ordered, outcomes
-from vllm_doctor.life import KV_CACHE, RUNNING, WAITING, Life, Round
+from vllm_doctor.life import GENERATED, KV_CACHE, PROMPTS, RUNNING, WAITING, Life, Round
 from vllm_doctor.report import Finding, LifeSeen, Span, Timeline, UnknownRule, Verdict, worst
 from vllm_doctor.rule import SEVERITIES, Rule
 from vllm_doctor.signal import Reading
@@ -48,6 +48,7 @@ class _Stretch:
     last: int
     seconds: float
     busy: bool
+    stalled: bool
     found: Mapping[str, str]
 
 
@@ -77,7 +78,8 @@ def examine(
                     found[rule.id] = min(found.get(rule.id, outcome.state), outcome.state, key=SEVERITIES.index)
                     spans.append(Span(rule.id, outcome.state, place, dict(reader.subject), began, ended))
             busy = any(round.total(RUNNING) for round in life.rounds[first:last])
-            stretches.append(_Stretch(place, first, last, ended - began, busy, found))
+            stalled = all(_stalled(life.rounds[n - 1] if n else None, life.rounds[n]) for n in range(first, last))
+            stretches.append(_Stretch(place, first, last, ended - began, busy, stalled, found))
     moves = {rule.id for rule in moving}
     diagnoses: list[_Told] = []
     for place, stretch in _shown(lives, stretches):
@@ -100,7 +102,7 @@ def examine(
 
 
 def _stretches(life: Life) -> list[tuple[int, int]]:
-    """Where the rounds are of one kind: idle, busy, with a queue, with a full KV cache. First and past the last.
+    """Where the rounds are of one kind: idle, busy, stalled, with a queue, with a full KV cache. First, past the last.
 
     A silence in which nothing is known of the server ends a stretch.
     """
@@ -110,24 +112,34 @@ def _stretches(life: Life) -> list[tuple[int, int]]:
         silences = []
     ends: list[tuple[int, int]] = []
     for begin, end in pairwise([0, *silences, len(rounds)]):
-        for length in _lengths(rounds[begin:end], _MOST_STRETCHES // (len(silences) + 1)):
+        before = rounds[begin - 1] if begin else None
+        for length in _lengths(before, rounds[begin:end], _MOST_STRETCHES // (len(silences) + 1)):
             ends.append((begin, begin + length))
             begin += length
     return ends
 
 
-def _lengths(rounds: Sequence[Round], most: int) -> list[int]:
+def _lengths(before: Round | None, rounds: Sequence[Round], most: int) -> list[int]:
     """How many rounds follow each other that are of one kind; not more than `most` such runs."""
     runs: list[tuple[object, int]] = []
     for round in rounds:
-        waiting = round.total(WAITING) > 0
-        runs.append(((round.total(RUNNING) > 0 or waiting, waiting, round.most(KV_CACHE) >= _FULL), 1))
+        waiting, busy = round.total(WAITING) > 0, round.total(RUNNING) > 0
+        kind = busy or waiting, waiting, round.most(KV_CACHE) >= _FULL, _stalled(before, round)
+        runs.append((kind, 1))
+        before = round
     least, enough = 1, max(1, min(_LEAST_ROUNDS, len(rounds) // _SHORT_LOG))
     while True:
         runs = _merged(runs, least)
         if least >= enough and len(runs) <= most:
             return [length for _, length in runs]
         least = least + 1 if least < _LEAST_ROUNDS else least * 2
+
+
+def _stalled(before: Round | None, round: Round) -> bool:
+    """Whether requests ran, and since the round before neither a token came out nor the KV cache took in a prompt."""
+    if before is None or not round.total(RUNNING):
+        return False
+    return all(round.total(series) == before.total(series) for series in (GENERATED, PROMPTS, KV_CACHE))
 
 
 def _merged(runs: Sequence[tuple[object, int]], least: int) -> list[tuple[object, int]]:
@@ -162,6 +174,9 @@ def _shown(lives: Sequence[Life], stretches: Sequence[_Stretch]) -> Iterator[tup
         kinds[life.death.cause if life.death else None, life.up, life.command, life.facts.get("vllm_version")] = place
     chosen = sorted(kinds.values())[-_MOST_LIVES:]
     told: list[tuple[int, _Stretch | None]] = [(place, _longest(stretches, place)) for place in chosen]
+    for place in chosen:  # and one that never ended
+        last = [s for s in stretches if s.life == place][-1:]
+        told += [(place, s) for s in last if s.stalled and (place, s) not in told]
     for rule in dict.fromkeys(rule for stretch in stretches for rule in stretch.found):
         where = [s for s in stretches if rule in s.found]
         worst_of = min(where, key=lambda s: (_rank(s.found[rule]), -s.seconds))

@@ -206,10 +206,17 @@ def test_a_single_death() -> None:
     assert "life 1" not in shown
 
 
+def test_of_a_life_whose_start_is_missing_it_is_not_said_that_it_never_served() -> None:
+    lives = [replace(life(BEGAN, BEGAN + 90, BEGAN + 60, up=False), began=False)]
+    shown = flat(text.render(postmortem([finding("engine-died", "The engine died", "critical")], lives)))
+    assert "its start is not in the log: CUDA" in shown
+    assert "never served" not in shown
+
+
 def test_a_death_of_which_little_is_known() -> None:
     lives = [life(0.0, 0.0, end="died"), life(None, None, end="stopped"), life(None, None, end="open")]
     shown = flat(text.render(postmortem(lives=lives)))
-    assert "life 1 1 Jan 00:00:00; died: no exception was logged" in shown
+    assert "life 1 1 Jan 00:00:00; died: the log shows no exception" in shown
     assert "life 2 no times; was stopped" in shown
     assert "life 3 no times; the log ends" in shown
     goes_on = text.render(postmortem(lives=[life(None, None), life(None, None, end="stopped")]))

@@ -362,7 +362,7 @@ def _life(number: int, lives: Sequence[LifeSeen]) -> list[str]:
         _text((times.between(*bounds) if bounds else "no times") + ("" if life.began else " (start not in the log)")),
         _text(ended),
         _code(life.process) if died and life.process else "",
-        _code(life.cause) if died and life.cause else "no exception was logged" if died else "",
+        _code(life.cause) if died and life.cause else "the log shows no exception" if died else "",
         f"{life.cause_line:,}" if life.cause_line is not None else "",
     ]
 

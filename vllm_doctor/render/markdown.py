@@ -176,10 +176,10 @@ def _life(number: int, lives: Sequence[LifeSeen]) -> list[str]:
     return [
         f"{number:,}–{number + count - 1:,}" if count > 1 else f"{number:,}",
         (times.between(*bounds) if bounds else "no times") + ("" if life.began else " (its start is not in the log)"),
-        "yes" if life.up else "no",
+        "yes" if life.up else "no" if life.began else "",
         ended,
         _cell(life.process or "") if died else "",
-        _cell(life.cause or "") or ("no exception was logged" if died else ""),
+        _cell(life.cause or "") or ("the log shows no exception" if died else ""),
         " … ".join(f"{line:,}" for line in ([numbers[0], numbers[-1]] if len(numbers) > 1 else numbers)),
     ]
 

@@ -174,7 +174,7 @@ def _lives(number: int, lives: Sequence[LifeSeen], of: int) -> str:
     life, count = lives[0], len(lives)
     bounds = times.lasted(lives)
     facts = [] if life.began else ["its start is not in the log"]
-    facts += [] if life.up else ["never served"]
+    facts += [] if life.up or not life.began else ["never served"]
     name = f"lives {number:,}–{number + count - 1:,}" if count > 1 else f"life {number:,}"
     begun = f"{name}  {times.between(*bounds) if bounds else 'no times'}{''.join(f', {fact}' for fact in facts)}; "
     if life.end == "stopped":
@@ -183,7 +183,7 @@ def _lives(number: int, lives: Sequence[LifeSeen], of: int) -> str:
         return f"{begun}the log {'ends' if number + count > of else 'goes on with another'}"
     at = f" {times.clock(life.died_at)}" if life.died_at is not None and count == 1 else ""
     who = f" in {life.process}" if life.process else ""
-    cause = life.cause or "no exception was logged"
+    cause = life.cause or "the log shows no exception"
     numbers = [died.cause_line for died in lives if died.cause_line is not None]
     line = f" (line {numbers[0]:,}{f' … {numbers[-1]:,}' if len(numbers) > 1 else ''})" if numbers else ""
     if of == 1:

@@ -187,3 +187,33 @@ def test_any_text_will_do(seed: int) -> None:
 def test_time_is_linear_in_the_text(text: str) -> None:
     """A quadratic one would take minutes."""
     assert parse(text, with_defaults=False).flags == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{'model_tag': '/models/tiny', 'tensor_parallel_size': 8, 'kv_ca",
+        "{'model_tag': '/models/tiny', 'attention_config': AttentionConfig(backend=None)}",
+        "{'model_tag': '/models/tiny', 'compilation_config': {'mode': <CompilationMode.VLLM: 3>}}",
+        "{'model_tag': '/models/tiny', 'lora_modules': [LoRAModulePath(name='a', path='b')]}",
+        f"{{'model_tag': '/models/tiny', 'chat_template': '{'x' * 400}'}}",
+    ],
+    ids=["cut", "an object", "an enum", "objects in a list", "a long text"],
+)
+def test_what_would_start_another_server_is_no_command(text: str) -> None:
+    assert parse(text, with_defaults=False).command == ()
+
+
+def test_a_default_that_no_command_line_takes_is_not_missing() -> None:
+    text = "Namespace(model_tag='/models/tiny', config_format=<ConfigFormat.AUTO: 'auto'>, max_num_seqs=4)"
+    assert parse(text, with_defaults=True).given("0.8.0").command == (
+        "vllm",
+        "serve",
+        "/models/tiny",
+        "--max-num-seqs",
+        "4",
+    )
+
+
+def test_a_quoted_text_is_no_object() -> None:
+    assert command("'chat_template': 'a(b) <c>'")[-1] == "a(b) <c>"

@@ -487,7 +487,7 @@ def test_a_death_without_an_exception(log: LogFolder) -> None:
     life = log.life([*start(0), *busy(40, 90), gone])
     assert life.death is not None
     assert life.death.cause is None
-    assert fact(life, "death_cause") == "no exception was logged"
+    assert fact(life, "death_cause") == "the log shows no exception"
 
 
 def test_a_death_that_the_kernel_tells(log: LogFolder) -> None:
@@ -561,6 +561,70 @@ def test_a_start_that_fails_in_a_worker(log: LogFolder) -> None:
     assert str(life.death.cause).startswith("ValueError: Free memory on device cuda:0")
     assert not life.death.serving
     assert fact(life, "log:gpu-memory-taken.free") == 4.3
+
+
+SERVE = '  File "/usr/lib/python3.12/site-packages/vllm/entrypoints/cli/serve.py", line 60, in cmd'
+
+
+def test_what_comes_up_to_the_servers_main_has_ended_it(log: LogFolder) -> None:
+    invalid = [
+        "Traceback (most recent call last):",
+        SERVE,
+        "    uvloop.run(run_server(args))",
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
+        "  Value error, 4096 is too much. [type=value_error, input_value=ArgsKwargs((), {'hf_token': 'S3CRET'})]",
+    ]
+    lives = log.lives([*start(0)[:3], *invalid, *start(20, 500)[:3], *invalid])
+    assert [str(life.death and life.death.cause) for life in lives] == [
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig: "
+        "Value error, 4096 is too much."
+    ] * 2
+    assert fact(lives[-1], "death_phase") == "start"
+
+
+def test_an_operators_ctrl_c_that_comes_up_to_main_is_no_death(log: LogFolder) -> None:
+    traced = ["Traceback (most recent call last):", SERVE, "    uvloop.run(run_server(args))", "KeyboardInterrupt"]
+    life = log.life([*start(0)[:5], *traced])
+    assert life.death is None
+    assert life.stopped
+
+
+def test_an_abort_is_not_what_it_died_of(log: LogFolder) -> None:
+    waited = (
+        "[rank0]:[E1113 08:13:00.118230411 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation "
+        "timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600031 milliseconds."
+    )
+    aborted = record(95, "Worker VllmWorkerProcess pid 301 died, exit code: -6", "", "ERROR", "multiproc.py:120")
+    life = log.life([*start(0), *busy(40, 90), aborted, waited])
+    assert life.death is not None
+    assert str(life.death.cause).startswith("Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, ")
+    killed = aborted.replace("-6", "-9")
+    assert "exit code: -9" in str(getattr(log.life([*start(0), *busy(40, 90), killed, waited]).death, "cause", ""))
+
+
+def test_of_a_part_of_a_log_nobody_knows_whether_it_served(log: LogFolder) -> None:
+    life = log.life([record(5, "EngineCore encountered a fatal error.", "EngineCore pid=200", "ERROR", "core.py:1512")])
+    assert fact(life, "death_phase") == "start or serving"
+    failed = record(5, "EngineCore failed to start.", "EngineCore pid=200", "ERROR", "core.py:1510")
+    assert fact(log.life([failed]), "death_phase") == "start"
+
+
+def test_v0_repeats_what_it_died_of(log: LogFolder) -> None:
+    said = (
+        "MQEngineDeadError: Engine loop is not running. Inspect the stacktrace to find the original error: KeyError(7)."
+    )
+    life = log.life([*start(0), *busy(40, 90), f"vllm.engine.multiprocessing.{said}"])
+    assert life.death is not None
+    assert life.death.cause == "KeyError(7)."
+    assert fact(life, "death_cause") == "KeyError(7)"
+
+
+def test_a_port_that_is_taken(log: LogFolder) -> None:
+    taken = "ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address already in use"
+    life = log.life([*start(0), f"(APIServer pid=100) {taken}", *stopped()])
+    assert life.death is not None
+    assert "address already in use" in str(life.death.cause)
+    assert not life.stopped
 
 
 def test_a_death_of_which_another_life_recovered(log: LogFolder) -> None:

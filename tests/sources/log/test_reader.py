@@ -61,6 +61,14 @@ def test_what_was_read_is_told(path: Path) -> None:
     assert read.head[-1].startswith("Initializing a V1 LLM engine")
 
 
+def test_an_exception_of_vllms_is_of_vllm(path: Path) -> None:
+    read = reading(
+        path, ["Traceback (most recent call last):", "vllm.v1.engine.exceptions.EngineDeadError: EngineCore"]
+    )
+    assert len(list(read.sightings())) == 1
+    assert read.is_vllm
+
+
 def test_a_line_that_speaks_of_another(path: Path) -> None:
     """What the table looks for stands within a message of another kind."""
     assert sighted(path, [record(0, "I saw: Using max model len 2048"), "I saw: Using max model len 2048"]) == []
@@ -113,6 +121,7 @@ def test_a_cause_is_short(path: Path) -> None:
     found = cause(path, *traceback(0, ENGINE, f"ValueError: {'x' * 5000}"))
     assert found is not None
     assert found.startswith("ValueError: xxx")
+    assert found.endswith("x…")
     assert len(found) <= 300
 
 

@@ -90,6 +90,33 @@ def test_the_process(prefix: str, process: str, pid: int | None, origin: str) ->
     assert only(f"{prefix}  File x") == Record(None, process, pid, origin, "", "", "  File x")
 
 
+@pytest.mark.parametrize(
+    ("prefix", "origin"),
+    [
+        ("мая 01 12:00:00 node-1 vllm[812]: ", "node-1/vllm"),
+        ("Mai 01 12:00:00 node-1 vllm[812]: ", "node-1/vllm"),
+        ("févr. 01 12:00:00 node-1 vllm[812]: ", "node-1/vllm"),
+        ("5月  1 12:00:00 node-1 vllm[812]: ", "node-1/vllm"),
+        ("2025-05-01 10:00:00  >> ", ""),
+    ],
+)
+def test_a_prefix_of_another_land_or_of_somebodys_own(prefix: str, origin: str) -> None:
+    found = only(f"{prefix}ERROR 05-01 10:00:00 [a.py:1] hello")
+    assert (found.origin, found.level, found.message) == (origin, "ERROR", "hello")
+    assert found.stamp is not None
+    assert (found.stamp.month, found.stamp.day) == (5, 1)
+
+
+def test_a_source_that_a_chat_made_a_link_of() -> None:
+    line = "(APIServer pid=1) INFO 05-01 10:00:00 [[loggers.py:236](http://loggers.py:236/)] hello"
+    assert only(line) == Record(MAY, "APIServer", 1, "", "INFO", "loggers.py:236", "hello")
+
+
+def test_torchs_rank_is_no_part_of_an_exception() -> None:
+    assert said('[rank0]:   File "a.py", line 1, in f') == [("", '  File "a.py", line 1, in f')]
+    assert said("[rank12]: RuntimeError: b") == [("", "RuntimeError: b")]
+
+
 @pytest.mark.parametrize("level", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"])
 def test_the_level(level: str) -> None:
     assert only(f"{level} 05-01 10:00:00 [a.py:1] hello").level == level

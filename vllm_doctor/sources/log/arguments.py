@@ -18,6 +18,9 @@ from vllm_doctor.sources.command_line import MASK, is_secret, masked
 
 _OPEN, _CLOSE = "{[(", "}])"
 _KEY = re.compile(r"\s*(?:'(\w+)': |(\w+)=)")
+_QUOTED = re.compile(r"'(?:[^'\\]++|\\.)*+'|\"(?:[^\"\\]++|\\.)*+\"")
+_OBJECT = re.compile(r"<|[A-Za-z_]\w*\(")
+"""The repr of an object, outside of quotes."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 _MAX_TEXT = 300
 _MODEL = ("model_tag", "model")
@@ -27,13 +30,15 @@ _MODEL = ("model_tag", "model")
 class Arguments:
     """`flags` as they would stand on the command line; `whole`: the text did not end in the middle.
 
-    `with_defaults`: among them are also those that were not set.
+    `with_defaults`: among them are also those that were not set. `unwritable`: those whose value no command line takes,
+    as an object's repr (CompilationConfig(...)), or as much of a text as is kept.
     """
 
     flags: Mapping[str, Value]
     model: str | None
     whole: bool
     with_defaults: bool = False
+    unwritable: frozenset[str] = frozenset()
 
     def given(self, version: str | None) -> Arguments:
         """Without this vLLM's own defaults, where those are among them: set or not, they say nothing."""
@@ -45,7 +50,9 @@ class Arguments:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The command line that gives these flags; the model first."""
+        """The command line that gives these flags; the model first. Empty where it would not start the same server."""
+        if not self.whole or self.unwritable & self.flags.keys():
+            return ()
         words = ["vllm", "serve", *([self.model] if self.model else [])]
         for flag, value in self.flags.items():
             if flag == "--model":
@@ -60,6 +67,7 @@ class Arguments:
 def parse(text: str, with_defaults: bool) -> Arguments:
     """The flags in the text that follows "args: ". `with_defaults`: a Namespace, where False and None are not set."""
     flags: dict[str, Value] = {}
+    unwritable = set()
     models: dict[str, str] = {}
     items, whole = _items(text)
     for item in items:
@@ -78,7 +86,10 @@ def parse(text: str, with_defaults: bool) -> Arguments:
         ):
             continue
         flags[flag] = MASK if is_secret(flag) else _value(raw)
-    return Arguments(flags, next((models[key] for key in _MODEL if key in models), None), whole, with_defaults)
+        if _OBJECT.search(_QUOTED.sub("", raw)) or len(str(flags[flag])) == _MAX_TEXT:
+            unwritable.add(flag)
+    model = next((models[key] for key in _MODEL if key in models), None)
+    return Arguments(flags, model, whole, with_defaults, frozenset(unwritable))
 
 
 def _has_defaults(version: str) -> bool:

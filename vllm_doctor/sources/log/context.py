@@ -19,9 +19,11 @@ _EXCEPTION = re.compile(
 )
 _VERDICTLESS = re.compile(
     r"[\w.]*(?:EngineDeadError|SystemExit|KeyboardInterrupt|CancelledError)\b|[\w.]+$"
-    r"|.*(?:initialization failed|died unexpectedly|direct cause of)"
+    r"|.*(?:initialization failed|failed to start|died unexpectedly|direct cause of)"
 )
 """What tells that something ended, and not why; or an exception without a word."""
+_HEADING = re.compile(r"[\w.]*ValidationError: \d+ validation errors? for \w+$")
+"""pydantic says on the next line what is wrong."""
 
 
 def wrapped(line: Line) -> str:
@@ -38,7 +40,8 @@ def wrapped(line: Line) -> str:
 def exception(this: Record, line: Line) -> str | None:
     """The first exception of the traceback that follows, of the same process: of a chain, the one it began with."""
     weak: str | None = None
-    traced = "Traceback" in this.message
+    headed = ""
+    traced = "Traceback" in this.message or this.message.lstrip().startswith("File ")
     for place, raw in enumerate(line.following(_TRACEBACK_BYTES).split(b"\n")):
         if place == _TRACEBACK_STARTS and not traced:
             break
@@ -46,14 +49,19 @@ def exception(this: Record, line: Line) -> str | None:
             if following.process != this.process and following.level:
                 continue
             text = following.message
+            if headed:
+                return f"{headed}: {text.partition(' [type=')[0].strip()}"  # behind that stands what was given
             traced = traced or "Traceback (most" in text or text.lstrip().startswith("File ")
             found = _EXCEPTION.match(text) if traced else None
             if found is None:
                 continue
+            if _HEADING.match(text):
+                headed = text.strip()
+                continue
             if not _VERDICTLESS.match(text):
                 return text.strip()
             weak = weak or text.strip()
-    return weak
+    return headed or weak
 
 
 def spoken(line: Line) -> bytes:

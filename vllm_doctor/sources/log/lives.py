@@ -36,6 +36,7 @@ _RECENT = 15.0
 _MOST_STEPS = 5000
 _WEAK_CAUSES = ("EngineDeadError", "KeyboardInterrupt", "SystemExit", "CancelledError", "terminated")
 """They follow an operator's signal as well."""
+_ABORTED = "exit code: -6"
 
 
 _Point = tuple[float, str, LogLine, Mapping[str, Value]]
@@ -260,9 +261,10 @@ def _of_death(life: Life, deaths: int, last: bool) -> dict[str, Reading]:
     if abrupt and life.last_start is not None:
         told["start_stopped_at"] = life.last_start
     if death is not None:
-        told["death_phase"] = "serving" if death.serving else "start"
+        starting = life.began or life.last_start is not None
+        told["death_phase"] = "serving" if death.serving else "start" if starting else "start or serving"
         told["death_process"] = death.process or "the server"
-        told["death_cause"] = death.cause or "no exception was logged"
+        told["death_cause"] = (death.cause or "the log shows no exception").rstrip(".")
     return {name: Known(value, origin=LOG) for name, value in told.items()}
 
 
@@ -289,12 +291,17 @@ def _death(living: _Living, up: bool) -> Death | None:
             return None
         died = living.troubles[-1]
     of_it = [trouble for trouble in living.troubles if trouble.at >= died.at - _EPISODE]
-    telling = (trouble for trouble in of_it if trouble.cause and not _is_weak(trouble.cause))
-    cause = next(telling, None) or next((trouble for trouble in of_it if trouble.cause), died)
+    caused = [trouble for trouble in of_it if trouble.cause] or [died]
+    cause = min(caused, key=lambda trouble: _weakness(trouble.cause or ""))  # of equal ones the first
     stopped = living.stopped_at is not None and abs(living.stopped_at - died.at) < _SHUTDOWN
     if stopped and (cause.cause is None or _is_weak(cause.cause)):
         return None
     return Death(cause.at or None, cause.line, cause.process, cause.cause, serving=bool(living.points) or living.ready)
+
+
+def _weakness(cause: str) -> int:
+    """How little a cause tells: an abort follows an exception, and what follows an operator's signal tells least."""
+    return 2 if _is_weak(cause) else 1 if _ABORTED in cause else 0
 
 
 def _is_weak(cause: str) -> bool:

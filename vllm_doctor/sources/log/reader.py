@@ -90,7 +90,7 @@ class Reading:
                 last = place == len(records) - 1
                 for sighting in self._sighted(this, line, last, at):
                     found = True
-                    self.is_vllm = self.is_vllm or bool(this.level)
+                    self.is_vllm = self.is_vllm or bool(this.level) or "vllm" in this.message
                     yield sighting
             self.recognised += max(line.stands_for.values()) if found else 0
         self.shift = clock.shift()
@@ -129,9 +129,13 @@ class Reading:
                 line=entry,
                 values=values,
                 repeated=this.repeated * times,
-                cause=cause[:_MAX_TEXT] if cause else None,
+                cause=_shortened(cause) if cause else None,
                 arguments=given,
             )
+
+
+def _shortened(cause: str) -> str:
+    return cause if len(cause) < _MAX_TEXT else f"{cause[: _MAX_TEXT - 1].rstrip()}…"
 
 
 def _arguments(message: str, rest: str) -> arguments.Arguments:

@@ -72,6 +72,9 @@ _CUSTOM_PLACE = re.compile(
     re.ASCII,
 )
 
+# Chats and editors make a link of "loggers.py:236": it looks like a host
+_LINKED = re.compile(r"\[\[([\w./-]{1,200}\.py:[0-9]{1,6})\]\(https?://[\w./-]{1,200}:[0-9]{1,6}/?\)\]", re.ASCII)
+
 _BARE = Wrapping()
 
 _BREAK = re.compile(r"[\r\n]+")
@@ -86,6 +89,7 @@ def records(raw: bytes) -> list[Record]:
     text = raw.decode("utf-8", "replace")
     found = _plain(text, _BARE)
     if found is None:
+        text = _LINKED.sub(r"[\1]", text) if "](http" in text else text
         # logrotate's copytruncate leaves holes; PowerShell writes UTF-16, of which this leaves what is ASCII
         return _read(text.replace("\0", ""), Wrapping(), MAX_LAYERS)
     return [found]
@@ -210,7 +214,9 @@ _NUMBERS = re.compile(r"(?:Engine [0-9]{3}: |[0-9]{1,4} Engines Aggregated: )?Av
 _QUOTE = re.compile(r"(?<![\w\\])['\"`]")
 _UNQUOTE = {quote: re.compile(rf"(?:[^{quote}\\]++|\\.)*+{quote}") for quote in "'\"`"}
 # VLLM_LOGGING_PREFIX, `grep -n`, `srun -l` and their like: a few words that end as if something was to follow
-_PREFIX = re.compile(r"(?:[^\s\"'`%]{1,64}[ \t]{1,4}){1,3}|\[[^\[\]\"'`%]{1,64}\][ \t]?|[^\s\"'`%]{1,99}[:|>)\]-]")
+_PREFIX = re.compile(
+    r"[ \t]{0,4}(?:(?:[^\s\"'`%]{1,64}[ \t]{1,4}){1,3}|\[[^\[\]\"'`%]{1,64}\][ \t]?|[^\s\"'`%]{1,99}[:|>)\]-])"
+)
 # A name in one tells servers apart. A mere word does not, and numbers and times would tell lines apart.
 _NAME_IN_PREFIX = re.compile(
     r"(?<=\[)[A-Za-z][\w./-]{1,98}(?=\])|[A-Za-z]{1,98}[0-9_./-][\w./-]{0,98}(?<=\w)", re.ASCII

@@ -83,6 +83,11 @@ _TIMED_IN_BRACKETS = re.compile(rf"\[{TIME}\](?: |\t|$)", re.ASCII)
 _TIMED = re.compile(rf"{TIME}(?:[ \t]{{1,8}}[-|][ \t]{{1,8}}| |\t|$)", re.ASCII)
 # "Nov 20 10:15:00 node-1 vllm[812]: "; moreutils' ts writes only the time
 _SYSLOG = re.compile(rf"{SYSLOG} (?:{_HOST}(?:\[[0-9]{{1,10}}\])?: ?)?", re.ASCII)
+# journald's "short" form names the month in the language of who reads it. The time is then left to vLLM's own.
+_LOCAL_JOURNAL = re.compile(
+    r"(?:[^\W\d_]{2,10}\.?|[0-9]{1,2}月) {1,2}[0-9]{1,2} [0-9]{2}:[0-9]{2}:[0-9]{2} "
+    rf"{_HOST}\[[0-9]{{1,10}}\]: ?"
+)
 _UNIX_JOURNAL = re.compile(rf"(?P<unix>[0-9]{{10}}\.[0-9]{{6}}) {_HOST}\[[0-9]{{1,10}}\]: ?", re.ASCII)
 # "<13>Nov 20 …" and RFC 5424's "<30>1 2025-11-20T10:15:00Z node-1 vllm 812 - - "
 _PRIORITY = re.compile(
@@ -91,6 +96,7 @@ _PRIORITY = re.compile(
     re.ASCII,
 )
 _POD = re.compile(r"\[pod/(?P<pod>[\w.-]{1,253})/(?P<container>[\w.-]{1,63})\](?: |$)", re.ASCII)
+_RANK = re.compile(r"\[rank[0-9]{1,5}\]: ")  # torch's, before each line of an uncaught exception
 _JOB = re.compile(r"[^\t]{1,200}\t[^\t]{1,200}\t\ufeff?(?=[0-9]{4}-)")  # gh run view --log
 # stern and Loki's: a pod's name is known by the hashes in it, or by that a line of vLLM's follows
 _HASHED_POD = re.compile(
@@ -121,7 +127,7 @@ def peel(text: str, around: Wrapping) -> str | None:
 
     What comes out of JSON may have several lines, and colours of its own.
     """
-    for taken_off in _BY_FIRST.get(text[:1], ()):
+    for taken_off in _BY_FIRST.get(text[:1], () if text[:1].isascii() else (_local,)):
         rest = taken_off(text, around)
         if rest is not None:
             return rest
@@ -322,18 +328,24 @@ def _note_logger(fields: dict[str, object], around: Wrapping) -> None:
 _TakenOff = Callable[[str, Wrapping], str | None]
 _compose = _named(_COMPOSE, "service")
 _job = _named(_JOB)
-_lower = (_compose, _named(_HASHED_POD, "pod", "container"), _job)
+_local = _named(_LOCAL_JOURNAL, "host", "tag")
+_lower = (_compose, _named(_HASHED_POD, "pod", "container"), _job, _local)
 _month, _weekday = _stamped(_SYSLOG), _stamped(_WEEKDAY_DATED)
 _BY_FIRST: dict[str, tuple[_TakenOff, ...]] = {
     "(": (_process,),
     "{": (_in_json,),
-    "[": (_named(_POD, "pod", "container"), _stamped(_DATED_IN_BRACKETS), _stamped(_TIMED_IN_BRACKETS)),
+    "[": (
+        _named(_POD, "pod", "container"),
+        _stamped(_DATED_IN_BRACKETS),
+        _stamped(_TIMED_IN_BRACKETS),
+        _named(_RANK),
+    ),
     "<": (_priority,),
     "|": (_named(_NAMELESS_COMPOSE),),
     **dict.fromkeys("abcdefghijklmnopqrstuvwxyz", _lower),
-    **dict.fromkeys("BCEGHIKLPQRUVXYZ", (_compose, _job)),
-    **dict.fromkeys("JADNO", (_month, _compose, _job)),
-    **dict.fromkeys("TW", (_weekday, _compose, _job)),
-    **dict.fromkeys("FMS", (_month, _weekday, _compose, _job)),
+    **dict.fromkeys("BCEGHIKLPQRUVXYZ", (_compose, _job, _local)),
+    **dict.fromkeys("JADNO", (_month, _compose, _job, _local)),
+    **dict.fromkeys("TW", (_weekday, _compose, _job, _local)),
+    **dict.fromkeys("FMS", (_month, _weekday, _compose, _job, _local)),
     **dict.fromkeys("0123456789", (_stamped(_DATED), _stamped(_TIMED), _unix_journal, *_lower)),
 }
