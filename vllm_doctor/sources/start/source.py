@@ -67,6 +67,7 @@ class StartSource:
             notes=(*notes(start), *said),
             patient=patient,
             command=start.argv,
+            variables=start.variables,
             document=self.document,
             number=self.starts.index(start),
         )
