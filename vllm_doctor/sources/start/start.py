@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
@@ -42,6 +42,7 @@ class Flaw(StrEnum):
     NO_BREAK_SPACE = "no-break-space"
     JOINED_WORDS = "joined-words"
     NOT_TEXT = "not-text"
+    STRAY_WORD = "stray-word"
     UNEXPANDED = "unexpanded"
 
 
@@ -185,6 +186,7 @@ def judged(written: Written) -> Start:
     if len(words) > MAX_WORDS:
         raise SourceError("too-large", f"a command of {len(words):,} arguments: no server takes so many")
     faults = [*written.faults, *_faults_of(words)]
+    faults += [] if faults else _strays(words)
     texts = _without_hidden(words)
 
     def no_config(path: str) -> Reason | str:
@@ -384,6 +386,19 @@ def _faults_of(words: Sequence[Word]) -> list[Fault]:
             says = f"{joined[1]} and its value are one argument: write two, or {joined[1]}=…"
             faults.append(Fault(Flaw.JOINED_WORDS, word.line, says, (joined[1],)))
     return faults
+
+
+def _strays(words: Sequence[Word]) -> Iterator[Fault]:
+    """A second word before the first flag: `vllm serve` takes one, its model."""
+    program = command_line.program_of([word.text for word in words])
+    at = len(words) if program is None else program[1]
+    if len(words) > at + 1 and not any(
+        word.text.startswith("-") or is_marked(word.text) for word in words[at : at + 2]
+    ):
+        says = (
+            f"vLLM takes one model, which is {printed(words[at].text)} here, and refuses {printed(words[at + 1].text)}"
+        )
+        yield Fault(Flaw.STRAY_WORD, words[at + 1].line, says)
 
 
 def _unexpanded(written: Written, flags: Mapping[str, object], model: str | None) -> list[Fault]:
