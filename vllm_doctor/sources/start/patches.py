@@ -319,7 +319,7 @@ def not_in_force(start: Start, changes: Sequence[Change]) -> tuple[Change, ...]:
             if not flags.is_same(start.command.flags.get(change.name), change.now):
                 found.append(replace(change, was=start.command.flags.get(change.name)))
         elif change.name in start.command.flags or change.name in start.unknown_flags:
-            found.append(replace(change, was=start.command.flags.get(change.name)))
+            found.append(replace(change, was=start.command.flags.get(change.name, change.was)))
     return tuple(found)
 
 
