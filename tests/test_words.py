@@ -90,3 +90,15 @@ def test_names_of_a_template() -> None:
 )
 def test_plain_whole_numbers_have_no_point(value: Value, expected: Value) -> None:
     assert repr(words.plain(value)) == repr(expected)
+
+
+def test_a_word_is_quoted_so_that_a_shell_expands_what_is_meant_to_be() -> None:
+    variables = {"$M": False, "$MORE": True, "${A[@]}": False, "$(…)": False}
+    quoted = [
+        words.quoted(word, variables)
+        for word in ("a b", "$M", "$MORE", "x-$M", '{"a": "$M"}', "${A[@]}", "$(…)", "$OTHER", "p$MORE")
+    ]
+    assert quoted == [
+        "'a b'", '"$M"', "$MORE", 'x-"$M"', """'{"a": "'"$M"'"}'""", '"${A[@]}"', "'$(…)'", "'$OTHER'", 'p"$MORE"',
+    ]  # fmt: skip
+    assert words.folded(["serve", "$M"], 80) == ["serve '$M'"]

@@ -42,6 +42,8 @@ COMMAND, ENVIRONMENT = "command", "environment"
 
 FORM = "command_form"
 """The fact that a command was given as a text, and how it was written."""
+_UNTOLD = "…"
+"""The value of a flag that is given, where the text does not hold it."""
 
 LOG = "log"
 """The fact that says whether a log was read; how often line x stands in it is "log:x", and its value y "log:x.y"."""
@@ -204,10 +206,13 @@ class Catalogue:
                     missing[signal.name] = reason
             if readings:
                 series[signal.name] = Series(readings)
-        given = {
-            name: fact.value for name, fact in facts.items() if name.startswith(("--", "$")) and isinstance(fact, Known)
+        given = {name: fact for name, fact in facts.items() if name.startswith(("--", "$"))}
+        of_flags = {
+            name: fact.value if isinstance(fact, Known) else _UNTOLD
+            for name, fact in given.items()
+            if isinstance(fact, Known) or (name.startswith("-") and fact.reason is Reason.NOT_IN_COMMAND)
         }
-        return Snapshot(subjects, series, missing, tag, given)
+        return Snapshot(subjects, series, missing, tag, of_flags)
 
     def _observed(
         self, signal: Signal, window: Window, identity: tuple[str, ...], facts: Mapping[str, Reading]

@@ -180,7 +180,8 @@ def judge(
         headline = UNMEASURED
     if strict and diagnosis.unknown:
         verdict = worst(verdict, Verdict.UNKNOWN)
-    command = next((o.command for o in _believed(observations) if o.command), ()) if len(patients) == 1 else ()
+    started = next((o for o in _believed(observations) if o.command), None) if len(patients) == 1 else None
+    command, variables = (started.command, started.variables) if started is not None else ((), {})
 
     def refuses(changed: Mapping[str, Value | None]) -> str | None:
         return _refusal(snapshots, catalogue, changed)
@@ -202,6 +203,7 @@ def judge(
         states=diagnosis.states,
         error=error,
         command=command,
+        variables=variables,
         correction=cure(diagnosis.findings, command),
         patches=_patches(patients, diagnosis.findings, cure) if patched else (),
         lives=lives,

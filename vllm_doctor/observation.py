@@ -58,6 +58,8 @@ class Observation:
     notes: tuple[str, ...] = ()
     patient: str = ""
     command: tuple[str, ...] = ()
+    variables: Mapping[str, bool] = field(default_factory=dict)
+    """Pieces of `command` that a shell expands, and whether to several words."""
     document: Document | None = None
     """Where `command` stands, as its command of this `number`."""
     number: int = 0

@@ -386,6 +386,8 @@ class Report:
     error: Problem | None = None
     command: tuple[str, ...] = ()
     """The server's command line, where it was read."""
+    variables: Mapping[str, bool] = field(default_factory=dict)
+    """Pieces of it that a shell expands where it is started, and whether to several words."""
     correction: Correction | None = None
     patches: tuple[Patch, ...] = ()
     """The corrections in the form in which their commands came."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from vllm_doctor.signal import Known, Reading, Unknown, Value
 
@@ -29,6 +30,8 @@ ORIGIN = {
 }
 """Where a threshold is from, in words."""
 
+_VARIABLE = re.compile(r"\$(?:\w+|\{\w+(?:\[[@*]\])?\}|[@*])", re.ASCII)
+_NO_VARIABLES: Mapping[str, bool] = MappingProxyType({})
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
@@ -122,10 +125,22 @@ def setting(name: str, value: Value) -> tuple[str, ...]:
     return (written, text) if space else (written,)
 
 
-def folded(command: Sequence[str], width: int) -> list[str]:
-    """A command line, folded between its words so that it can still be pasted."""
+def quoted(word: str, variables: Mapping[str, bool]) -> str:
+    """The word as a shell takes it. `variables`: the pieces of a command that a shell expands, and whether one that
+    stands alone may become several words."""
+    pieces = [piece for piece in variables if piece in word and _VARIABLE.fullmatch(piece)]
+    if not pieces:
+        return shlex.quote(word)
+    pattern = "|".join(map(re.escape, sorted(pieces, key=len, reverse=True)))
+    parts = [part for part in re.split(f"({pattern})", word) if part]
+    expanded = {piece: piece if piece == word and variables[piece] else f'"{piece}"' for piece in pieces}
+    return "".join(expanded.get(part) or shlex.quote(part) for part in parts)
+
+
+def folded(command: Sequence[str], width: int, variables: Mapping[str, bool] = _NO_VARIABLES) -> list[str]:
+    """A command line, folded between its words so that it can still be pasted; `variables` as of `quoted`."""
     lines: list[str] = []
-    for word in map(shlex.quote, command):
+    for word in (quoted(word, variables) for word in command):
         if lines and len(lines[-1]) + len(word) + 3 <= width:
             lines[-1] += f" {word}"
         else:

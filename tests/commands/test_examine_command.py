@@ -318,3 +318,20 @@ def test_nothing_that_a_terminal_obeys_comes_through(form: str, doctor: Doctor, 
     assert ran.code in (1, 3)
     assert "\x1b" not in ran.out + ran.err
     assert all(char.isprintable() or char == "\n" for char in ran.out + ran.err)
+
+
+def test_a_flag_with_a_value_of_elsewhere_is_left_out_of_the_corrected_command(doctor: Doctor) -> None:
+    ran = doctor("--command", 'vllm serve "$MODEL" --swap-space $SWAP --seed 0', "--json")
+    assert ran.report["command"]["now"] == ["vllm", "serve", "$MODEL", "--seed", "0"]
+    text = doctor("--command", 'vllm serve "$MODEL" --swap-space $SWAP --seed 0', "--text").out
+    assert 'vllm serve "$MODEL" --seed 0' in text
+    assert "--format patch" in text
+
+
+def test_what_stands_in_a_config_file_is_not_told_to_be_changed_on_the_command_line(
+    doctor: Doctor, tmp_path: Path
+) -> None:
+    path = tmp_path / "server.yaml"
+    path.write_text("model: m\nswap-space: 4\nmax-model-len: 100\n", "utf-8")
+    out = doctor("--command", path, "--text").out
+    assert "it with these changes, against flag-unknown:\n         -  --swap-space 4" in out

@@ -445,7 +445,7 @@ def _correction(report: Report) -> list[str]:
     if not report.command:
         return []
     if report.correction is None:
-        return ["<h2>Its command</h2>", _command(report.command)]
+        return ["<h2>Its command</h2>", _command(report.command, report)]
     left = [
         f"not against {_code(left.rule)} ({_text(left.do)}): {_text(left.reason)}"
         for left in report.correction.left_out
@@ -453,13 +453,13 @@ def _correction(report: Report) -> list[str]:
     return [
         "<h2>The corrected command</h2>",
         _diff(report.correction.differences),
-        _command(report.correction.now),
+        _command(report.correction.now, report),
         _list(left) if left else "",
     ]
 
 
-def _command(command: Sequence[str]) -> str:
-    return f"<pre>{_text(chr(10).join(words.folded(command, 88)))}</pre>"
+def _command(command: Sequence[str], report: Report) -> str:
+    return f"<pre>{_text(chr(10).join(words.folded(command, 88, report.variables)))}</pre>"
 
 
 def _aside(group: Sequence[Finding], report: Report) -> str:

@@ -123,7 +123,7 @@ def _patient(report: Report) -> list[str]:
         usable, wanted = words.number(patient.cores_usable), words.number(patient.cores_wanted)
         lines.append(f"cores: {usable} usable, {wanted} wanted ({text(patient.cores_terms or '')})")
     blocks = ["\n".join(f"- {line}" for line in lines)] if lines else []
-    return [*blocks, *_fenced(words.folded(report.command, _WIDTH), "sh")]
+    return [*blocks, *_fenced(words.folded(report.command, _WIDTH, report.variables), "sh")]
 
 
 def _correction(report: Report) -> list[str]:
@@ -132,7 +132,7 @@ def _correction(report: Report) -> list[str]:
         return []
     lines = [
         *report.correction.differences,
-        *words.folded(report.correction.now, _WIDTH),
+        *words.folded(report.correction.now, _WIDTH, report.variables),
     ]
     left = [
         f"- not against {code(left.rule)} ({text(left.do)}): {text(left.reason)}" for left in report.correction.left_out

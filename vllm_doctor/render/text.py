@@ -5,7 +5,6 @@ Signs and words carry the meaning; colour, on a terminal only, repeats it.
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
@@ -215,7 +214,8 @@ def _host_lines(report: Report) -> list[str]:
         parts.append(_gpus(patient.gpus, patient.gpu))
     lines = _wrapped(f"  {' · '.join(parts)}", "  ") if parts else []
     if report.command:
-        lines += _wrapped(f"  {shlex.join(report.command)}", "    ")
+        shown = " ".join(words.quoted(word, report.variables) for word in report.command)
+        lines += _wrapped(f"  {shown}", "    ")
     return lines
 
 
@@ -224,11 +224,16 @@ def _correction(report: Report) -> list[str]:
     if report.correction is None:
         return []
     rules = list(dict.fromkeys(change.rule for change in report.correction.changes))
-    lines = ["", *_paragraph("Start", f"it like this, against {', '.join(rules)}:")]
+    is_elsewhere = report.correction.now == report.command  # in its --config file, or in its environment
+    what = "with these changes" if is_elsewhere else "like this"
+    lines = ["", *_paragraph("Start", f"it {what}, against {', '.join(rules)}:")]
     # The changes of a single finding stand with its cure.
-    changes = report.correction.differences if len(rules) > 1 else ()
-    pasted = [*changes, *words.folded(report.correction.now, _width.get() - _INDENT)]
+    changes = report.correction.differences if len(rules) > 1 or is_elsewhere else ()
+    now = () if is_elsewhere else report.correction.now
+    pasted = [*changes, *words.folded(now, _width.get() - _INDENT, report.variables)]
     lines += [f"{'':<{_INDENT}}{line}" for line in pasted]
+    if any(source.kind == "command" for source in report.sources):
+        lines += _paragraph("", "in the form it was given in, and whole: --format patch")
     for left in report.correction.left_out:
         lines += _paragraph("", f"not against {left.rule} ({left.do}): {left.reason}")
     return lines

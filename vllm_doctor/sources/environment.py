@@ -17,6 +17,11 @@ _PREFIXES = (
     "VLLM_", "NCCL_", "OMP_", "MKL_", "TORCH", "PYTORCH_", "CUDA_", "HIP_", "ROCR_", "NUMEXPR_", "RAY_",
 )  # fmt: skip
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+_COUNT = re.compile(
+    r"(?<![A-Z])(?:MAX|MIN|NUM|TOTAL|BATCHED|SPEC|SPECULATIVE|DRAFT)_(?:[A-Z]+_)*?TOKENS(?![A-Z])|TOKENIZER",
+    re.IGNORECASE,
+)
+"""MAX_TOKENS, NUM_SPECULATIVE_TOKENS: how many, not which."""
 
 
 _MAX_TEXT = 1000
@@ -29,7 +34,7 @@ def is_shown(name: str) -> bool:
 
 def is_secret(name: str) -> bool:
     """Whether a variable of this name may hold a secret."""
-    return _SECRET.search(name) is not None
+    return _SECRET.search(_COUNT.sub("", name)) is not None
 
 
 def number_or_text(text: str) -> Value:

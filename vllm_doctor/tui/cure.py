@@ -44,7 +44,9 @@ def to_copy(report: Report, group: Sequence[Finding]) -> tuple[str, str]:
     correction = report.correction
     if correction is not None and (not chosen or any(change.rule == chosen for change in correction.changes)):
         variables = [f"{c.name}={words.plain(c.now)}" for c in correction.changes if _is_variable(c.name) and c.now]
-        return " ".join([*map(shlex.quote, variables), shlex.join(correction.now)]), "the corrected command"
+        return " ".join(
+            [*map(shlex.quote, variables), *(words.quoted(word, report.variables) for word in correction.now)]
+        ), "the corrected command"
     for remedy in group[0].remedies if group else ():
         if remedy.run:
             return "\n".join(remedy.run), "the command that cures"

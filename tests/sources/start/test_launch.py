@@ -134,10 +134,45 @@ def test_a_file_of_variables_is_not_read() -> None:
         ("registry.example:5000/vllm-openai", None),
         ("lmcache/vllm-openai:v0.3.1", None),
         ("my/server:v1.2.3", None),
+        ("vllm/vllm-openai:v0.10.1.1", "0.10.1.1"),
+        ("rocm/vllm:rocm6.4.1_vllm_0.9.0.1_20250605", "0.9.0.1"),
+        ("my/server:vllm-0.29.0", "0.29.0"),
+        ("registry.example/rhaiis/vllm-cuda-rhel9:3.1.0", None),
+        ("registry.example/vendor/vllm:25.9.1", None),
     ],
 )
 def test_the_version_of_an_image(image: str, version: str | None) -> None:
     assert started(f"docker run {image} vllm serve m").version == version
+
+
+@pytest.mark.parametrize(
+    ("container", "model"),
+    [
+        ("my/server --model m -tp 2 --max-num-seqs 8 --enforce-eager", "m"),
+        ("my/server org/m --max-num-seqs 8 --dtype auto --port 1", "org/m"),
+        ("my/server org/m --max-num-seqs 8 --port 1", None),
+        ("llama-server:cuda -m /x.gguf --host 0.0.0.0 --port 1 --n-gpu-layers 9", None),
+    ],
+)
+def test_a_container_of_another_image_is_vllm_by_its_flags(container: str, model: str | None) -> None:
+    found = [start.command.model for start in starts(f"docker run {container}")]
+    assert found == ([] if model is None else [model])
+
+
+def test_the_pieces_that_a_shell_expands() -> None:
+    text = 'vllm serve "$M" $MORE --port "${P}" --host a$H'
+    assert started(text).variables == {"$M": False, "$MORE": True, "${P}": False, "$H": True}
+
+
+def test_json_over_several_lines_is_shown_in_one() -> None:
+    start = started('vllm serve m --x \'{"a":1,\n   "b":2}\' --y "c\nd"')
+    assert start.argv == ("vllm", "serve", "m", "--x", '{"a":1, "b":2}', "--y", "c\nd")
+
+
+def test_two_flags_with_the_value_of_one_variable() -> None:
+    says = [fault.says for fault in started("vllm serve m --max-num-seqs $N --max-num-batched-tokens $N").faults]
+    assert says == [f"$N is not in the text: the value of {flag} is not known" for flag in
+                    ("--max-num-seqs", "--max-num-batched-tokens")]  # fmt: skip
 
 
 # ---- what the text gets wrong

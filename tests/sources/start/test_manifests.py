@@ -207,3 +207,30 @@ def test_values_as_yaml_has_them() -> None:
     assert root.plain == {
         "a": 1, "b": 16, "c": 1.5, "d": False, "e": None, "f": "1", "g": "2020-01-01", "h": 1000, "i": [".inf"],
     }  # fmt: skip
+
+
+def test_a_recipe_of_nobodys_form_whose_command_is_for_a_shell() -> None:
+    [start] = read("name: r\ndefaults: {port: 1}\ncommand: |\n  vllm serve m \\\n    --enforce-eager\n")
+    assert (start.form, start.place, start.faults) == (Form.SHELL, "command", ())
+    assert start.command.flags == {"--enforce-eager": True}
+
+
+def test_the_values_of_a_chart_with_the_command_in_its_image() -> None:
+    text = (
+        "image: {repository: vllm/vllm-openai, tag: v0.20.0, command: [vllm, serve, m, -tp, '2']}\n"
+        "resources: {limits: {nvidia.com/gpu: 2, cpu: 8}}\n"
+    )
+    [start] = read(text)
+    assert (start.place, start.version, start.command.flags) == (
+        "image.command",
+        "0.20.0",
+        {"--tensor-parallel-size": 2.0},
+    )
+    assert start.resources == Resources(gpus=2.0, cpu_limit=8.0)
+    [start] = read(text + "shm: {enabled: true, size: 16Gi}\n")
+    assert start.resources.shm_bytes == 16.0 * 2**30
+
+
+def test_a_template_that_is_no_yaml() -> None:
+    with pytest.raises(SourceError, match="of a chart's template give what `helm template` prints"):
+        read("command:\n{{- if or\n  (eq .a .b)\n}}\n- vllm\n{{- end }}\n- serve\n")

@@ -424,3 +424,19 @@ def test_long_scripts_are_compared_only_where_they_change(tmp_path: Path) -> Non
     far = written(tmp_path, f"A=(--enforce-eager)\n{lines}vllm serve m --seed 1 ${{A[@]}}\n", "far.sh")
     [patch] = patched(far, {"--enforce-eager": None, "--seed": 2.0})
     assert patch.lines[:2] == ("--- command", "+++ corrected")
+
+
+def test_of_a_chart_its_image_is_patched(tmp_path: Path) -> None:
+    text = "image: {repository: vllm/vllm-openai, tag: v0.20.0, command: [vllm, serve, m, --enforce-eager]}\n"
+    [patch] = patched(written(tmp_path, text), {"--enforce-eager": None})
+    assert patch.lines[0] == "image:"
+    assert patch.apply[0].startswith("helm upgrade RELEASE CHART -f ")
+
+
+def test_a_manifest_within_a_script_is_not_taken_for_the_file(tmp_path: Path) -> None:
+    manifest = (
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {template: {spec: {containers: [{name: v,\n"
+        "  image: vllm/vllm-openai, args: [--model, m, --enforce-eager]}]}}}\n"
+    )
+    [patch] = patched(written(tmp_path, f"kubectl apply -f - <<E\n{manifest}E\n", "up.sh"), {"--enforce-eager": None})
+    assert patch.apply == ("kubectl patch deployment/a --patch-file PATCH",)

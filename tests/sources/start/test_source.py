@@ -51,6 +51,39 @@ def test_a_page_with_several_commands() -> None:
     assert (compose.form, compose.command.flags["--dtype"]) == (Form.COMPOSE, "half")
 
 
+@pytest.mark.parametrize("quote", ["", "'"])
+def test_what_a_script_hands_on_and_writes(quote: str) -> None:
+    backslash = "\\" if quote else "\\\\"
+    text = (
+        f"echo begin\nkubectl apply -f - <<{quote}END{quote}\n"
+        "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: vllm/vllm-openai:v0.20.0\n"
+        "    args: [--model, m, --enforce-eager]\nEND\n"
+        f"cat > /etc/systemd/system/v.service <<-{quote}UNIT{quote}\n"
+        f"  [Service]\n  ExecStart=/opt/v/bin/vllm serve n {backslash}\n    --dtype half\n  UNIT\n"
+    )
+    pod, unit = read(text)
+    assert (pod.form, pod.version, pod.command.model) == (Form.KUBERNETES, "0.20.0", "m")
+    assert (unit.form, unit.place, unit.command.flags) == (Form.SYSTEMD, "ExecStart, line 12", {"--dtype": "half"})
+
+
+def test_a_script_that_starts_a_server_is_no_manifest() -> None:
+    [start] = read("cat <<E >x.yaml\nservices: {v: {image: vllm/vllm-openai, command: --model n}}\nE\nvllm serve m\n")
+    assert start.command.model == "m"
+
+
+def test_a_line_that_begins_with_a_quote_is_no_yaml() -> None:
+    [start] = read('"/opt/v/bin/vllm" serve m --dtype half')
+    assert start.command.flags == {"--dtype": "half"}
+
+
+def test_a_second_word_before_the_flags() -> None:
+    [start] = read("vllm serve serve org/m --dtype half")
+    assert [(fault.kind, fault.says) for fault in start.faults] == [
+        (Flaw.STRAY_WORD, "vLLM takes one model, which is serve here, and refuses org/m")
+    ]
+    assert read("vllm serve m $MORE --dtype half")[0].faults[0].kind is Flaw.UNEXPANDED
+
+
 def test_lines_that_end_as_on_windows() -> None:
     [start] = of_file("windows.sh")
     assert start.command.flags == {"--max-num-seqs": 8.0}

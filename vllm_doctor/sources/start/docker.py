@@ -190,17 +190,26 @@ def argv(
     if texts[:1] == ["serve"]:
         return [Word("vllm", line), *arguments], ()
     own = is_vllm(image)
-    takes_flags = not texts or texts[0].startswith(("-", "–", "—")) or (own and program_of(texts) is None)
-    if not takes_flags or (first in _PROGRAMS_OF_IMAGES):
+    known = {flag for text in texts if text.startswith("--") and catalogue.is_flag(flag := _flag(text))}
+    names_model = _REPOSITORY.fullmatch(texts[0]) is not None and len(known) > 2 if texts else False
+    takes_flags = not texts or texts[0].startswith(("-", "–", "—")) or names_model or own
+    if not takes_flags or (first in _PROGRAMS_OF_IMAGES) or program_of(texts) is not None:
         return list(arguments), ()
-    known = [text for text in texts if text.startswith("--") and catalogue.is_flag(_flag(text))]
-    if not own and len(known) < 2:
+    if not own and (len(known) < 2 or known <= _OF_ANY_SERVER):
         return [], ()
     program = [Word(text, line) for text in _started_by(image)]
     notes = () if own else ("the image's own program is not in the text: it was taken for vLLM's server",)
     return [*program, *arguments], notes
 
 
+_REPOSITORY = re.compile(r"[A-Za-z][\w.-]*/[\w.-]+")
+_OF_ANY_SERVER = frozenset(
+    {
+        "--host", "--port", "--model", "--api-key", "--config", "--seed", "--device", "--dtype", "--revision",
+        "--tokenizer", "--trust-remote-code",
+    }
+)  # fmt: skip
+"""Flags that other programs that serve models have as well."""
 _PROGRAMS_OF_IMAGES = frozenset({"sh", "bash", "python", "python3", "env", "vllm"})
 
 

@@ -47,11 +47,11 @@ class Script(Holder):
     number: int
 
 
-def of_script(text: str) -> list[Written]:
-    """The servers that a shell script starts, in its order."""
+def of_script(text: str, line: int = 1) -> list[Written]:
+    """The servers that a shell script starts, in its order; it begins in this line."""
     return [
         Written.of(launch, place=f"line {launch.words[0].line}", holder=Script(text, number))
-        for number, launch in enumerate(_of_script(text, Form.SHELL, 1, {}, _MAX_DEPTH))
+        for number, launch in enumerate(_of_script(text, Form.SHELL, line, {}, _MAX_DEPTH))
     ]
 
 

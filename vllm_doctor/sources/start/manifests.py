@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from vllm_doctor import flags as catalogue
 from vllm_doctor.sources.environment import is_secret
 from vllm_doctor.sources.start import docker, shell
-from vllm_doctor.sources.start.launch import SAYS, of_words
+from vllm_doctor.sources.start.launch import SAYS, of_script, of_words
 from vllm_doctor.sources.start.start import Fault, Flaw, Form, Holder, Launch, Resources, Word, Written
 from vllm_doctor.sources.start.tree import Documents, Node
 from vllm_doctor.sources.start.unexpanded import is_marked, mark
@@ -44,6 +44,9 @@ def starts(documents: Documents, name: str) -> list[Written] | None:
         elif root.at("servingEngineSpec", "modelSpec").kind == "seq":
             known = True
             found += _stack(root)
+        elif root.at("image", "repository").is_scalar and root.at("image", "command").kind == "seq":
+            known = True
+            found += _chart(root).starts()
         elif _is_config(root):
             known = True
             found.append(_config(root, name))
@@ -247,11 +250,19 @@ def _of_pod(pod: _Pod) -> Iterator[Written]:
     containers = pod.spec["containers"].items
     if pod.spec["model"]["modelFormat"]:
         yield from _of_kserve(pod, pod.spec["model"])
+    elif not containers and pod.spec["command"].is_scalar and not pod.spec["args"]:
+        yield from _of_recipe(pod.spec)
     elif not containers:
         yield from _of_container(pod, pod.keys, pod.spec).starts()
     for place, container in enumerate(containers):
         if container.kind == "map":
             yield from _of_container(pod, (*pod.keys, "containers", place), container).starts()
+
+
+def _of_recipe(recipe: Node) -> Iterator[Written]:
+    """A mapping of nobody's form whose `command` is one text: it is for a shell."""
+    for written in of_script(recipe["command"].text, recipe["command"].text_line):
+        yield replace(written, place="command")
 
 
 def _of_container(pod: _Pod, keys: tuple[str | int, ...], container: Node) -> Container:
@@ -429,6 +440,34 @@ def _stack(values: Node) -> Iterator[Written]:
             ),
             notes=(f"not read of vllmConfig: {', '.join(others)}",) if others else (),
         )
+
+
+# ---- Helm values of vLLM's own chart
+
+
+CHART_KEYS = ("image",)
+
+
+def _chart(values: Node) -> Container:
+    """`image` holds its command as well, and the container's resources stand beside it."""
+    image, shm = values["image"], values["shm"]
+    resources = _pod_resources(values, values)
+    if shm["enabled"].plain is True:
+        size = docker.quantity(shm["size"].text)
+        resources = replace(resources, shm_bytes=size, other_shm=size is None)
+    return Container(
+        values,
+        CHART_KEYS,
+        image,
+        Form.KUBERNETES,
+        image["command"].path,
+        ":".join(node.text for node in (image["repository"], image["tag"]) if node.is_scalar),
+        _texts(image["command"]),
+        (),
+        {},
+        resources,
+        tuple(_not_text(image["command"])),
+    )
 
 
 # ---- vLLM's own --config file

@@ -9,16 +9,18 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from vllm_doctor import flags, yaml_text
 from vllm_doctor import words as wording
+from vllm_doctor.errors import SourceError
 from vllm_doctor.report import Change, Patch
 from vllm_doctor.sources import command_diff, command_line
 from vllm_doctor.sources.command_line import MASK, masked
 from vllm_doctor.sources.environment import is_shown
 from vllm_doctor.sources.start import launch as launching
-from vllm_doctor.sources.start import manifests, rewrite, shell, systemd
+from vllm_doctor.sources.start import manifests, rewrite, shell, systemd, tree
 from vllm_doctor.sources.start.manifests import ConfigFile, Container, StackModel
 from vllm_doctor.sources.start.rewrite import UnwritableError, Wanted
 from vllm_doctor.sources.start.start import Form, Launch, Start, Word, Written
@@ -95,7 +97,15 @@ class WrittenDocument:
 
     @property
     def _file(self) -> str:
-        return shlex.quote(self.path or "FILE")
+        return shlex.quote(self.path or "FILE") if self._is_yaml else "FILE"
+
+    @cached_property
+    def _is_yaml(self) -> bool:
+        """Whether the text is YAML as a whole, no script or page that holds some."""
+        try:
+            return any(root.kind == "map" for root in tree.read(self.text).roots)
+        except SourceError:
+            return False
 
     # ---- a shell
 
@@ -188,11 +198,13 @@ class WrittenDocument:
                         yield self._patch([number], changes, problem=_SECRET)
                         continue
                     env = {"env": variables} if (variables := _variables(holder, new)) else {}
+                    of_chart = holder.keys == manifests.CHART_KEYS and not env
+                    apply = f"helm upgrade RELEASE CHART -f {self._file} -f PATCH"
                     yield self._patch(
                         [number],
                         changes,
-                        apply=("put these in the place of the container's own",),
-                        lines=tuple(yaml_text.dump({**new.parts, **env})),
+                        apply=(apply if of_chart else "put these in the place of the container's own",),
+                        lines=tuple(yaml_text.dump({"image": new.parts} if of_chart else {**new.parts, **env})),
                     )
                 else:
                     yield self._patch(
@@ -222,7 +234,7 @@ class WrittenDocument:
         target = f"{named}/{object.at('metadata', 'name').text}"
         options = f" -n {shlex.quote(space.text)}" if space.is_scalar else ""
         how = "" if kind == "strategic" else f" --type {kind}"
-        is_alone = not object.path and _PARTED.search(self.text) is None
+        is_alone = not object.path and _PARTED.search(self.text) is None and self._is_yaml
         if object["kind"].text in _FROZEN and is_own and is_alone:
             yield (
                 f"kubectl patch --local -f {self._file}{how} --patch-file PATCH -o yaml | kubectl replace --force -f -"
@@ -307,7 +319,7 @@ def not_in_force(start: Start, changes: Sequence[Change]) -> tuple[Change, ...]:
             if not flags.is_same(start.command.flags.get(change.name), change.now):
                 found.append(replace(change, was=start.command.flags.get(change.name)))
         elif change.name in start.command.flags or change.name in start.unknown_flags:
-            found.append(replace(change, was=start.command.flags.get(change.name)))
+            found.append(replace(change, was=start.command.flags.get(change.name, change.was)))
     return tuple(found)
 
 

@@ -21,6 +21,8 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _BLANKS = " \t"
 _ENDS = ";&|\n()"
 _BROKEN = re.compile(r"[ \t]+(?=\n|$|#)")
+_PLACEHOLDER = re.compile(r"<[A-Za-z](?:[\w./:-]|[ ](?![ ])){0,60}[\w.]>(?=[\s'\"/:,]|$)")
+"""<your-model>, as documentation writes what the reader has to fill in; no shell would find such a file."""
 _PROMPT = re.compile(r"(?:[\w.-]+@[\w.-]+\S*)?[$%]")
 _OPENS = frozenset({"if", "for", "while", "until", "case", "select"})
 _CLOSES = frozenset({"fi", "done", "esac"})
@@ -81,11 +83,22 @@ def commands(text: str, line: int = 1, variables: Mapping[str, str | None] | Non
                 if first == "export" or given.get(name) is not None:
                     exported[name] = None
         elif not simple.words:
-            given |= {name: None if depth > 0 else value for name, value in assigned.items()}
+            given |= {
+                name: _perhaps(name, value, given.get(name), simple.line) if depth > 0 else value
+                for name, value in assigned.items()
+            }
         if simple.words or simple.broken is not None:
             here = {name: _text(given.get(name)) for name in exported}
             simple.environment = here | {name: _text(value) for name, value in assigned.items()}
             yield simple
+
+
+def _perhaps(
+    name: str, value: str | tuple[Word, ...] | None, before: str | tuple[Word, ...] | None, line: int
+) -> tuple[Word, ...] | None:
+    """What a variable is after a branch that may not be taken: of an array that is only added to, the items before."""
+    is_longer = isinstance(value, tuple) and isinstance(before, tuple) and value[: len(before)] == before
+    return (*before, Word(mark(f"${{{name}[@]}}"), line)) if is_longer and isinstance(before, tuple) else None
 
 
 def words(text: str, line: int = 1) -> tuple[list[Word], Broken | None]:
@@ -136,6 +149,9 @@ class _Reader:
             elif not self._plain and char in _ENDS and not self._all.startswith("&>", self._at):
                 if self._operator(char) or (self._is_array and char == ")"):
                     return self._done(char)
+            elif char == "<" and not self._plain and (name := _PLACEHOLDER.match(self._all, self._at)):
+                self._at = name.end()
+                self._unknown(name[0], is_quoted=True)
             elif char in "<>&" and not self._plain:
                 self._redirection(char)
             else:
@@ -397,7 +413,9 @@ class _Reader:
         rest = inner[name.end() :] if name else inner
         if name is None:
             self._unknown("${…}", is_quoted)
-        elif rest in ("", "[@]", "[*]") or (rest[:2] in (":-", ":=", ":?") and self._variables.get(name[0])):
+        elif rest in ("[@]", "[*]"):
+            self._value(name[0], f"${{{name[0]}{rest}}}", is_quoted)
+        elif not rest or (rest[:2] in (":-", ":=", ":?") and self._variables.get(name[0])):
             self._value(name[0], f"${{{name[0]}}}", is_quoted)
         else:  # the text behind it holds only where the variable is not set; it may be a secret
             self._unknown(f"${{{name[0]}}}", is_quoted)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -39,8 +40,9 @@ _NO_FLAGS = frozenset({"--omni"})
 
 _PROGRAMS = ("vllm", "python", "docker", "podman", "nerdctl", "sudo", "env", "uv", "uvx", "nohup", "bash", "sh")
 _FENCE = re.compile(r"^[ \t]{0,3}(?:>[ \t]?)?(`{3,}|~{3,})[ \t]*([\w+.-]*)[^\n]*$", re.MULTILINE)
+_HEREDOC = re.compile(r"<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_]\w*)(?P=quote)[^\n]*$", re.MULTILINE)
 _PROSE = frozenset({"python", "py", "json", "output", "text", "txt", "diff", "log", "js", "go", "rust", "promql"})
-_YAML = re.compile(r"---|%YAML|-[ \t]|[{\[]|\"|[\w./-]+[ \t]*:(?:\s|$)|'[^'\n]*'[ \t]*:")
+_YAML = re.compile(r"---|%YAML|-[ \t]|[{\[]|\"[^\"\n]*\"[ \t]*:|[\w./-]+[ \t]*:(?:\s|$)|'[^'\n]*'[ \t]*:")
 _WINDOWS = "its lines end as on Windows (\\r\\n): a shell would take the \\r for a part of the last word"
 
 
@@ -67,6 +69,7 @@ class StartSource:
             notes=(*notes(start), *said),
             patient=patient,
             command=start.argv,
+            variables=start.variables,
             document=self.document,
             number=self.starts.index(start),
         )
@@ -156,6 +159,8 @@ def _written(text: str, name: str) -> list[Written]:
     fences = list(islice(_FENCE.finditer(text), MAX_FENCES))
     if len(fences) > 1:
         return _of_markdown(text, fences)
+    if _HEREDOC.search(text) and not _looks_like_yaml(text):
+        return launch.of_script(text) or _of_heredocs(text)
     if systemd.is_unit(text):
         return systemd.starts(text)
     if _looks_like_yaml(text):
@@ -168,6 +173,21 @@ def _written(text: str, name: str) -> list[Written]:
             " nor a --config file of vLLM",
         )
     return launch.of_script(text)
+
+
+def _of_heredocs(text: str) -> list[Written]:
+    """What a script that starts nothing by itself writes or hands on: a manifest for `kubectl apply -f -`, a unit."""
+    found: list[Written] = []
+    for opening in islice(_HEREDOC.finditer(text), MAX_FENCES):
+        body = text[opening.end() + 1 :]
+        end = re.compile(rf"^[ \t]*{re.escape(opening['word'])}[ \t]*$", re.MULTILINE).search(body)
+        body = textwrap.dedent(body[: end.start()] if end else body)
+        if not opening["quote"]:  # the shell takes these backslashes away
+            body = re.sub(r"\\([\\$`])", r"\1", body)
+        above = "\n" * (text.count("\n", 0, opening.end()) + 1)  # so that lines are those of the whole text
+        with contextlib.suppress(SourceError):
+            found += _written(above + body, "")
+    return found
 
 
 def _looks_like_yaml(text: str) -> bool:

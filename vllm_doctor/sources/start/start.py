@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
@@ -41,6 +42,7 @@ class Flaw(StrEnum):
     NO_BREAK_SPACE = "no-break-space"
     JOINED_WORDS = "joined-words"
     NOT_TEXT = "not-text"
+    STRAY_WORD = "stray-word"
     UNEXPANDED = "unexpanded"
 
 
@@ -104,6 +106,9 @@ class Start:
     resources: Resources = field(default_factory=Resources)
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
+
+    variables: Mapping[str, bool] = field(default_factory=dict)
+    """Of a text for a shell: the pieces that it expands where it runs, and whether to several words."""
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -169,8 +174,10 @@ _DOUBLE, _SINGLE = "“”„‟″", "‘’‚‛′"
 _NO_BREAK = re.compile("[\u00a0\u2007\u202f\u3000\u2002-\u2006\u2008-\u200b\ufeff]")
 _JOINED = re.compile(r"(--?[A-Za-z][\w.-]*)[ \t\n]+\S")
 _LED_BY_BLANK = re.compile(r"\s+(--?[A-Za-z][\w.-]*)")
-_TAG = re.compile(r"v?(\d+\.\d+\.\d+(?:(?:\.?(?:rc|post|dev))\d+)*)(?:[-+_].*)?")
-_OTHERS_TAGS = frozenset({"lmcache"})  # images with vLLM in them, whose tags are versions of something else
+_VERSION = r"v?(\d+\.\d+\.\d+(?:\.\d+)?(?:(?:\.?(?:rc|post|dev))\d+)*)(?:[-+_].*)?"
+_TAG = re.compile(_VERSION)
+_NAMED_TAG = re.compile(rf"(?:.*[-_.])?vllm[-_]?{_VERSION}", re.IGNORECASE)  # rocm6.4.1_vllm_0.9.0.1_20250605
+_OTHERS_TAGS = frozenset({"lmcache", "rhaiis"})  # images with vLLM in them, whose tags are versions of something else
 
 
 def judged(written: Written) -> Start:
@@ -179,6 +186,7 @@ def judged(written: Written) -> Start:
     if len(words) > MAX_WORDS:
         raise SourceError("too-large", f"a command of {len(words):,} arguments: no server takes so many")
     faults = [*written.faults, *_faults_of(words)]
+    faults += [] if faults else _strays(words)
     texts = _without_hidden(words)
 
     def no_config(path: str) -> Reason | str:
@@ -198,7 +206,7 @@ def judged(written: Written) -> Start:
     named = (command.model, flags.get("--model"))
     model = next((name for name in named if isinstance(name, str) and _is_model(name)), None)
     shown = Command(
-        tuple(as_written(text) for text in command.argv),
+        tuple(_in_a_line(as_written(text)) for text in command.argv),
         command.program,
         model,
         {flag: value for flag, value in flags.items() if flag not in unknown and not is_marked(flag)},
@@ -220,7 +228,27 @@ def judged(written: Written) -> Start:
         written.resources,
         tuple(sorted(dict.fromkeys(faults), key=lambda fault: (list(Flaw).index(fault.kind), fault.line))),
         (*written.notes, *shown.notes),
+        _variables(words) if written.form in (Form.SHELL, Form.DOCKER_RUN) else {},
     )
+
+
+def _variables(words: Sequence[Word]) -> dict[str, bool]:
+    found: dict[str, bool] = {}
+    for word in words:
+        for piece in pieces(word.text):
+            found[piece] = found.get(piece, False) or word.is_split
+    return found
+
+
+def _in_a_line(text: str) -> str:
+    """The text; JSON that was written over several lines in one, as it means the same."""
+    if "\n" not in text or not text.lstrip().startswith(("{", "[")):
+        return text
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return re.sub(r"\s*\n\s*", " ", text)  # no line ends within JSON's own texts
 
 
 def _as_taken(command: Command, version: str) -> dict[str, Value]:
@@ -291,16 +319,20 @@ def printed(text: str) -> str:
 
 
 def version_of(image: str) -> str | None:
-    """vLLM's version by the tag of an image of vLLM: "0.11.0" of vllm/vllm-openai:v0.11.0-x86_64; None for others."""
+    """vLLM's version by the tag of an image of vLLM: "0.11.0" of vllm/vllm-openai:v0.11.0-x86_64; None for others.
+
+    Of any image by a tag that names vLLM: "0.8.5" of rocm6.3.1_vllm_0.8.5.
+    """
     name = image.partition("@")[0]
     repository, colon, tag = name.rpartition(":")
     if not colon or "/" in tag:
         return None
     path = repository.lower().split("/")
-    if not path[-1].startswith("vllm") or _OTHERS_TAGS & set(path):
-        return None
-    match = _TAG.fullmatch(tag)
-    return match[1] if match else None
+    is_own = path[-1].startswith("vllm") and not _OTHERS_TAGS & set(path)
+    match = _NAMED_TAG.fullmatch(tag) or (_TAG.fullmatch(tag) if is_own else None)
+    asked, newest = (catalogue.release(match[1]) if match else None), catalogue.release(catalogue.newest())
+    is_other = asked is not None and newest is not None and asked[0] > newest[0] + 1  # 25.9.1: a vendor's own count
+    return match[1] if match and not is_other else None
 
 
 def _told(environment: Mapping[str, str | None]) -> dict[str, str | None]:
@@ -356,12 +388,28 @@ def _faults_of(words: Sequence[Word]) -> list[Fault]:
     return faults
 
 
+def _strays(words: Sequence[Word]) -> Iterator[Fault]:
+    """A second word before the first flag: `vllm serve` takes one, its model."""
+    program = command_line.program_of([word.text for word in words])
+    at = len(words) if program is None else program[1]
+    if len(words) > at + 1 and not any(
+        word.text.startswith("-") or is_marked(word.text) for word in words[at : at + 2]
+    ):
+        says = (
+            f"vLLM takes one model, which is {printed(words[at].text)} here, and refuses {printed(words[at + 1].text)}"
+        )
+        yield Fault(Flaw.STRAY_WORD, words[at + 1].line, says)
+
+
 def _unexpanded(written: Written, flags: Mapping[str, object], model: str | None) -> list[Fault]:
     faults = []
+    told: dict[str, int] = {}
     for word in written.words:
         for piece in pieces(word.text):
             at = mark(piece)
-            owner = next((flag for flag, value in flags.items() if isinstance(value, str) and at in value), None)
+            owners = [flag for flag, value in flags.items() if isinstance(value, str) and at in value]
+            place = told[at] = told.get(at, -1) + 1  # two flags may have the value of one variable
+            owner = owners[min(place, len(owners) - 1)] if owners else None
             if owner is None and model is not None and at in model:
                 owner = "the model"
             what = f"the value of {owner}" if owner and owner != "the model" else owner or "an argument"

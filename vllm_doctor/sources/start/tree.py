@@ -90,6 +90,7 @@ class Documents:
 
 def read(text: str) -> Documents:
     """The documents of a YAML text. Raises SourceError: unreadable, too-large."""
+    of_chart = "; of a chart's template give what `helm template` prints" if "{{" in text else ""
     text, is_open = _without_templates(text)
     try:
         _check(text)
@@ -97,7 +98,7 @@ def read(text: str) -> Documents:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}: " if mark else ""
-        raise SourceError("unreadable", f"{where}this is no valid YAML ({_problem(error)})") from None
+        raise SourceError("unreadable", f"{where}this is no valid YAML ({_problem(error)}){of_chart}") from None
     except (yaml.YAMLError, ValueError, RecursionError):
         raise SourceError("unreadable", "this is no valid YAML") from None
     converter = _Converter()
