@@ -39,8 +39,10 @@ class Tracks:
 
     def add(self, at: float, observations: Sequence[Observation]) -> bool:
         """One more moment; whether anything was seen to add."""
+        if self._times and at <= self._times[-1]:
+            return False  # wall clocks step
         snapshots = self._snapshots(observations)
-        if not snapshots or not self.is_after(at):
+        if not snapshots:
             return False
         self._times.append(at)
         for name in TRACKS:
@@ -59,10 +61,6 @@ class Tracks:
             for values in self._values.values():
                 del values[:_KEPT]
         return True
-
-    def is_after(self, at: float) -> bool:
-        """Whether this moment is later than the last: wall clocks step."""
-        return not self._times or at > self._times[-1]
 
     def gap(self, at: float) -> None:
         """From here on nothing is known."""

@@ -348,11 +348,10 @@ class Watch:
 
     def _measure(self, observations: Sequence[Observation]) -> None:
         """One more moment of the vital signs."""
-        at = self._wall()
-        if self._clock() < self._measure_due or not self._tracks.is_after(at):
+        if self._clock() < self._measure_due:
             return
         cpu = self._cpu()
-        if self._tracks.add(at, observations):
+        if self._tracks.add(self._wall(), observations):
             self._measure_due = self._clock() + (self._cpu() - cpu) / _LOOKING - _PICTURE / 2
 
     def _judged(self, observations: Sequence[Observation]) -> None:

@@ -6,8 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 lab=.lab
 python=$lab/vllm/bin/python
-headers='import pathlib, sysconfig; assert pathlib.Path(sysconfig.get_path("include"), "Python.h").exists()'
-if ! command -v g++ >/dev/null || ! python3 -c "$headers" 2>/dev/null; then
+. tests/lab/compiler.sh
+if ! can_compile; then
   echo "the lab's vLLM compiles its model, and there is no g++ or no Python.h: apt-get install g++ python3-dev" >&2
   exit 1
 fi

@@ -13,7 +13,7 @@ from tests.serving import Answer, CutError, Request, Route, serving
 from vllm_doctor.errors import SourceError, UsageError
 from vllm_doctor.query import RAY, Matcher, matchers
 from vllm_doctor.signal import Known, Reason, Unknown
-from vllm_doctor.sources import prometheus, prometheus_api
+from vllm_doctor.sources import prometheus, server
 from vllm_doctor.sources.access import Access
 from vllm_doctor.sources.prometheus import Prometheus, Survey
 
@@ -327,7 +327,7 @@ def test_a_server_that_hangs_up() -> None:
 
 
 def test_an_answer_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prometheus_api, "MAX_BODY", 10_000)
+    monkeypatch.setattr(server, "MAX_BODY", 10_000)
     assert "larger" in refused({"/api/v1/query": lambda request: Answer(b" " * 20_000)}, "too-large")
 
 

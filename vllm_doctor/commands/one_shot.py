@@ -15,7 +15,7 @@ from pathlib import Path
 
 from vllm_doctor import examination, progress, redact
 from vllm_doctor.commands import chosen_rules
-from vllm_doctor.commands.options import ASKED, ONE_DAY, WINDOW, access_of, attachment_of, form_of, since_of, wishes_of
+from vllm_doctor.commands.options import ONE_DAY, WINDOW, access_of, examining_attachment_of, form_of, wishes_of
 from vllm_doctor.commands.output import exit_code, is_coloured, write
 from vllm_doctor.observation import Observation
 from vllm_doctor.report import Report
@@ -48,7 +48,6 @@ def judge_of(options: argparse.Namespace, is_measured: bool) -> Callable[[Sequen
     gc.set_threshold(50_000)  # rules and samples are many objects without cycles, and live to the end
     window = WINDOW if options.window is None else options.window
     rules, signals = chosen_rules.load(options)
-    since = since_of(options)
     state = None
     if options.state:
         from vllm_doctor.sources.state import State
@@ -58,14 +57,8 @@ def judge_of(options: argparse.Namespace, is_measured: bool) -> Callable[[Sequen
     def examine(sources: Sequence[str]) -> Report:
         from_prometheus = any(source.startswith("prom+") for source in sources)
         timeout = (_QUERIES if from_prometheus else 8 + window) if options.timeout is None else options.timeout
-        look = replace(
-            attachment_of(options, access_of(options), signals, window, time.monotonic() + timeout),
-            since=since,
-            until=options.until,
-            signals=signals,
-            asked=ASKED if options.window is None else options.window,
-            state=state,
-        )
+        deadline = time.monotonic() + timeout
+        look = replace(examining_attachment_of(options, access_of(options), signals, window, deadline), state=state)
         wishes = wishes_of(options)
         with contextlib.ExitStack() as opened:
             watchers = look.watchers(sources, opened)

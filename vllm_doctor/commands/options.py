@@ -160,6 +160,7 @@ def attachment_of(
     options: argparse.Namespace, access: Access, signals: Catalogue, seconds: float, deadline: float
 ) -> Attachment:
     """How to look at sources, as the options of `add_sourcing` and `add_choosing` say it; the rest as of Attachment."""
+    from functools import cache
     from pathlib import Path
 
     from vllm_doctor.attach import Attachment
@@ -173,5 +174,20 @@ def attachment_of(
         Path(options.nvidia_smi) if options.nvidia_smi else None,
         command=options.command,
         gpu=options.gpu,
-        rules=lambda: chosen_rules.version(options),
+        rules=cache(lambda: chosen_rules.version(options)),
+    )
+
+
+def examining_attachment_of(
+    options: argparse.Namespace, access: Access, signals: Catalogue, seconds: float, deadline: float
+) -> Attachment:
+    """The same, as all options of an examination say it."""
+    from dataclasses import replace
+
+    return replace(
+        attachment_of(options, access, signals, seconds, deadline),
+        since=since_of(options),
+        until=options.until,
+        signals=signals,
+        asked=ASKED if options.window is None else options.window,
     )

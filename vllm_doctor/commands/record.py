@@ -47,10 +47,10 @@ def run(arguments: Sequence[str]) -> int:
     path = _path(options)
     given = _bench(options)
     rules, signals = chosen_rules.load(options)
-    name = chosen_rules.version(options)
     look = attachment_of(
         options, access_of(options), signals, options.duration, time.monotonic() + options.duration + 8
     )
+    name = look.rules()
     wishes: dict[str, Value] = {"goal": "throughput", **wishes_of(options)}
     if given is not None:
         parts = _benched(options, given, look, wishes, name)

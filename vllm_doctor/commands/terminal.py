@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vllm_doctor.commands.options import ASKED, ONE_DAY, WINDOW, access_of, attachment_of, since_of, wishes_of
+from vllm_doctor.commands.options import ASKED, ONE_DAY, WINDOW, access_of, examining_attachment_of, since_of, wishes_of
 from vllm_doctor.commands.output import exit_code
 from vllm_doctor.picture import Choice, Picture, Session, verdict_of
 from vllm_doctor.signal import Value
@@ -51,8 +51,9 @@ def shown(sources: Sequence[str], options: argparse.Namespace, within: str = "")
 
     Raises DoctorError where there is nothing to watch.
     """
-    wishes, access, since = wishes_of(options), access_of(options), since_of(options)
-    session = _session(sources, options, wishes, access, since)
+    wishes, access = wishes_of(options), access_of(options)
+    since_of(options)  # what is wrong with it is said before the frame is drawn
+    session = _session(sources, options, wishes, access)
     if options.window or any(source.startswith("prom+") for source in sources):
         session.control.seconds = options.window or ASKED
     app = DoctorApp(session, within=within)
@@ -69,9 +70,7 @@ def check(app: DoctorApp) -> None:
         raise app.failure
 
 
-def _session(
-    sources: Sequence[str], options: argparse.Namespace, wishes: dict[str, Value], access: Access, since: str | None
-) -> Session:
+def _session(sources: Sequence[str], options: argparse.Namespace, wishes: dict[str, Value], access: Access) -> Session:
     """What the terminal shows; what is imported in here is loaded after its frame is drawn."""
     rules: list[Rule] = []
     watching: list[tuple[Watch, Attachment, Catalogue]] = []
@@ -83,14 +82,8 @@ def _session(
 
         rules[:], signals = chosen_rules.load(options)
         gc.freeze()  # all this lives to the end
-        look = replace(
-            attachment_of(options, access, signals, WINDOW, time.monotonic() + ONE_DAY),
-            since=since,
-            until=options.until,
-            signals=signals,
-            asked=ASKED if options.window is None else options.window,
-            keep=_KEPT,
-        )
+        deadline = time.monotonic() + ONE_DAY
+        look = replace(examining_attachment_of(options, access, signals, WINDOW, deadline), keep=_KEPT)
         # A recording tells for itself by which goal it was judged.
         goal: dict[str, Value] = {} if any(map(is_recording, chosen)) else {"goal": "throughput"}
         judge = Judge(rules, signals, goal | wishes, options.strict)

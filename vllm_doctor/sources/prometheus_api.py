@@ -13,7 +13,7 @@ import httpx
 
 from vllm_doctor.errors import SourceError
 from vllm_doctor.sources.access import Access
-from vllm_doctor.sources.server import MAX_BODY, base_of, client, shown, unreachable
+from vllm_doctor.sources.server import base_of, body_of, client, shown, unreachable
 
 ORIGIN = "prometheus"
 FEWER = "--select fewer engines: --select 'namespace=\"prod\"'"
@@ -80,7 +80,7 @@ class Api:
             asked: dict[str, Any] = {"params": form} if self._gets else {"data": form}
             try:
                 with self._client.stream("GET" if self._gets else "POST", url, timeout=left, **asked) as response:
-                    body = self._body(response, deadline)
+                    body = body_of(response, self.target, deadline, self._clock, FEWER, _SLOW)
             except httpx.TimeoutException:
                 raise SourceError("timeout", f"{self.target} did not answer within {left:.0f} s: {_SLOW}") from None
             except httpx.TransportError as error:
@@ -97,16 +97,6 @@ class Api:
                 raise SourceError("redirect", f"{self.target} redirects to {where}: give that URL if you trust it")
             return response.status_code, body
         raise SourceError("server-error", f"{self.target} answers 405 to a query by POST and by GET")
-
-    def _body(self, response: httpx.Response, deadline: float) -> bytes:
-        body = bytearray()
-        for chunk in response.iter_bytes():
-            body += chunk
-            if len(body) > MAX_BODY:
-                raise SourceError("too-large", f"{self.target}: an answer is larger than 64 MB: {FEWER}")
-            if self._clock() > deadline:
-                raise SourceError("timeout", f"{self.target}: the answer does not end: {_SLOW}")
-        return bytes(body)
 
     def _read(self, status: int, body: bytes) -> list[Row]:
         if status in (401, 403):

@@ -73,6 +73,23 @@ def client(base: str, access: Access) -> httpx.Client:
     )
 
 
+def body_of(
+    response: httpx.Response, whose: str, until: float, clock: Callable[[], float], fewer: str = "", slow: str = ""
+) -> bytes:
+    """The body that a response streams, of at most 64 MB and until then on the clock. Raises SourceError.
+
+    `fewer`, `slow`: what to do about one that is too large, or does not end.
+    """
+    body = bytearray()
+    for chunk in response.iter_bytes():  # as they come: a slow drip must not hide behind a buffer
+        body += chunk
+        if len(body) > MAX_BODY:
+            raise SourceError("too-large", f"{whose}: the answer is larger than 64 MB{fewer and ': ' + fewer}")
+        if clock() > until:
+            raise SourceError("timeout", f"{whose}: the answer does not end{slow and ': ' + slow}")
+    return bytes(body)
+
+
 def _tls(access: Access) -> ssl.SSLContext:
     context = ssl.create_default_context()
     if access.insecure:
@@ -204,7 +221,7 @@ class Server:
                     if response.is_redirect:
                         url = self._redirected(url, response.headers.get("location", ""))
                         continue
-                    body = self._body(response, path, at + left)
+                    body = body_of(response, f"{self.target}{path}", at + left, self._clock)
                     if response.status_code != 200 and not tolerate_status:
                         raise _refused(self.target + path, response.status_code)
                     return body, response.headers, at
@@ -220,16 +237,6 @@ class Server:
             except (httpx.DecodingError, httpx.InvalidURL, UnicodeError) as error:
                 raise SourceError("not-metrics", f"{self.target}{path}: the answer cannot be read ({error})") from None
         raise SourceError("redirect", f"{self.target}{path} redirects in a circle")
-
-    def _body(self, response: httpx.Response, path: str, until: float) -> bytes:
-        body = bytearray()
-        for chunk in response.iter_bytes():  # as they come: a slow drip must not hide behind a buffer
-            body += chunk
-            if len(body) > MAX_BODY:
-                raise SourceError("too-large", f"{self.target}{path}: the answer is larger than 64 MB")
-            if self._clock() > until:
-                raise SourceError("timeout", f"{self.target}{path}: the answer does not end")
-        return bytes(body)
 
     def _redirected(self, url: str, location: str) -> str:
         here, there = httpx.URL(url), httpx.URL(url).join(location)
