@@ -8,10 +8,10 @@ import pytest
 
 from tests.making import shipped_catalogue
 from tests.serving import Clock
-from vllm_doctor.catalogue import Catalogue
-from vllm_doctor.sources import server
-from vllm_doctor.sources.access import Access
-from vllm_doctor.sources.server import Server
+from vllm_doctor.rules.catalogue import Catalogue
+from vllm_doctor.sources.server import server
+from vllm_doctor.sources.server.access import Access
+from vllm_doctor.sources.server.server import Server
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -1,7 +1,7 @@
 """A Prometheus that is none: it evaluates queries over recorded scrapes, with the doctor's own PromQL.
 
 It answers what vllm_doctor.sources.prometheus asks, no more; rates as the doctor computes them, without extrapolation.
-tests/test_real_prometheus.py asks a real one.
+tests/prometheus/test_real_prometheus.py asks a real one.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from urllib.parse import parse_qs
 
 from tests.making import shipped_catalogue
 from tests.serving import Answer, Request, Route, recording
-from vllm_doctor.catalogue import ENGINE_METRIC
-from vllm_doctor.promql import Expression
-from vllm_doctor.query import METRICSQL
-from vllm_doctor.sources.exposition import parse
-from vllm_doctor.window import Sample, Window
+from vllm_doctor.expr.promql import Expression
+from vllm_doctor.model.facts import ENGINE_METRIC
+from vllm_doctor.model.window import Sample, Window
+from vllm_doctor.prometheus.query import METRICSQL
+from vllm_doctor.sources.server.exposition import parse
 
 Target = Mapping[str, str]
 AT = 1_700_000_000.0

@@ -15,7 +15,7 @@ import sys
 import textwrap
 from dataclasses import dataclass
 
-from vllm_doctor import cli
+from vllm_doctor.cli import main
 
 HEAD = """\
 # Five public guides, judged
@@ -218,7 +218,7 @@ def asked(ask: tuple[str, ...]) -> tuple[int, str, str]:
     """The doctor's exit code, standard output and standard error."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = cli.main(list(ask))
+        code = main.main(list(ask))
     return code, out.getvalue(), err.getvalue()
 
 

@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from vllm_doctor import catalogue, rule, words
-from vllm_doctor.catalogue import Catalogue
-from vllm_doctor.rule import Rule
-from vllm_doctor.signal import Known, Reading, Reason, Unknown, Value
-from vllm_doctor.window import Sample, Window
+from vllm_doctor.model.reading import Known, Reading, Unknown, Value
+from vllm_doctor.model.reason import Reason
+from vllm_doctor.model.window import Sample, Window
+from vllm_doctor.rules import catalogue, rule
+from vllm_doctor.rules.catalogue import Catalogue
+from vllm_doctor.rules.rule import Rule
+from vllm_doctor.text import words
 
 
 def window(*pages: str, every: float = 2.0) -> Window:

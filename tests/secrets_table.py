@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.test_secrets import SECRETS, SOURCES, found_in
-from vllm_doctor.cli import main
-from vllm_doctor.commands.options import FORMATS
-from vllm_doctor.sources import archive
+from vllm_doctor.cli.main import main
+from vllm_doctor.cli.options import FORMATS
+from vllm_doctor.recording import archive
 
 
 def planted(folder: Path, words: Sequence[str | Path]) -> set[str]:

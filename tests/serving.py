@@ -21,9 +21,9 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from vllm_doctor import demo
-from vllm_doctor.sources.recording import Recorded, Recording
-from vllm_doctor.sources.tape import Metrics, Tape
+from vllm_doctor.recording import demo
+from vllm_doctor.recording.bundle import Recorded, Recording
+from vllm_doctor.recording.tape import Metrics, Tape
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.test_main import Doctor, doctor
 from tests.fake_prometheus import vector
+from tests.paths import ROOT
 from tests.promtool import promtool
 from tests.serving import pages, serving, vllm
-from tests.test_cli import Doctor, doctor
-from vllm_doctor.catalogue import ENGINE_METRIC
+from vllm_doctor.model.facts import ENGINE_METRIC
 
 __all__ = ["doctor"]
 
-PAGE = (Path(__file__).parent.parent / "docs" / "alerts.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "alerts.md").read_text("utf-8")
 LINES = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
 FILES = re.findall(r"^\| `([\w.-]+)` \|", PAGE, re.MULTILINE)
 

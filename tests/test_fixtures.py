@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from vllm_doctor import catalogue, examination, rule
-from vllm_doctor.catalogue import COMMAND
-from vllm_doctor.observation import Observation
-from vllm_doctor.report import Report
-from vllm_doctor.signal import Known, Reading, Reason
-from vllm_doctor.sources import command_line, recording
-from vllm_doctor.sources.exposition import parse
-from vllm_doctor.window import Window
+from tests.paths import FIXTURES
+from vllm_doctor.model.facts import COMMAND
+from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.reading import Known, Reading
+from vllm_doctor.model.reason import Reason
+from vllm_doctor.model.report import Report
+from vllm_doctor.model.window import Window
+from vllm_doctor.recording import bundle
+from vllm_doctor.rules import catalogue, rule
+from vllm_doctor.session import examination
+from vllm_doctor.sources.server.exposition import parse
+from vllm_doctor.vllm import command_line
 
-FIXTURES = Path(__file__).parent.parent / "fixtures"
 NAMES = sorted(path.parent.name for path in FIXTURES.glob("*/recording.json"))
 SIGNALS = catalogue.load(rule.shipped() / "signals.yaml")
 RULES = rule.load([rule.shipped()], SIGNALS)
@@ -26,7 +28,7 @@ RULES = rule.load([rule.shipped()], SIGNALS)
 
 def judged(name: str, scrapes: slice, command: str = "", goal: str = "throughput") -> Report:
     """The report on the first scrapes of a recording; as if the server had been started with the command, if given."""
-    taken = recording.read(FIXTURES / name)
+    taken = bundle.read(FIXTURES / name)
     window, has_vllm = Window(), False
     for at, text in list(zip(taken.times, taken.pages, strict=True))[scrapes]:
         page = parse(text.decode(), SIGNALS.metrics)

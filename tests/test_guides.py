@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests import guides
+from tests.paths import ROOT
 
-PAGE = Path(__file__).parent.parent / "docs" / "guides.md"
+PAGE = ROOT / "docs" / "guides.md"
 
 
 @pytest.fixture(autouse=True)

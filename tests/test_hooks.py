@@ -24,13 +24,14 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.paths import ROOT
 from tests.programs import needed
 from tests.real_prometheus import until
 from tests.serving import Served, serving, vllm
-from vllm_doctor import cli, demo
+from vllm_doctor.cli import main
+from vllm_doctor.recording import demo
 
 pytestmark = pytest.mark.xdist_group("host")
-ROOT = Path(__file__).parent.parent
 GUIDE = (ROOT / "docs/hooks.md").read_text("utf-8")
 RECIPES = {part.split("\n", 1)[0]: part for part in GUIDE.split("\n## ")[1:]}
 PERFDATA = re.compile(r"'[a-z_]+'=-?[0-9.]+;;;0")
@@ -314,7 +315,7 @@ def hook(sick: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ca
                 one["clock"] -= since
             path.write_text(f"{first}\n{json.dumps(told)}\n", "utf-8")
         before = len(sick.asked("/metrics"))
-        code = cli.main([url, "--json", "--state", str(path), *more])
+        code = main.main([url, "--json", "--state", str(path), *more])
         return code, json.loads(capsys.readouterr().out), len(sick.asked("/metrics")) - before
 
     return hook
@@ -365,7 +366,7 @@ def test_a_failed_look_keeps_what_was_known(hook: Callable[..., Any], tmp_path: 
 def test_where_nothing_can_be_kept_one_line_says_so(
     path: str, sick: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main([sick.url, "--state", path]) == 3
+    assert main.main([sick.url, "--state", path]) == 3
     out, err = capsys.readouterr()
     assert (out, err.count("\n"), err.startswith(f"vllm-doctor: --state {path}: ")) == ("", 1, True)
 
@@ -373,6 +374,6 @@ def test_where_nothing_can_be_kept_one_line_says_so(
 def test_a_log_is_not_taken_for_a_state(sick: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "vllm.log"
     log.write_text("INFO 11-20 10:15:00 hello\n")
-    assert cli.main([sick.url, "--state", str(log)]) == 3
+    assert main.main([sick.url, "--state", str(log)]) == 3
     assert "so it is not overwritten" in capsys.readouterr().err
     assert log.read_text() == "INFO 11-20 10:15:00 hello\n"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vllm_doctor import cli
+from tests.paths import LOGS
+from vllm_doctor.cli import main
 
-LOGS = Path(__file__).parent.parent / "fixtures" / "logs"
 EXPECTED = yaml.safe_load((LOGS / "expected.yaml").read_text())["logs"]
 
 
@@ -21,7 +21,7 @@ def test_each_log_says_what_is_expected() -> None:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_real_log(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     expected = EXPECTED[name]
-    cli.main([str(LOGS / f"{name}.log.gz"), "--json"])
+    main.main([str(LOGS / f"{name}.log.gz"), "--json"])
     report = json.loads(capsys.readouterr().out)
     found = [finding["rule"] for finding in report["findings"]]
     assert report["verdict"] == expected["verdict"], report["headline"]
@@ -58,12 +58,12 @@ def test_preemption_stands_in_a_log_of_v0_and_not_in_one_of_v1(
     at = range(10, 60, 5)
     lines = "".join(V0_STATISTICS.format(s) + V0_PREEMPTION.format(s, s, 1 + 10 * (s - 10)) for s in at)
     (tmp_path / "v0.log").write_text(V0 + lines)
-    cli.main([str(tmp_path / "v0.log"), "--json"])
+    main.main([str(tmp_path / "v0.log"), "--json"])
     report = json.loads(capsys.readouterr().out)
     first = report["findings"][0]
     assert (first["rule"], first["severity"], first["role"]) == ("preemption", "warning", "root")
     assert first["evidence"][0]["value"] == pytest.approx(10, rel=0.2)  # a second
     assert {evidence["from"] for evidence in first["evidence"]} <= {"log", "computed"}
-    cli.main([str(LOGS / "preemption.log.gz"), "--json"])
+    main.main([str(LOGS / "preemption.log.gz"), "--json"])
     unknown = {u["rule"]: u["because"] for u in json.loads(capsys.readouterr().out)["unknown"]}
     assert unknown["preemption"]["preemptions_per_second"] == "not-in-log"

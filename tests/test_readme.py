@@ -17,16 +17,16 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.commands.test_examine_local import fake_vllm
+from tests.cli.test_examine_local import fake_vllm
+from tests.compare.test_bench_run import script
+from tests.compare.test_vllm_bench import run
 from tests.fake_prometheus import FakePrometheus, targets
+from tests.paths import ROOT
 from tests.serving import pages, serving, vllm
-from tests.sources.test_bench import run
-from tests.test_bench_serve import script
-from vllm_doctor import cli
-from vllm_doctor.commands.options import FORMATS
-from vllm_doctor.sources import archive
+from vllm_doctor.cli import main
+from vllm_doctor.cli.options import FORMATS
+from vllm_doctor.recording import archive
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.split()[:1] == ["vllm-doctor"]]
@@ -94,7 +94,7 @@ def test_its_commands_run(
     (tmp_path / "sick.tar.gz").write_bytes(archive.packed(archive.read(ROOT / "fixtures/preemption")))
     seen = tmp_path / "seen.json"
     if "compare" in command:
-        cli.main([answers["http://127.0.0.1:8000"], "--json", "--window", "1", "-o", str(seen)])
+        main.main([answers["http://127.0.0.1:8000"], "--json", "--window", "1", "-o", str(seen)])
         for name in ("before.json", "after.json"):
             (tmp_path / name).write_bytes(seen.read_bytes())
         for name in ("bench-before.json", "bench-after.json"):
@@ -109,7 +109,7 @@ def test_its_commands_run(
         arguments += ["--duration", "1"]
     if "--window" in arguments:  # thirty seconds are for a person
         arguments[arguments.index("--window") + 1] = "1"
-    code = cli.main(arguments)
+    code = main.main(arguments)
     out, err = capsys.readouterr()
     assert code in ((3,) if arguments[:1] == ["compare"] else (0, 1, 2)), err  # a server with itself: inconclusive
     written = Path(arguments[arguments.index("-o") + 1]) if "-o" in arguments else None
@@ -141,10 +141,10 @@ def test_the_wheel_ships_rules_signals_recordings_and_schema(tmp_path: Path) -> 
     (wheel,) = tmp_path.glob("vllm_throughput_doctor-*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     for path in ROOT.glob("rules/**/*.yaml"):
-        assert f"vllm_doctor/{path.relative_to(ROOT).as_posix()}" in names
-    assert "vllm_doctor/recordings/preemption/recording.json" in names
+        assert f"vllm_doctor/rules/shipped/{path.relative_to(ROOT / 'rules').as_posix()}" in names
+    assert "vllm_doctor/recording/shipped/preemption/recording.json" in names
     assert "vllm_doctor/render/report.v1.schema.json" in names
     assert "vllm_doctor/render/fleet.v1.schema.json" in names
     assert "vllm_doctor/render/compare.v1.schema.json" in names
-    for path in (ROOT / "vllm_doctor/data").iterdir():
-        assert f"vllm_doctor/data/{path.name}" in names
+    for path in (ROOT / "vllm_doctor/vllm/data").iterdir():
+        assert f"vllm_doctor/vllm/data/{path.name}" in names

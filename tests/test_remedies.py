@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import pytest
 
 from tests.making import shipped_catalogue, shipped_rules
-from vllm_doctor.diagnose import diagnose
-from vllm_doctor.report import Finding, Remedy
-from vllm_doctor.signal import Known, Series, Snapshot, Value
+from vllm_doctor.model.reading import Known, Value
+from vllm_doctor.model.report import Finding, Remedy
+from vllm_doctor.model.snapshot import Series, Snapshot
+from vllm_doctor.rules.diagnose import diagnose
 
 GIB = 2.0**30
 VERSION: Mapping[str, Value] = {"vllm_version": "0.32.0", "goal": "throughput"}

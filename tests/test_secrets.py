@@ -12,15 +12,16 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.commands.test_examine_local import fake_vllm
+from tests.cli.test_examine_local import fake_vllm
+from tests.cli.test_main import Doctor, doctor
+from tests.paths import NVIDIA_SMI
 from tests.serving import pages, serving, vllm
-from tests.test_cli import Doctor, doctor
-from vllm_doctor.commands.options import FORMATS
-from vllm_doctor.sources import archive
+from vllm_doctor.cli.options import FORMATS
+from vllm_doctor.recording import archive
 
 __all__ = ["doctor"]
 
-SMI = Path(__file__).parent / "sources" / "nvidia_smi" / "h100-driver-550.xml"
+SMI = NVIDIA_SMI / "h100-driver-550.xml"
 
 API_KEY = "s3cr3tApiKey0123456789"
 BEARER = "b34r3rT0kenValue.abcdef-0123456789"

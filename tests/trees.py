@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from vllm_doctor.signal import Reason
-from vllm_doctor.sources.kernel import Kernel
+from vllm_doctor.model.reason import Reason
+from vllm_doctor.sources.host.kernel import Kernel
 
 PID = 42
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from vllm_doctor.cli import main
+from vllm_doctor.cli.main import main
 
 sys.exit(main())

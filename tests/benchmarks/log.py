@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from vllm_doctor import log_lines, rule
+from vllm_doctor.rules import log_lines, rule
 
 ROUNDS = 3
 SIZES = (20, 200, 2000)
@@ -26,9 +26,9 @@ SIZES = (20, 200, 2000)
 SCAN = """
 import sys
 from pathlib import Path
-from vllm_doctor import log_lines, rule
-from vllm_doctor.sources.log.blocks import Blocks
-from vllm_doctor.sources.log.scan import Scanner
+from vllm_doctor.rules import log_lines, rule
+from vllm_doctor.sources.log.bytes_unpacked import Blocks
+from vllm_doctor.sources.log.bytes_scan import Scanner
 table = log_lines.load(rule.shipped() / log_lines.FOLDER)
 scanner = Scanner(table.finds, table.uncounted)
 given = sum(1 for _ in scanner.lines(Blocks(Path(sys.argv[1]))))

@@ -14,8 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.benchmarks.run import run, timed
-from vllm_doctor import catalogue, rule
-from vllm_doctor.sources import recording
+from vllm_doctor.recording import bundle
+from vllm_doctor.rules import catalogue, rule
 
 ROOT = Path(__file__).parents[2]
 REPEAT = 5
@@ -24,7 +24,7 @@ REPEAT = 5
 def again() -> str:
     """A server that plays its recording over and over, so that each scrape differs."""
     return (
-        "import sys\nfrom vllm_doctor import demo\n"
+        "import sys\nfrom vllm_doctor.recording import demo\n"
         "with demo.serving(demo.find('preemption'), again=True) as url:\n"
         "    print(url, flush=True)\n    sys.stdin.read()"
     )
@@ -57,7 +57,7 @@ def main(seconds: float) -> None:
         signals = catalogue.load(rule.shipped() / "signals.yaml")
 
         def opened() -> None:
-            for source in recording.read(path).sources:
+            for source in bundle.read(path).sources:
                 source.observation(signals.metrics)
 
         row("opening it, wall", min(timed(opened) for _ in range(REPEAT)), 0.3, "s")

@@ -16,14 +16,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests import fake_nvml
-from vllm_doctor import catalogue, demo, rule
-from vllm_doctor.diagnose import diagnose
-from vllm_doctor.signal import Known, Reading
-from vllm_doctor.sources.exposition import parse
-from vllm_doctor.sources.host import Host
-from vllm_doctor.sources.kernel import Kernel
-from vllm_doctor.sources.process import Member, ServerProcess
-from vllm_doctor.window import Window
+from vllm_doctor.model.reading import Known, Reading
+from vllm_doctor.model.window import Window
+from vllm_doctor.recording import demo
+from vllm_doctor.rules import catalogue, rule
+from vllm_doctor.rules.diagnose import diagnose
+from vllm_doctor.sources.host.host import Host
+from vllm_doctor.sources.host.kernel import Kernel
+from vllm_doctor.sources.host.process import Member, ServerProcess
+from vllm_doctor.sources.server.exposition import parse
 
 REPEAT = 7
 DOCTOR = Path(sys.executable).parent / "vllm-doctor"
@@ -51,7 +52,7 @@ def timed(function: Callable[[], object]) -> float:
 def served_elsewhere() -> Iterator[str]:
     """The demo's server in a process of its own, so that its work is not counted."""
     code = (
-        "import sys, time\nfrom vllm_doctor import demo\n"
+        "import sys, time\nfrom vllm_doctor.recording import demo\n"
         "with demo.serving(demo.find('preemption')) as url:\n    print(url, flush=True)\n    sys.stdin.read()"
     )
     server = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -75,7 +76,7 @@ def host_sample() -> float:
 def gpu_sample() -> float:
     """CPU seconds of one sample of 8 GPUs, in a process of its own: the driver is loaded once a process."""
     code = (
-        "import time\nfrom vllm_doctor.sources.nvml import Nvml\nnvml = Nvml()\nnvml.open()\ntimes = []\n"
+        "import time\nfrom vllm_doctor.sources.gpu.nvml import Nvml\nnvml = Nvml()\nnvml.open()\ntimes = []\n"
         "for _ in range(20):\n    start = time.process_time()\n    nvml.sample()\n"
         "    times.append(time.process_time() - start)\n"
         "assert len(nvml.view().gpus) == 8\nprint(min(times))"

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.benchmarks import log
 from tests.benchmarks.run import page_with, served_elsewhere
 from tests.tui.watching import Clock, Pages, watch_of
-from vllm_doctor import demo
+from vllm_doctor.recording import demo
 
 PICTURES = 10_000
 SIZE = (24, 80)

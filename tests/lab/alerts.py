@@ -19,7 +19,7 @@ from typing import Any
 from tests.lab.screens import HEAVY, LIMITS, WELL
 from tests.lab.server import loaded, must_be_installed, vllm
 from tests.promtool import Prometheus, prometheus, promtool, until
-from vllm_doctor.cli import main as doctor
+from vllm_doctor.cli.main import main as doctor
 
 HOLD_SECONDS, WINDOW_SECONDS = 10, 30
 EXPECTED = "VllmPreemption"

@@ -3,16 +3,16 @@
 usage: flags.py --fetch FOLDER [RELEASE...]   unpack the sources of these releases (all since 0.8.0) in FOLDER/RELEASE,
                                               from the package index that pip is set up for
        flags.py --read FOLDER [RELEASE...]    FOLDER/RELEASE.json: its parser, environment variables, metrics
-       flags.py --write FOLDER                these into vllm_doctor/data/{flags,environment,metrics}.tsv; what is there
+       flags.py --write FOLDER                these into vllm_doctor/vllm/data/{flags,environment,metrics}.tsv; what is there
                                               of releases that are not in FOLDER stays
        flags.py --check                       the catalogue, and each flag that a rule can print, against the real vLLM
                                               of the lab; 1 where they differ
 
 A new release: `flags.py --fetch DIR 0.34.0 && flags.py --read DIR 0.34.0 && flags.py --write DIR`, then look at the
-diff, and say in data/replaced.tsv what becomes of each flag that has ended (tests/test_flags.py asks for it).
+diff, and say in data/replaced.tsv what becomes of each flag that has ended (tests/vllm/test_flags.py asks for it).
 
 --read runs each release's own command line, from its sources, up to the moment where its parser is ready (see
-vllm_doctor/vllm_parser.py). It needs a Python with vLLM's dependencies, and takes the lab's (tests/lab/install.sh):
+vllm/parser_dump.py). It needs a Python with vLLM's dependencies, and takes the lab's (tests/lab/install.sh):
 a module of an old vLLM that the newer dependencies break becomes a dummy, and is named. What came from a dummy is
 "not known" in the data; a module that makes the parser may not be one.
 """
@@ -41,7 +41,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-DATA = ROOT / "vllm_doctor" / "data"
+DATA = ROOT / "vllm_doctor" / "vllm" / "data"
 PARSER = ROOT / "vllm_doctor" / "vllm_parser.py"
 LAB_PYTHON = ROOT / ".lab" / "vllm" / "bin" / "python"
 FIRST = (0, 8, 0)
@@ -576,9 +576,9 @@ def _order(release: str) -> tuple[list[int], int]:
 def check() -> int:
     """Print where the catalogue and the lab's real vLLM differ; 1 if they do."""
     from tests.making import settings_of_rules
-    from vllm_doctor import ask_vllm, flags
+    from vllm_doctor.vllm import flags, installed
 
-    real = ask_vllm.ask(LAB_PYTHON)
+    real = installed.ask(LAB_PYTHON)
     release = real.version.partition("+")[0]
     ours = flags.parser(release)
     if ours is None or ours.version != release:

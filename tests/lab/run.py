@@ -25,7 +25,7 @@ import yaml
 from tests.lab.doctor import NO_ANSWER, doctor
 from tests.lab.machine import ROBBED, before_all_others, busy, cpu_times, share_stolen
 from tests.lab.server import OUT, PAUSE_SECONDS, loaded, must_be_installed, vllm
-from vllm_doctor.sources import archive
+from vllm_doctor.recording import archive
 
 HERE = Path(__file__).resolve().parent
 FIXTURES = HERE.parent.parent / "fixtures"

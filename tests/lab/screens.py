@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 from tests.lab.server import loaded, must_be_installed, vllm
 from tests.tui.tmux import Tmux, terminal
-from vllm_doctor.sources import process
-from vllm_doctor.sources.kernel import Kernel
+from vllm_doctor.sources.host import process
+from vllm_doctor.sources.host.kernel import Kernel
 
 LIMITS = ("--max-model-len", "2048", "--max-num-seqs", "64")
 WELL = {"clients": 16, "prompt": 128, "out": 200, "vary": True}

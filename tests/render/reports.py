@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from vllm_doctor.report import (
+from vllm_doctor.model.reading import Known
+from vllm_doctor.model.reason import Reason
+from vllm_doctor.model.report import (
     EngineSeen,
     Evidence,
     Finding,
@@ -23,7 +25,6 @@ from vllm_doctor.report import (
     Verdict,
     Vital,
 )
-from vllm_doctor.signal import Known, Reason
 
 AT = datetime(2026, 11, 20, 10, 15, tzinfo=UTC)
 BEGAN = datetime(2025, 11, 13, 8, 12, tzinfo=UTC).timestamp()

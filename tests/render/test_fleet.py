@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import referencing
 
-import vllm_doctor.render
 from tests.fake_prometheus import FakePrometheus, targets
-from tests.test_fleet import asked, engines, judged, survey
-from vllm_doctor.fleet import FleetReport
+from tests.fleet.test_fleet import asked, engines, judged, survey
+from tests.paths import PACKAGE
+from vllm_doctor.fleet.fleet import FleetReport
+from vllm_doctor.model.reading import Values
+from vllm_doctor.model.report import Problem
 from vllm_doctor.render import fleet_json, fleet_text, json_v1
-from vllm_doctor.report import Problem
-from vllm_doctor.signal import Values
 
-FOLDER = Path(vllm_doctor.render.__file__).parent
+FOLDER = PACKAGE / "render"
 SCHEMA = json.loads((FOLDER / "fleet.v1.schema.json").read_text())
 REPORT = json.loads((FOLDER / "report.v1.schema.json").read_text())
 REGISTRY = referencing.Registry().with_resource(

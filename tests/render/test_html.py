@@ -19,10 +19,12 @@ import pytest
 from tests.making import shipped_catalogue, shipped_rules
 from tests.programs import needed
 from tests.render import reports
-from vllm_doctor import demo, examination, measure, redact
+from vllm_doctor.compare import measure
+from vllm_doctor.model.report import Course, Report
+from vllm_doctor.recording import bundle, demo
 from vllm_doctor.render.html import render
-from vllm_doctor.report import Course, Report
-from vllm_doctor.sources import recording
+from vllm_doctor.session import examination
+from vllm_doctor.text import redact
 
 HARMLESS = {
     "html", "head", "meta", "title", "style", "body", "main", "header", "footer", "section", "h1", "h2", "h3", "p", "b",
@@ -42,7 +44,7 @@ HOSTILE = (
 
 @cache
 def live(name: str = "preemption") -> Report:
-    (server,) = recording.read(demo.folder() / name).sources[:1]
+    (server,) = bundle.read(demo.folder() / name).sources[:1]
     seen = [server.observation(shipped_catalogue().metrics)]
     report = examination.judge(seen, shipped_rules(), shipped_catalogue(), {}, datetime(2026, 11, 20, tzinfo=UTC))
     return redact.report(replace(report, courses=measure.courses(seen[0].window)))

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-import vllm_doctor.render
+from tests.paths import PACKAGE
 from tests.render.reports import finding, postmortem, unreachable
 from tests.test_fixtures import NAMES, judged
+from vllm_doctor.model.reason import Reason
+from vllm_doctor.model.report import Change, Correction, Gain, LeftOut
 from vllm_doctor.render import json_v1
-from vllm_doctor.report import Change, Correction, Gain, LeftOut
-from vllm_doctor.signal import Reason
 
-SCHEMA = json.loads((Path(vllm_doctor.render.__file__).parent / "report.v1.schema.json").read_text())
+SCHEMA = json.loads((PACKAGE / "render" / "report.v1.schema.json").read_text())
 
 
 def no_constant(text: str) -> None:

@@ -21,10 +21,10 @@ from tests.render.reports import (
     unreachable,
 )
 from tests.test_fixtures import NAMES, judged
-from vllm_doctor.commands.options import FORMATS
+from vllm_doctor.cli.options import FORMATS
+from vllm_doctor.model.reason import Reason
+from vllm_doctor.model.report import Change, Correction, EngineSeen, Gain, LeftOut, Report, SourceSeen
 from vllm_doctor.render import markdown
-from vllm_doctor.report import Change, Correction, EngineSeen, Gain, LeftOut, Report, SourceSeen
-from vllm_doctor.signal import Reason
 
 FENCE = re.compile(r"^(`{3,})(\w*)\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"(?<![\\`])(`+)(?!`)(.+?)(?<!`)\1(?!`)")

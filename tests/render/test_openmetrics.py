@@ -7,8 +7,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.render.reports import AT, unreachable
 from tests.test_fixtures import NAMES, judged
+from vllm_doctor.model.report import Report
 from vllm_doctor.render import openmetrics
-from vllm_doctor.report import Report
 
 
 def samples(report: Report) -> list[tuple[str, dict[str, str], float]]:

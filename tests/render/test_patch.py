@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.render.reports import unreachable
+from vllm_doctor.model.report import Change, Correction, Patch, SourceSeen
 from vllm_doctor.render import patch
-from vllm_doctor.report import Change, Correction, Patch, SourceSeen
 
 CHANGE = Change("--max-num-seqs", 64.0, 10.0, "preemption")
 YAML = Patch("compose", "c.yaml", {"services.a.command": (CHANGE,)}, ("do this with PATCH",), ("services: {}",))

@@ -10,9 +10,9 @@ import pytest
 
 from tests.render.reports import finding, postmortem, unreachable
 from tests.test_fixtures import NAMES, judged
+from vllm_doctor.model.reason import Reason
+from vllm_doctor.model.report import Change, Correction, Gain, LeftOut, Remedy, Report, SourceSeen
 from vllm_doctor.render import text
-from vllm_doctor.report import Change, Correction, Gain, LeftOut, Remedy, Report, SourceSeen
-from vllm_doctor.signal import Reason
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 

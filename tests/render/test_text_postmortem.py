@@ -8,9 +8,9 @@ import pytest
 
 from tests.render.reports import BEGAN, HOUR, course, crash_loop, finding, hostile, life, postmortem, span, unreachable
 from tests.test_fixtures import judged
+from vllm_doctor.model.reason import Reason
+from vllm_doctor.model.report import EngineSeen, LinesSeen, Report, SourceSeen, UnknownRule
 from vllm_doctor.render import text
-from vllm_doctor.report import EngineSeen, LinesSeen, Report, SourceSeen, UnknownRule
-from vllm_doctor.signal import Reason
 
 
 def capped() -> Report:

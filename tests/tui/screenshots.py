@@ -13,12 +13,13 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
+from tests.paths import ROOT
 from tests.tui.showing import host, in_utc, run, watched
 from tests.tui.watching import Pages
-from vllm_doctor.picture import Picture
+from vllm_doctor.session.view_model import Picture
 from vllm_doctor.tui.app import DoctorApp
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 SIZE = (100, 30)
 SHOTS: dict[str, tuple[str, ...]] = {"overview": (), "finding": ("enter",), "log": ("4",)}
 """Name -> the keys that lead there."""

@@ -15,13 +15,13 @@ from textual.pilot import Pilot
 
 from tests.making import shipped_rules
 from tests.tui.watching import BEGAN, TARGET, Clock, Pages, Told, watch_of
-from vllm_doctor import rulebook
-from vllm_doctor.catalogue import COMMAND
-from vllm_doctor.examination import Watcher
-from vllm_doctor.observation import GpuSeen, Observation, ProcessSeen
-from vllm_doctor.picture import Choice, Picture, Session, Status
-from vllm_doctor.report import EngineSeen
-from vllm_doctor.signal import Known, Reading
+from vllm_doctor.model.facts import COMMAND
+from vllm_doctor.model.observation import GpuSeen, Observation, ProcessSeen
+from vllm_doctor.model.reading import Known, Reading
+from vllm_doctor.model.report import EngineSeen
+from vllm_doctor.rules import rulebook
+from vllm_doctor.session.examination import Watcher
+from vllm_doctor.session.view_model import Choice, Picture, Session, Status
 from vllm_doctor.tui.app import DoctorApp, Pictured
 
 _CELL = 12.2

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cli.test_main import python
 from tests.serving import pages, serving, vllm
-from tests.test_cli import python
-from tests.test_layers import LAYERS, _imported
+from tests.test_layers import MODULES, imported
 
 PROGRAM = """\
 import sys
-from vllm_doctor.cli import main
+from vllm_doctor.cli.main import main
 main(sys.argv[1:])
 print(sorted({name.partition('.')[0] for name in sys.modules} & {'textual', 'rich'}), file=sys.stderr)
 """
@@ -27,22 +27,22 @@ def test_other_outputs_import_neither_textual_nor_rich(form: str) -> None:
 @pytest.mark.parametrize("command", ["terminal", "fleet_terminal"])
 def test_the_terminal_is_drawn_before_rules_and_sources_are_loaded(command: str) -> None:
     """What its command imports at once is what its first frame waits for."""
-    modules = set(python("-c", f"import sys, vllm_doctor.commands.{command}; print(*sys.modules)").stdout.split())
+    modules = set(python("-c", f"import sys, vllm_doctor.cli.{command}; print(*sys.modules)").stdout.split())
     assert "textual" in modules
     assert not {"httpx", "yaml", "promql_parser", "prometheus_client", "psutil", "hyperscan"} & modules
-    late = ("rule", "catalogue", "attach", "watch", "fleet", "fleet_watch", "sources.server")
+    late = ("rules.rule", "rules.catalogue", "session.attach", "session.watch", "fleet.fleet", "sources.server.server")
     assert not {f"vllm_doctor.{name}" for name in late} & modules
 
 
 def test_only_its_commands_know_the_terminal() -> None:
-    commands = ("commands.terminal", "commands.fleet_terminal")
-    outside = [name for name in LAYERS if not name.startswith("tui") and name not in commands]
-    assert not [name for name in outside for found, _ in _imported(name) if found.startswith("tui")]
+    commands = ("cli.terminal", "cli.fleet_terminal")
+    outside = [name for name in MODULES if not name.startswith("tui") and name not in commands]
+    assert not [name for name in outside for found, _ in imported(name) if found.startswith("tui")]
 
 
 def test_the_terminal_knows_no_source_and_no_rule() -> None:
-    inside = [name for name in LAYERS if name.startswith("tui")]
-    known = {found for name in inside for found, _ in _imported(name) if not found.startswith("tui")}
+    inside = [name for name in MODULES if name.startswith("tui")]
+    known = {found for name in inside for found, _ in imported(name) if not found.startswith("tui")}
     assert not {name for name in known if name.startswith(("sources", "commands"))}
     assert not known & {"rule", "catalogue", "diagnose", "examination", "attach", "watch", "postmortem", "cli"}
     assert not known & {"fleet", "fleet_watch"}

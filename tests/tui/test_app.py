@@ -12,8 +12,8 @@ from textual.pilot import Pilot
 
 from tests.tui.showing import choices, engines, host, lines, run, screen, session, shown, watched
 from tests.tui.watching import Pages
-from vllm_doctor.errors import UsageError
-from vllm_doctor.picture import Control, Picture, Session, Status
+from vllm_doctor.model.errors import UsageError
+from vllm_doctor.session.view_model import Control, Picture, Session, Status
 from vllm_doctor.tui.app import DoctorApp, Pictured
 from vllm_doctor.tui.overview import Overview
 

@@ -23,13 +23,13 @@ from tests.making import shipped_catalogue, shipped_rules
 from tests.serving import serving
 from tests.tui.showing import lines, session, shown
 from tests.tui.watching import BEGAN
-from vllm_doctor import fleet
-from vllm_doctor.fleet_picture import EngineRow, FleetPicture, FleetSeen
-from vllm_doctor.fleet_watch import seen
-from vllm_doctor.picture import Picture, Status
-from vllm_doctor.report import Verdict
-from vllm_doctor.signal import Known
-from vllm_doctor.sources.prometheus import Prometheus
+from vllm_doctor.fleet import fleet
+from vllm_doctor.fleet.view_model import EngineRow, FleetPicture, FleetSeen
+from vllm_doctor.fleet.watch import seen
+from vllm_doctor.model.reading import Known
+from vllm_doctor.model.report import Verdict
+from vllm_doctor.prometheus.survey import Prometheus
+from vllm_doctor.session.view_model import Picture, Status
 from vllm_doctor.tui import fleet as page
 from vllm_doctor.tui.app import Pictured
 from vllm_doctor.tui.fleet import MOST, FleetApp, Place

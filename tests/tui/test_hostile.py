@@ -10,9 +10,9 @@ from textual.pilot import Pilot
 from tests.render.reports import HOSTILE
 from tests.tui.showing import engines, host, run, screen, shown, watched
 from tests.tui.watching import Pages
-from vllm_doctor import redact
-from vllm_doctor.picture import Choice, Event, Picture, Status
-from vllm_doctor.signal import Known
+from vllm_doctor.model.reading import Known
+from vllm_doctor.session.view_model import Choice, Event, Picture, Status
+from vllm_doctor.text import redact
 from vllm_doctor.tui.app import DoctorApp, Pictured
 
 NAMES = [

@@ -15,19 +15,20 @@ from rich.cells import cell_len
 from textual.pilot import Pilot
 
 from tests.making import shipped_catalogue
+from tests.paths import LOGS
 from tests.tui.showing import choices, engines, gpus, host, lines, run, screen, watched
 from tests.tui.watching import BEGAN, Clock, Pages, judge, watch_of
-from vllm_doctor import demo, log_lines, rule
-from vllm_doctor.attach import Attachment
-from vllm_doctor.examination import Watcher
-from vllm_doctor.picture import Picture, Status
-from vllm_doctor.sources.access import Access
+from vllm_doctor.recording import demo
+from vllm_doctor.rules import log_lines, rule
+from vllm_doctor.session.attach import Attachment
+from vllm_doctor.session.examination import Watcher
+from vllm_doctor.session.view_model import Picture, Status
+from vllm_doctor.session.watch import Watch
 from vllm_doctor.sources.log.source import Log
+from vllm_doctor.sources.server.access import Access
 from vllm_doctor.tui.app import DoctorApp
-from vllm_doctor.watch import Watch
 
 FOLDER = Path(__file__).parent / "screens"
-LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 
 
 @cache

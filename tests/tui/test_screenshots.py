@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 import re
-from pathlib import Path
 
+from tests.paths import ROOT
 from tests.tui.screenshots import DOCS, SHOTS, shots
 
-README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+README = (ROOT / "README.md").read_text("utf-8")
 
 
 def words(svg: str) -> list[str]:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.tui.tmux import ROOT, Tmux, terminal
+from tests.paths import ROOT
+from tests.tui.tmux import Tmux, terminal
 from tests.tui.watching import Pages
-from vllm_doctor import demo
+from vllm_doctor.recording import demo
 
 LOG = "vllm.log.gz"
 FOUND = "Requests queue"
@@ -63,7 +64,7 @@ def test_a_change_of_size_that_nobody_told_of_is_seen(tmux: Tmux, url: str, tmp_
     deaf.write_text(
         "import signal, sys\nheard = signal.signal\n"
         "signal.signal = lambda number, handler: None if number == signal.SIGWINCH else heard(number, handler)\n"
-        "from vllm_doctor.cli import main\nsys.exit(main(sys.argv[1:]))\n"
+        "from vllm_doctor.cli.main import main\nsys.exit(main(sys.argv[1:]))\n"
     )
     tmux.type(f"PYTHONPATH={ROOT} {sys.executable} deaf.py {url}; echo code=$?", "Enter")
     tmux.until("CRITICAL")
@@ -86,7 +87,7 @@ def test_a_crash_leaves_the_terminal_well_and_one_line(tmux: Tmux, tmp_path: Pat
     broken.write_text(
         "import sys\nfrom vllm_doctor.tui.rules import RulesPage\n"
         "def fail(self, view):\n    raise ZeroDivisionError('broken on purpose')\n"
-        "RulesPage.draw_rows = fail\nfrom vllm_doctor.cli import main\nsys.exit(main(sys.argv[1:]))\n"
+        "RulesPage.draw_rows = fail\nfrom vllm_doctor.cli.main import main\nsys.exit(main(sys.argv[1:]))\n"
     )
     tmux.type(f"PYTHONPATH={ROOT} {sys.executable} broken.py {LOG}; echo code=$?", "Enter")
     tmux.until(FOUND)

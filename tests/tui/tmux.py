@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.paths import ROOT
 from tests.programs import needed
 
-ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 
 

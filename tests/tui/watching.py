@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 
 from tests.making import shipped_catalogue, shipped_rules
 from tests.serving import recording
-from vllm_doctor import demo
-from vllm_doctor.errors import SourceError
-from vllm_doctor.examination import Watcher
-from vllm_doctor.observation import Observation
-from vllm_doctor.picture import Control
-from vllm_doctor.report import Problem
-from vllm_doctor.signal import Known, Reading
-from vllm_doctor.sources.exposition import Heads, Page, parse
-from vllm_doctor.sources.scrapes import Identity, Scrape
-from vllm_doctor.sources.server import Followed, Server
-from vllm_doctor.watch import Judge, Watch
+from vllm_doctor.model.errors import SourceError
+from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.reading import Known, Reading
+from vllm_doctor.model.report import Problem
+from vllm_doctor.recording import demo
+from vllm_doctor.session.examination import Watcher
+from vllm_doctor.session.view_model import Control
+from vllm_doctor.session.watch import Judge, Watch
+from vllm_doctor.sources.server.exposition import Heads, Page, parse
+from vllm_doctor.sources.server.scrapes import Identity, Scrape
+from vllm_doctor.sources.server.server import Followed, Server
 
 BEGAN = 1_795_000_000.0
 """20 November 2026, 10:26:40 UTC."""

@@ -5,10 +5,10 @@ Each line has exactly four parts: state, "service name", metrics or -, text.
 
 from __future__ import annotations
 
-from vllm_doctor.report import Report
-from vllm_doctor.rule import NOT_APPLICABLE
-from vllm_doctor.signal import Known
-from vllm_doctor.words import plain
+from vllm_doctor.model.reading import Known
+from vllm_doctor.model.report import Report
+from vllm_doctor.rules.rule import NOT_APPLICABLE
+from vllm_doctor.text.words import plain
 
 _STATE = {"ok": 0, "info": 0, "warning": 1, "critical": 2, "unknown": 3}
 

@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from vllm_doctor import __version__
-from vllm_doctor.comparison import Advice, Comparison, Difference, LoadRow, Row, Side
-from vllm_doctor.report import Measure
-from vllm_doctor.signal import Value
-from vllm_doctor.words import plain
+from vllm_doctor.compare.comparison import Advice, Comparison, Difference, LoadRow, Row, Side
+from vllm_doctor.model.reading import Value
+from vllm_doctor.model.report import Measure
+from vllm_doctor.text.words import plain
 
 SCHEMA = "vllm-doctor/compare/v1"
 

@@ -6,10 +6,10 @@ import math
 import textwrap
 from collections.abc import Iterator
 
-from vllm_doctor import words
-from vllm_doctor.comparison import LEAST_CHANGE, Comparison, Difference, Outcome, Row, Side
-from vllm_doctor.report import Measure
-from vllm_doctor.signal import Value
+from vllm_doctor.compare.comparison import LEAST_CHANGE, Comparison, Difference, Outcome, Row, Side
+from vllm_doctor.model.reading import Value
+from vllm_doctor.model.report import Measure
+from vllm_doctor.text import words
 
 _WIDTH = 80
 _INDENT = 12

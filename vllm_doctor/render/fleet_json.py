@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from vllm_doctor import __version__, redact
-from vllm_doctor.fleet import Engine, FleetReport, Model
-from vllm_doctor.report import Problem, Report, Verdict
-from vllm_doctor.signal import Known
+from vllm_doctor import __version__
+from vllm_doctor.fleet.fleet import Engine, FleetReport, Model
+from vllm_doctor.model.reading import Known
+from vllm_doctor.model.report import Problem, Report, Verdict
+from vllm_doctor.text import redact
 
 SCHEMA = "vllm-doctor/fleet/v1"
 

@@ -6,10 +6,10 @@ import shlex
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from vllm_doctor import words
-from vllm_doctor.fleet import Engine, FleetReport, Model, beside
-from vllm_doctor.report import Verdict
-from vllm_doctor.signal import Known
+from vllm_doctor.fleet.fleet import Engine, FleetReport, Model, beside
+from vllm_doctor.model.reading import Known
+from vllm_doctor.model.report import Verdict
+from vllm_doctor.text import words
 
 WIDTH = 100
 _SIGN = {"critical": "✖", "warning": "▲", "unknown": "?", "ok": "✔"}

@@ -9,9 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from vllm_doctor import __version__, times, unseen, words
-from vllm_doctor.report import SERVERS, Course, Evidence, Finding, LifeSeen, Remedy, Report, Span, Timeline, grouped
-from vllm_doctor.signal import HOW_TO_LEARN, Known
+from vllm_doctor import __version__
+from vllm_doctor.model.reading import Known
+from vllm_doctor.model.reason import HOW_TO_LEARN
+from vllm_doctor.model.report import (
+    SERVERS,
+    Course,
+    Evidence,
+    Finding,
+    LifeSeen,
+    Remedy,
+    Report,
+    Span,
+    Timeline,
+    grouped,
+)
+from vllm_doctor.render import unseen
+from vllm_doctor.text import times, words
+from vllm_doctor.text.changes import brief, diff, differences
 
 _LIVES = 40
 _SPANS = 12
@@ -120,7 +135,7 @@ def _brief(main: Sequence[Finding]) -> str:
     here = f'<p class="here">{_text(main[0].here)}</p>' if main[0].here else ""
     if not main[0].remedies:
         return here
-    changes = main[0].remedies[0].diff
+    changes = diff(main[0].remedies[0])
     flags = " ".join(_code(line) for line in [c for c in changes if c.startswith("+")] or changes)
     return f"{here}<p><b>Cure</b> {_text(main[0].remedies[0].do)} {flags}</p>"
 
@@ -419,7 +434,7 @@ def _diff(lines: Iterable[str]) -> str:
 
 
 def _remedy(remedy: Remedy, finding: Finding) -> str:
-    told = [f"<p>{_text(remedy.do)}</p>", _diff(remedy.diff)]
+    told = [f"<p>{_text(remedy.do)}</p>", _diff(diff(remedy))]
     if remedy.run:
         told.append(f"<pre>{_text(chr(10).join(remedy.run))}</pre>")
     said = [_text(remedy.computed)] if remedy.computed else []
@@ -452,7 +467,7 @@ def _correction(report: Report) -> list[str]:
     ]
     return [
         "<h2>The corrected command</h2>",
-        _diff(report.correction.differences),
+        _diff(differences(report.correction)),
         _command(report.correction.now, report),
         _list(left) if left else "",
     ]
@@ -471,7 +486,7 @@ def _aside(group: Sequence[Finding], report: Report) -> str:
         details.append(f"Gain: {words.bound(finding.prize.at_most, finding.prize.basis)}.")
     told = f"<p>{_text(' '.join(part for part in details if part))}</p>" if any(details) else ""
     for remedy in finding.remedies[:1]:
-        told += f"<p>→ {_text(remedy.do)}</p>{_diff(remedy.brief)}"
+        told += f"<p>→ {_text(remedy.do)}</p>{_diff(brief(remedy))}"
     return (
         f'<section class="finding {_tone(finding.severity)}"><span class="rule">{_code(finding.rule)}</span>'
         f"<h3>{word}: {_text(finding.title)}</h3>{told}</section>"

@@ -12,7 +12,9 @@ import math
 from typing import Any
 
 from vllm_doctor import __version__
-from vllm_doctor.report import (
+from vllm_doctor.model.reading import Known
+from vllm_doctor.model.report import (
+    SCHEMA,
     Evidence,
     Finding,
     Gain,
@@ -28,11 +30,8 @@ from vllm_doctor.report import (
     Target,
     Vital,
 )
-from vllm_doctor.signal import Known
-from vllm_doctor.times import iso
-from vllm_doctor.words import plain
-
-SCHEMA = "vllm-doctor/report/v1"
+from vllm_doctor.text.times import iso
+from vllm_doctor.text.words import plain
 
 
 def render(report: Report) -> str:

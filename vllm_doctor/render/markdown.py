@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from vllm_doctor import times, unseen, words
-from vllm_doctor.report import SERVERS, Evidence, Finding, LifeSeen, Remedy, Report, grouped
-from vllm_doctor.signal import HOW_TO_LEARN, Known
+from vllm_doctor.model.reading import Known
+from vllm_doctor.model.reason import HOW_TO_LEARN
+from vllm_doctor.model.report import SERVERS, Evidence, Finding, LifeSeen, Remedy, Report, grouped
+from vllm_doctor.render import unseen
+from vllm_doctor.text import times, words
+from vllm_doctor.text.changes import brief, diff, differences
 
 _WIDTH = 80
 _LIVES = 12
@@ -131,7 +134,7 @@ def _correction(report: Report) -> list[str]:
     if report.correction is None:
         return []
     lines = [
-        *report.correction.differences,
+        *differences(report.correction),
         *words.folded(report.correction.now, _WIDTH, report.variables),
     ]
     left = [
@@ -240,7 +243,7 @@ def _evidence(evidence: Evidence) -> list[str]:
 
 def _remedy(label: str, remedy: Remedy, finding: Finding) -> list[str]:
     blocks = [f"**{label}** {text(remedy.do)}"]
-    blocks += [*_fenced(remedy.diff, "diff"), *_fenced(remedy.run, "sh")]
+    blocks += [*_fenced(diff(remedy), "diff"), *_fenced(remedy.run, "sh")]
     said = [text(remedy.computed)] if remedy.computed else []
     if remedy.run and remedy.by == "administrator":
         said.append("as an administrator")
@@ -263,12 +266,12 @@ def _aside(group: Sequence[Finding], report: Report) -> str:
     finding = group[0]
     word = {"opportunity": "Chance", "not-server": "Client"}.get(finding.role, "Note")
     where, held = _where(group, report), times.held(group, report)
-    brief = f"({held})" if held and "all the time" not in held else ""
+    when = f"({held})" if held and "all the time" not in held else ""
     gain = f"Gain: {words.bound(finding.prize.at_most, finding.prize.basis)}." if finding.prize else ""
-    details = " ".join(part for part in (f"({where})" if where else "", text(finding.here), text(gain), brief) if part)
+    details = " ".join(part for part in (f"({where})" if where else "", text(finding.here), text(gain), when) if part)
     line = f"- {word}: {text(finding.title)} ({code(finding.rule)}){': ' + details if details else ''}"
     for remedy in finding.remedies[:1]:
-        line += f" → {text(remedy.do)}{': ' + ', '.join(map(code, remedy.brief)) if remedy.brief else ''}"
+        line += f" → {text(remedy.do)}{': ' + ', '.join(map(code, brief(remedy))) if brief(remedy) else ''}"
     return line
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from vllm_doctor import words
-from vllm_doctor.report import Finding, Remedy, Report
-from vllm_doctor.signal import Known
-from vllm_doctor.words import plain
+from vllm_doctor.model.reading import Known
+from vllm_doctor.model.report import Finding, Remedy, Report
+from vllm_doctor.text import words
+from vllm_doctor.text.changes import dropped
+from vllm_doctor.text.words import plain
 
 _SHOWN = (
     "requests_running",
@@ -48,5 +49,5 @@ def _finding(finding: Finding) -> str:
 
 def _cure(remedy: Remedy) -> str:
     changes = [f"{flag} {plain(value)}" for flag, value in remedy.set.items()]
-    changes += [f"drop {flag}" for flag in remedy.dropped if not remedy.set]
+    changes += [f"drop {flag}" for flag in dropped(remedy) if not remedy.set]
     return ", ".join(changes) or remedy.do

@@ -5,8 +5,8 @@ Write it with -o FILE.prom: the file appears whole or not at all.
 
 from __future__ import annotations
 
-from vllm_doctor.report import Report, Verdict
-from vllm_doctor.signal import Known
+from vllm_doctor.model.reading import Known
+from vllm_doctor.model.report import Report, Verdict
 
 _STATES = ("ok", "info", "warning", "critical", "unknown", "not-applicable")
 

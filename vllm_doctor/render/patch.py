@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vllm_doctor import words
-from vllm_doctor.report import Change, Patch, Report
-from vllm_doctor.signal import Value
+from vllm_doctor.model.reading import Value
+from vllm_doctor.model.report import Change, Patch, Report
+from vllm_doctor.text import words
 
 _YAML = ("config", "compose", "kubernetes", "helm")
 _MASK = "[masked]"

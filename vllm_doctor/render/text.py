@@ -9,9 +9,11 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 
-from vllm_doctor import times, words
-from vllm_doctor.report import SERVERS, Evidence, Finding, LifeSeen, Remedy, Report, UnknownRule, grouped
-from vllm_doctor.signal import HOW_TO_LEARN, Known, Reason
+from vllm_doctor.model.reading import Known
+from vllm_doctor.model.reason import HOW_TO_LEARN, Reason
+from vllm_doctor.model.report import SERVERS, Evidence, Finding, LifeSeen, Remedy, Report, UnknownRule, grouped
+from vllm_doctor.text import times, words
+from vllm_doctor.text.changes import brief, differences, dropped
 
 WIDTH = 80
 """The columns of a report; on a terminal its parts are shown in as many as there are."""
@@ -228,7 +230,7 @@ def _correction(report: Report) -> list[str]:
     what = "with these changes" if is_elsewhere else "like this"
     lines = ["", *_paragraph("Start", f"it {what}, against {', '.join(rules)}:")]
     # The changes of a single finding stand with its cure.
-    changes = report.correction.differences if len(rules) > 1 or is_elsewhere else ()
+    changes = differences(report.correction) if len(rules) > 1 or is_elsewhere else ()
     now = () if is_elsewhere else report.correction.now
     pasted = [*changes, *words.folded(now, _width.get() - _INDENT, report.variables)]
     lines += [f"{'':<{_INDENT}}{line}" for line in pasted]
@@ -393,7 +395,7 @@ def _widths(rows: Sequence[tuple[str, ...]]) -> list[int]:
 
 def _remedy(label: str, remedy: Remedy, finding: Finding) -> list[str]:
     lines = _paragraph(label, remedy.do)
-    lines += [f"{'':<{_INDENT}}-  {flag}" for flag in remedy.dropped]
+    lines += [f"{'':<{_INDENT}}-  {flag}" for flag in dropped(remedy)]
     for flag, value in remedy.set.items():
         lines.append(f"{'':<{_INDENT}}+  {words.flag(flag, value)}")
     for name, value in remedy.env.items():
@@ -442,7 +444,7 @@ def _aside(group: Sequence[Finding], report: Report) -> list[str]:
     lines = _paragraph(word, f"[{finding.rule}]" if said else text)
     for remedy in finding.remedies[:1]:
         computed = f" ({remedy.computed})" if remedy.computed else ""
-        lines += _paragraph("", f"→ {remedy.do}{': ' + ', '.join(remedy.brief) if remedy.brief else ''}{computed}")
+        lines += _paragraph("", f"→ {remedy.do}{': ' + ', '.join(brief(remedy)) if brief(remedy) else ''}{computed}")
     return lines
 
 

@@ -1,1 +1,1 @@
-"""The doctor at a terminal. It knows pictures (watch.py) and how to ask for them; no rule and no source."""
+"""The doctor at a terminal: view models in (session/view_model.py), screens out. It knows no rule and no source."""

@@ -29,9 +29,9 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.screen import Screen
 
-from vllm_doctor.errors import DoctorError
-from vllm_doctor.picture import Picture, Session, Status, wider
-from vllm_doctor.report import Finding
+from vllm_doctor.model.errors import DoctorError
+from vllm_doctor.model.report import Finding
+from vllm_doctor.session.view_model import Picture, Session, Status, wider
 from vllm_doctor.tui import finding, ink
 from vllm_doctor.tui.chooser import Chooser
 from vllm_doctor.tui.cure import to_copy

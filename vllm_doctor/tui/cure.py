@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
-from vllm_doctor import words
-from vllm_doctor.report import Finding, Remedy, Report
+from vllm_doctor.model.report import Finding, Remedy, Report
+from vllm_doctor.text import words
+from vllm_doctor.text.changes import dropped
 from vllm_doctor.tui.ink import fit
 
 _FEW_WORDS = 12
@@ -17,7 +18,7 @@ _FEW_WORDS = 12
 
 def changes(remedy: Remedy) -> list[str]:
     """What a remedy changes, a line each: "+ --max-num-seqs 10", "- --swap-space"."""
-    found = [f"- {flag}" for flag in remedy.dropped]
+    found = [f"- {flag}" for flag in dropped(remedy)]
     found += [f"+ {words.flag(flag, value)}" for flag, value in remedy.set.items()]
     found += [f"+ {name}={words.plain(value)}" for name, value in remedy.env.items()]
     return found + [f"$ {command}" for command in remedy.run]
@@ -53,8 +54,8 @@ def to_copy(report: Report, group: Sequence[Finding]) -> tuple[str, str]:
         if remedy.set or remedy.env:
             flags = [words.flag(flag, value) for flag, value in remedy.set.items()]
             return " ".join([*(f"{n}={words.plain(v)}" for n, v in remedy.env.items()), *flags]), "what to add"
-        if remedy.dropped:
-            return " ".join(remedy.dropped), "what to take out"
+        if dropped(remedy):
+            return " ".join(dropped(remedy)), "what to take out"
     return "", ""
 
 

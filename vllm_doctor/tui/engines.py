@@ -7,9 +7,9 @@ from statistics import median
 
 from rich.text import Text
 
-from vllm_doctor import words
-from vllm_doctor.report import EngineSeen, Report, Vital
-from vllm_doctor.signal import Known
+from vllm_doctor.model.reading import Known
+from vllm_doctor.model.report import EngineSeen, Report, Vital
+from vllm_doctor.text import words
 from vllm_doctor.tui import finding
 from vllm_doctor.tui.ink import DIM, NOTHING, Column, Row, ruled, say, severity, table_head, table_row
 from vllm_doctor.tui.page import Page, View

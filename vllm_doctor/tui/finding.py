@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from vllm_doctor import times, words
-from vllm_doctor.picture import Picture
+from vllm_doctor.model.report import Finding, Report, grouped
 from vllm_doctor.render import text as text_report
-from vllm_doctor.report import Finding, Report, grouped
+from vllm_doctor.session.view_model import Picture
+from vllm_doctor.text import times, words
 from vllm_doctor.tui.ink import DIM, NOTHING, Row, badge, fit, report_lines, say, wrapped
 from vllm_doctor.tui.page import Page, View
 from vllm_doctor.tui.plot import bars, scale

@@ -18,11 +18,11 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from vllm_doctor import words
-from vllm_doctor.fleet_picture import SHOWN, EngineRow, FleetPicture, FleetSeen
-from vllm_doctor.picture import Session, Status
-from vllm_doctor.report import Verdict
-from vllm_doctor.signal import Known
+from vllm_doctor.fleet.view_model import SHOWN, EngineRow, FleetPicture, FleetSeen
+from vllm_doctor.model.reading import Known
+from vllm_doctor.model.report import Verdict
+from vllm_doctor.session.view_model import Session, Status
+from vllm_doctor.text import words
 from vllm_doctor.tui.app import DoctorApp
 from vllm_doctor.tui.help import HelpPage
 from vllm_doctor.tui.ink import (

@@ -6,23 +6,12 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from vllm_doctor import words
-from vllm_doctor.picture import Fact, Picture
+from vllm_doctor.model.reading import Known, Reading
+from vllm_doctor.model.reason import HOW_TO_LEARN, Reason
 from vllm_doctor.render import text as text_report
-from vllm_doctor.signal import HOW_TO_LEARN, Known, Reading, Reason
-from vllm_doctor.tui.ink import (
-    DIM,
-    NOTHING,
-    Column,
-    Row,
-    fit,
-    report_lines,
-    ruled,
-    say,
-    table_head,
-    table_row,
-    wrapped,
-)
+from vllm_doctor.session.view_model import Fact, Picture
+from vllm_doctor.text import words
+from vllm_doctor.tui.ink import DIM, NOTHING, Column, Row, fit, report_lines, ruled, say, table_head, table_row, wrapped
 from vllm_doctor.tui.page import Page, View
 from vllm_doctor.tui.plot import bars
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from vllm_doctor import redact
+from vllm_doctor.text import redact
 
 SIGN = {"critical": "✖", "warning": "▲", "info": "•", "ok": "✔", "unknown": "?", "not-applicable": " ", "": " "}
 COLOUR = {"critical": "red", "warning": "yellow", "info": "", "ok": "green", "unknown": "cyan"}

@@ -12,9 +12,9 @@ from typing import ClassVar
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
-from vllm_doctor import times, words
-from vllm_doctor.picture import Event, Picture
-from vllm_doctor.report import Span, Timeline
+from vllm_doctor.model.report import Span, Timeline
+from vllm_doctor.session.view_model import Event, Picture
+from vllm_doctor.text import times, words
 from vllm_doctor.tui.ink import DIM, NOTHING, Row, cut, fit, ruled, say, severity
 from vllm_doctor.tui.page import Page, View
 from vllm_doctor.tui.plot import bars, scale

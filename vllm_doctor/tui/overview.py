@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from vllm_doctor import times
-from vllm_doctor.picture import Status
+from vllm_doctor.model.report import Finding, Report, Verdict, grouped
 from vllm_doctor.render import text as text_report
-from vllm_doctor.report import Finding, Report, Verdict, grouped
+from vllm_doctor.session.view_model import Status
+from vllm_doctor.text import times
 from vllm_doctor.tui import finding, log, vitals
 from vllm_doctor.tui.cure import brief, to_copy
 from vllm_doctor.tui.ink import DIM, NOTHING, SIGN, Row, badge, cut, ruled, say, severity, spread, wrapped

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from rich.text import Text
 
-from vllm_doctor import times
+from vllm_doctor.text import times
 from vllm_doctor.tui.ink import DIM
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"

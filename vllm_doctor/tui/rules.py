@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from vllm_doctor.picture import RuleSeen
-from vllm_doctor.signal import HOW_TO_LEARN
+from vllm_doctor.model.reason import HOW_TO_LEARN
+from vllm_doctor.session.view_model import RuleSeen
 from vllm_doctor.tui.ink import DIM, NOTHING, SIGN, Row, fit, ruled, say, severity, wrapped
 from vllm_doctor.tui.page import Page, View
 

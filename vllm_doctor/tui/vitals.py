@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from vllm_doctor import words
-from vllm_doctor.picture import Picture
-from vllm_doctor.report import Report
-from vllm_doctor.signal import Known
+from vllm_doctor.model.reading import Known
+from vllm_doctor.model.report import Report
+from vllm_doctor.session.view_model import Picture
+from vllm_doctor.text import words
 from vllm_doctor.tui.ink import DIM, fit, say
 from vllm_doctor.tui.page import View
 from vllm_doctor.tui.plot import bars, scale

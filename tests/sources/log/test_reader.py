@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.sources.log.shapes import SHAPES
-from tests.sources.log.test_lives import (
+from tests.sources.log.test_runs import (
     CUDA_OOM,
     ENGINE_DEAD,
     busy,
@@ -19,9 +19,9 @@ from tests.sources.log.test_lives import (
     traceback,
     written,
 )
-from vllm_doctor.errors import SourceError
+from vllm_doctor.model.errors import SourceError
+from vllm_doctor.sources.log.bytes_scan import Scanner
 from vllm_doctor.sources.log.reader import Reading, Sighting, merged
-from vllm_doctor.sources.log.scan import Scanner
 
 ENGINE = "EngineCore pid=200"
 FATAL = record(0, "EngineCore encountered a fatal error.", ENGINE, "ERROR", "core.py:1512")

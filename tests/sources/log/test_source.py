@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.making import shipped_catalogue, shipped_rules
+from tests.paths import LOGS
 from tests.sources.log.shapes import SHAPES
-from tests.sources.log.test_lives import (
+from tests.sources.log.test_runs import (
     LogFolder,
     busy,
     death,
@@ -31,10 +32,10 @@ from tests.sources.log.test_lives import (
     traceback,
     written,
 )
-from vllm_doctor import postmortem
-from vllm_doctor.errors import DoctorError, UsageError
-from vllm_doctor.life import Life
-from vllm_doctor.observation import Observation
+from vllm_doctor.model.errors import DoctorError, UsageError
+from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.run import Life
+from vllm_doctor.rules import postmortem
 from vllm_doctor.sources.log.source import Followed, Log, period
 
 __all__ = ["log"]
@@ -190,7 +191,7 @@ def test_a_log_that_is_packed_and_torn_is_read_as_far_as_it_goes(tmp_path: Path)
 def test_standard_input(tmp_path: Path) -> None:
     path = written(tmp_path / "vllm.log", WHOLE)
     script = (
-        "import vllm_doctor.log_lines as l, vllm_doctor.rule as r; from vllm_doctor.sources.log.source import Log;"
+        "from vllm_doctor.rules import log_lines as l, rule as r; from vllm_doctor.sources.log.source import Log;"
         "seen = Log([None], l.load(r.shipped() / l.FOLDER)).examine('x');"
         "print(seen.target, seen.error, [len(life.rounds) for life in seen.lives])"
     )
@@ -490,7 +491,7 @@ def test_lines_in_which_many_patterns_could_try_long(tmp_path: Path) -> None:
 
 def test_a_log_that_is_followed_is_read_again_only_when_it_was_written_to(tmp_path: Path) -> None:
     path = tmp_path / "vllm.log"
-    data = gzip.decompress((Path(__file__).parents[3] / "fixtures/logs/max-num-seqs-cap.log.gz").read_bytes())
+    data = gzip.decompress((LOGS / "max-num-seqs-cap.log.gz").read_bytes())
     path.write_bytes(data[: len(data) // 2])
     followed = Followed([path], table(), "http://h:1")
     first = followed.look(30.0)

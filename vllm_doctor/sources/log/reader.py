@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from vllm_doctor.log_lines import LogLine, LogLines
-from vllm_doctor.signal import Value
-from vllm_doctor.sources.log import arguments, context, record, stream
-from vllm_doctor.sources.log.clock import Clock
-from vllm_doctor.sources.log.record import Record
-from vllm_doctor.sources.log.scan import Line, Scanner, Tally
-from vllm_doctor.sources.log.stream import Origin
+from vllm_doctor.model.reading import Value
+from vllm_doctor.rules.log_lines import LogLine, LogLines
+from vllm_doctor.sources.log import bytes_stream, entry_arguments, entry_context
+from vllm_doctor.sources.log import entry as record
+from vllm_doctor.sources.log.bytes_scan import Line, Scanner, Tally
+from vllm_doctor.sources.log.bytes_stream import Origin
+from vllm_doctor.sources.log.entry import Record
+from vllm_doctor.sources.log.entry_clock import Clock
 
 _HEAD = 4096
 _MAX_TEXT = 300
@@ -42,7 +43,7 @@ class Sighting(NamedTuple):
     values: Mapping[str, Value]
     repeated: int = 1
     cause: str | None = None
-    arguments: arguments.Arguments | None = None
+    arguments: entry_arguments.Arguments | None = None
 
 
 class Reading:
@@ -73,7 +74,7 @@ class Reading:
 
     def sightings(self) -> Iterator[Sighting]:
         """The lines of the table, in order. Raises SourceError where the log cannot be read."""
-        clock = Clock(stream.written_at(self._path))
+        clock = Clock(bytes_stream.written_at(self._path))
         at: float | None = None
         spoken = 0  # up to there it is what a client sent
         for line in self._scanner.lines(self._blocks(), self.tally):
@@ -82,7 +83,7 @@ class Reading:
             found = False
             records = record.records(line.raw)
             if records and _is_open_request(records[-1]):
-                spoken = line.offset + len(line.raw) + len(context.spoken(line))
+                spoken = line.offset + len(line.raw) + len(entry_context.spoken(line))
             for place, this in enumerate(records):
                 if this.stamp is not None:
                     at = clock.seconds(this.stamp)
@@ -96,7 +97,7 @@ class Reading:
         self.shift = clock.shift()
 
     def _blocks(self) -> Iterator[bytes | memoryview]:
-        for block in stream.blocks(self._path, self.notes, self._until, self.may_be_empty):
+        for block in bytes_stream.blocks(self._path, self.notes, self._until, self.may_be_empty):
             if not self.head:
                 self.head = [r.message for raw in bytes(block[:_HEAD]).split(b"\n")[:5] for r in record.records(raw)]
             yield block
@@ -109,16 +110,16 @@ class Reading:
             message = this.message
             values = entry.values(message)
             if last and (values is None or entry.is_cut(values)):
-                message = message + context.wrapped(line)
+                message = message + entry_context.wrapped(line)
                 values = entry.values(message) or values
             if values is None:
                 continue
             cause = str(values["error"]) if "error" in values else None
             if cause is None and entry.marks in ("error", "died"):
-                cause = context.exception(this, line)
+                cause = entry_context.exception(this, line)
             given = None
             if entry.marks == "arguments":
-                given = _arguments(message, context.wrapped(line) if last else "")
+                given = _arguments(message, entry_context.wrapped(line) if last else "")
             yield Sighting(
                 at=at,
                 stream=self.stream,
@@ -138,13 +139,13 @@ def _shortened(cause: str) -> str:
     return cause if len(cause) < _MAX_TEXT else f"{cause[: _MAX_TEXT - 1].rstrip()}…"
 
 
-def _arguments(message: str, rest: str) -> arguments.Arguments:
+def _arguments(message: str, rest: str) -> entry_arguments.Arguments:
     """The arguments of a line, and of its `rest` where a terminal broke it: only with that they come to their end."""
     text, with_defaults = message.partition("args:")[2], not message.startswith("non-default")
-    given = arguments.parse(text, with_defaults)
+    given = entry_arguments.parse(text, with_defaults)
     if given.whole or not rest:
         return given
-    joined = arguments.parse(text + rest, with_defaults)
+    joined = entry_arguments.parse(text + rest, with_defaults)
     return joined if joined.whole else given
 
 

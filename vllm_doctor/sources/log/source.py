@@ -9,18 +9,18 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from vllm_doctor.catalogue import LOG
-from vllm_doctor.errors import SourceError, UsageError
-from vllm_doctor.life import Life
-from vllm_doctor.log_lines import LogLines
-from vllm_doctor.observation import Observation
-from vllm_doctor.report import LinesSeen, Problem
-from vllm_doctor.signal import Known
-from vllm_doctor.sources.log.lives import Lives
+from vllm_doctor.model.errors import SourceError, UsageError
+from vllm_doctor.model.facts import LOG
+from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.reading import Known
+from vllm_doctor.model.report import LinesSeen, Problem
+from vllm_doctor.model.run import Life
+from vllm_doctor.rules.log_lines import LogLines
+from vllm_doctor.sources.log.bytes_scan import Scanner
+from vllm_doctor.sources.log.bytes_stream import Origin
 from vllm_doctor.sources.log.reader import Reading, merged
-from vllm_doctor.sources.log.scan import Scanner
-from vllm_doctor.sources.log.stream import Origin
-from vllm_doctor.times import iso
+from vllm_doctor.sources.log.runs import Lives
+from vllm_doctor.text.times import iso
 
 STDIN = "-"
 _ROTATED = re.compile(

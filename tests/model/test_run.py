@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import dataclasses
+from itertools import pairwise
+
+import pytest
+
+from vllm_doctor.expr.promql import Expression
+from vllm_doctor.model.run import KV_CACHE, RUNNING, WAITING, Death, Life, Round, Series
+from vllm_doctor.model.window import Window
+
+TOKENS: Series = ("vllm:generation_tokens_total", ())
+REASON: Series = ("vllm:num_requests_waiting_by_reason", (("reason", "capacity"),))
+
+
+def life(*rounds: Round, model: str | None = "tiny", interval: float = 10.0, death: Death | None = None) -> Life:
+    return Life(rounds[0].at, rounds[-1].at, True, True, False, death, {}, rounds, interval, model)
+
+
+def counted(count: int, rate: float = 400.0, engines: int = 1) -> Life:
+    """A round every ten seconds; each engine generates `rate` tokens a second."""
+    return life(
+        *(
+            Round(1000.0 + 10 * n, {str(e): {RUNNING: 2.0 + e, TOKENS: (n + 1) * 10 * rate} for e in range(engines)})
+            for n in range(count)
+        )
+    )
+
+
+def asked(window: Window, text: str) -> dict[tuple[tuple[str, str], ...], float]:
+    vector, _ = Expression(text).evaluate(window)
+    return {labels: float(value) for labels, value in vector.items()}
+
+
+def rate(window: Window) -> float:
+    [value] = asked(window, "sum(rate(vllm:generation_tokens_total[5m]))").values()
+    return value
+
+
+# Rounds
+
+
+def test_what_a_round_holds_of_all_engines() -> None:
+    a_round = Round(0, {"0": {RUNNING: 2, WAITING: 3, KV_CACHE: 0.2}, "1": {RUNNING: 5, KV_CACHE: 0.9}})
+    assert (a_round.total(RUNNING), a_round.total(WAITING), a_round.most(KV_CACHE)) == (7, 3, 0.9)
+    assert (Round(0, {}).total(RUNNING), Round(0, {}).most(KV_CACHE)) == (0, 0)
+
+
+# Windows
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 1), (0, 2), (0, 60), (7, 8), (7, 30), (59, 60)])
+def test_a_window_gives_the_logged_rate_back(first: int, last: int) -> None:
+    assert rate(counted(60).window(first, last)) == pytest.approx(400)
+
+
+@pytest.mark.parametrize("count", [199, 200, 201, 1000, 4321])
+def test_a_long_window_is_thinned_and_keeps_its_ends(count: int) -> None:
+    window = counted(count).window(0, count)
+    assert len(window.times) <= 202
+    assert window.times[-1] == 1000.0 + 10 * (count - 1)
+    assert window.seconds == 10 * count
+    assert rate(window) == pytest.approx(400)
+    assert all(a < b for a, b in pairwise(window.times))
+
+
+def test_the_rates_of_engines_add_up() -> None:
+    window = counted(20, engines=3).window(5, 15)
+    assert rate(window) == pytest.approx(1200)
+    assert sorted(asked(window, "vllm:num_requests_running").values()) == [2, 3, 4]
+
+
+def test_an_engine_that_came_later_began_at_zero() -> None:
+    a_life = life(
+        Round(0, {"0": {RUNNING: 1, TOKENS: 4000}}),
+        Round(10, {"0": {RUNNING: 1, TOKENS: 8000}, "1": {RUNNING: 1, TOKENS: 4000}}),
+    )
+    assert rate(a_life.window(1, 2)) == pytest.approx(800)
+
+
+def test_series_are_of_the_engine_and_the_model() -> None:
+    window = life(Round(0, {"3": {RUNNING: 1, REASON: 2}})).window(0, 1)
+    assert set(window.series("vllm:num_requests_running")) == {(("engine", "3"), ("model_name", "tiny"))}
+    assert set(window.series(REASON[0])) == {(("engine", "3"), ("model_name", "tiny"), ("reason", "capacity"))}
+    nameless = life(Round(0, {"3": {RUNNING: 1}}), model=None).window(0, 1)
+    assert set(nameless.series("vllm:num_requests_running")) == {(("engine", "3"),)}
+
+
+def test_a_window_says_that_a_log_told_it() -> None:
+    assert counted(3).window(0, 3).origin == "log"
+
+
+def test_gauges_are_of_the_window_alone() -> None:
+    window = counted(20).window(5, 8)
+    [points] = window.series("vllm:num_requests_running").values()
+    assert [at for at, _ in points] == [1050, 1060, 1070]
+
+
+# Shifted
+
+
+def test_a_life_at_another_time() -> None:
+    a_life = counted(3)
+    a_life = dataclasses.replace(a_life, death=Death(1015.0, 7, "EngineCore", "ValueError", True))
+    moved = a_life.shifted(86400)
+    assert (moved.first_at, moved.last_at) == (87400, 87420)
+    assert [each.at for each in moved.rounds] == [87400, 87410, 87420]
+    assert moved.death is not None
+    assert (moved.death.at, moved.death.line) == (87415, 7)
+    assert moved.shifted(-86400) == a_life
+    assert a_life.shifted(0) is a_life
+
+
+def test_a_life_without_times_has_none_at_any_time() -> None:
+    death = Death(None, 7, "EngineCore", None, True)
+    timeless = Life(None, None, False, False, False, death, {})
+    assert timeless.shifted(60) == timeless

@@ -1,0 +1,83 @@
+"""The table of log lines: each example is found, read, and is a text that vLLM has."""
+
+from __future__ import annotations
+
+import gzip
+import re
+
+import pytest
+
+from tests.paths import DATA
+from vllm_doctor.rules import catalogue, log_lines, rule
+
+TABLE = log_lines.load(rule.shipped() / log_lines.FOLDER)
+CALLS = DATA / "log_calls_0.32.tsv.gz"
+"""Every log call of vLLM 0.32: file, line, level, format."""
+
+FORMATS = [line.split("\t")[3] for line in gzip.decompress(CALLS.read_bytes()).decode().splitlines()]
+
+
+FROM_PARTS = {"banner-version", "stats"}
+"""Put together from parts in vLLM: no one call has the text."""
+
+
+def id_of(line: log_lines.LogLine) -> str:
+    return line.id
+
+
+def message(line: log_lines.LogLine) -> str:
+    """The message of the example: what follows vLLM's own prefix; the whole line of a bare one."""
+    found = re.search(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d [\d:]{8} \[?[\w./]+\.py:\d+\] ?", line.example)
+    assert (found is None) == line.bare, "an example is a whole line, with vLLM's prefix unless it is bare"
+    return line.example[found.end() :] if found else line.example
+
+
+@pytest.mark.parametrize("line", TABLE.lines.values(), ids=id_of)
+def test_the_example_is_found_and_gives_what_it_says(line: log_lines.LogLine) -> None:
+    assert any(text in line.example.encode() for text in line.find)
+    values = line.values(message(line))
+    assert values is not None
+    assert {name: values.get(name) for name in line.gives} == dict(line.gives)
+
+
+@pytest.mark.parametrize("line", TABLE.lines.values(), ids=id_of)
+def test_the_example_is_no_other_line(line: log_lines.LogLine) -> None:
+    others = [
+        other.id for other in TABLE.lines.values() if other is not line and other.values(message(line)) is not None
+    ]
+    assert others == []
+
+
+@pytest.mark.parametrize("line", TABLE.lines.values(), ids=id_of)
+def test_what_it_names_are_its_values(line: log_lines.LogLine) -> None:
+    used = {*line.facts, *line.gives, *(name for s in line.samples for name in s.of.names)}
+    assert used <= log_lines.names_of(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [line for line in TABLE.lines.values() if not line.bare and line.until is None and line.id not in FROM_PARTS],
+    ids=id_of,
+)
+def test_a_line_that_is_still_printed_is_one_of_vllm_0_32(line: log_lines.LogLine) -> None:
+    assert any(text.decode() in a_format for text in line.find for a_format in FORMATS)
+
+
+def test_each_signal_of_a_log_names_a_line_or_its_value() -> None:
+    signals = catalogue.load(rule.shipped() / "signals.yaml").signals.values()
+    named = [(s.name, name) for s in signals if s.way == "log" for name in s.definition.split()]
+    assert [pair for pair in named if not TABLE.has(pair[1])] == []
+
+
+def test_what_is_a_scrape_is_not_counted() -> None:
+    told = {TABLE.finds[text]: TABLE.finds[first] for text, first in TABLE.uncounted.items()}
+    assert told[b"Engine 0"] == told[b"Avg prompt throughput:"] == b"Avg prompt throughput:"
+    assert b"400 Bad Request" not in told
+
+
+def test_a_line_that_was_cut_tells_nothing_false() -> None:
+    line = TABLE.lines["engine-config"]
+    whole = "Initializing a V1 LLM engine (v0.32.0) with config: model='m', enforce_eager=False, device_config=cpu"
+    assert (line.values(whole) or {})["on_gpu"] is False
+    assert (line.values(whole.replace("cpu", "cuda")) or {})["on_gpu"] is True
+    assert "on_gpu" not in (line.values(whole.partition(", device")[0]) or {})

@@ -1,0 +1,283 @@
+"""Watchers in threads, and what their observations add up to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.making import shipped_catalogue, shipped_rules, window
+from vllm_doctor.model.facts import COMMAND, ENVIRONMENT
+from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.reading import Known, Reading, Unknown, Value
+from vllm_doctor.model.reason import Reason
+from vllm_doctor.model.report import Problem, Report, Verdict
+from vllm_doctor.model.window import Window
+from vllm_doctor.session import examination
+from vllm_doctor.session.examination import Watcher, judge, observe
+
+A, B = "http://a:8000", "http://b:8000"
+AT = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+def watcher(name: str, look: Callable[[], Observation] | None = None) -> Watcher:
+    return Watcher("server", name, name, look or (lambda: Observation("server", name)))
+
+
+# observe()
+
+
+@pytest.fixture
+def never() -> Iterator[threading.Event]:
+    """Set when the test is over, so that its threads end."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_observations_come_in_the_order_of_their_watchers() -> None:
+    late = threading.Event()
+
+    def slow() -> Observation:
+        assert late.wait(60)
+        return Observation("server", "slow")
+
+    def fast() -> Observation:
+        late.set()
+        return Observation("server", "fast")
+
+    assert [o.target for o in observe([watcher("slow", slow), watcher("fast", fast)], 60)] == ["slow", "fast"]
+
+
+def test_watchers_look_at_the_same_time() -> None:
+    together = threading.Barrier(3)
+
+    def look() -> Observation:
+        together.wait(60)  # for all three
+        return Observation("server", "x")
+
+    assert len(observe([watcher("x", look)] * 3, 60)) == 3
+
+
+def test_one_that_hangs_does_not_hang_the_doctor(never: threading.Event) -> None:
+    def hang() -> Observation:
+        never.wait()
+        return Observation("server", "hung")
+
+    hung, fine = observe([Watcher("gpu", "the driver", A, hang), watcher("fine")], 0.1)
+    assert (hung.kind, hung.target, hung.patient) == ("gpu", "the driver", A)
+    assert hung.error == Problem("timeout", "the driver did not answer in time: raise --timeout")
+    assert fine.error is None
+
+
+def test_what_a_watcher_raises_is_raised_here() -> None:
+    def crash() -> Observation:
+        raise ZeroDivisionError("boom")
+
+    with pytest.raises(ZeroDivisionError, match="boom"):
+        observe([watcher("fine"), watcher("ill", crash)], 60)
+
+
+def test_nobody_to_watch() -> None:
+    assert observe([], 60) == []
+
+
+# judge()
+
+
+def scraped(running: int = 3) -> Window:
+    labels = 'engine="0",model_name="m"'
+    page = f"vllm:num_requests_running{{{labels}}} {running}\nvllm:num_requests_waiting{{{labels}}} 0\n"
+    return window(page, page)
+
+
+def seen(
+    kind: str,
+    patient: str,
+    scrapes: Window | None = None,
+    error: Problem | None = None,
+    processes: tuple[tuple[str, int], ...] = (),
+    command: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
+    **facts: Reading | Value,
+) -> Observation:
+    """What a watcher saw."""
+    readings = {name: value if isinstance(value, Known | Unknown) else Known(value) for name, value in facts.items()}
+    return Observation(
+        kind,
+        patient if kind == "server" else f"the {kind}",
+        scrapes or Window(),
+        readings,
+        patient=patient,
+        error=error,
+        processes=processes,
+        command=command,
+        notes=notes,
+    )
+
+
+def judged(*observations: Observation, rules: tuple[str, ...] = (), strict: bool = False) -> Report:
+    chosen = [rule for rule in shipped_rules() if not rules or rule.id in rules]
+    return judge(observations, chosen, shipped_catalogue(), {"goal": "throughput"}, AT, strict)
+
+
+def rules_of(report: Report) -> dict[str, Mapping[str, str]]:
+    return {finding.rule: finding.subject for finding in report.findings}
+
+
+SHARED: dict[str, Any] = {"gpus": 1.0, "gpu_memory_foreign": 9e9, "gpu_name": "A10G"}
+
+
+def test_facts_of_one_patient_add_up() -> None:
+    report = judged(
+        seen("server", A, scraped(), vllm_version="0.32.0"),
+        seen("host", A, processes=(("api-server", 7),), command=("vllm", "serve", "m"), cores_usable=2.0,
+             api_servers=1.0, engine_cores=1.0, workers=1.0, coordinators=0.0, cores_terms="1 + 1 + 1"),
+        seen("gpu", A, **SHARED),
+    )  # fmt: skip
+    assert (report.patient.vllm, report.patient.gpus, report.patient.gpu) == ("0.32.0", 1, "A10G")
+    assert (report.patient.cores_usable, report.patient.cores_wanted) == (2.0, 3.0)
+    assert report.patient.cores_terms == "1 + 1 + 1"
+    assert report.patient.processes == (("api-server", 7),)
+    assert report.command == ("vllm", "serve", "m")
+    assert report.patient.model == "m"
+    assert report.patient.engines == 1
+    assert "gpu-shared" in rules_of(report)
+    assert rules_of(report)["gpu-shared"].get("server") is None
+    assert [(s.kind, s.target) for s in report.sources] == [("server", A), ("host", "the host"), ("gpu", "the gpu")]
+
+
+def test_the_first_who_knows_a_fact_is_believed() -> None:
+    report = judged(
+        seen("server", A, scraped(), vllm_version="0.32.0"),
+        seen("host", A, vllm_version="0.28.0"),
+    )
+    assert report.patient.vllm == "0.32.0"
+    report = judged(seen("server", A, scraped()), seen("host", A, vllm_version="0.28.0"))
+    assert report.patient.vllm == "0.28.0"
+
+
+def test_two_patients_are_told_apart() -> None:
+    report = judged(
+        seen("server", A, scraped()),
+        seen("gpu", A, **SHARED),
+        seen("server", B, scraped()),
+        seen("gpu", B, **(SHARED | {"gpu_memory_foreign": 0.0})),
+    )
+    assert [f.subject for f in report.findings if f.rule == "gpu-shared"] == [{"server": A}]
+    assert [engine.subject["server"] for engine in report.engines] == [A, B]
+    assert report.patient.gpus == 2
+    assert report.patient.cores_terms is None
+    assert report.command == ()
+
+
+def test_a_host_without_an_answering_server_is_judged_on_what_is_there() -> None:
+    error = Problem("unreachable", "nobody answers")
+    report = judged(seen("server", A, error=error), seen("gpu", A, **SHARED))
+    assert "gpu-shared" in rules_of(report)
+    assert report.verdict is Verdict.WARNING
+    assert report.headline == "Another process uses the server's GPU"
+    assert report.error == error
+    assert "unreachable" in {reason for unknown in report.unknown for reason in unknown.because.values()}
+    assert report.states["preemption"] == "unknown"
+
+
+def test_where_a_server_does_not_answer_the_verdict_is_never_ok() -> None:
+    error = Problem("unreachable", "nobody answers")
+    report = judged(seen("server", A, error=error), seen("gpu", A, **(SHARED | {"gpu_memory_foreign": 0.0})))
+    assert (report.verdict, report.headline, report.error) == (Verdict.UNKNOWN, "nobody answers", error)
+
+
+def test_gpus_that_cannot_be_seen_change_no_verdict() -> None:
+    """They are among the unknown."""
+    error = Problem("timeout", "the driver did not answer in time")
+    server = seen("server", A, scraped(), vllm_version="0.32.0")
+    alone = judged(server, rules=("gpu-shared", "preemption"))
+    ill = judged(server, seen("gpu", A, error=error), rules=("gpu-shared", "preemption"))
+    assert (ill.verdict, ill.headline, ill.error) == (alone.verdict, alone.headline, None)
+    assert ill.sources[1].error == error
+    assert ill.states["gpu-shared"] == "unknown"
+
+
+def test_no_driver_is_the_reason_of_the_gpus_rules() -> None:
+    no_driver = Unknown(Reason.NO_DRIVER)
+    report = judged(seen("server", A, scraped()), seen("gpu", A, gpus=no_driver, gpu_memory_foreign=no_driver))
+    [unknown] = [unknown for unknown in report.unknown if unknown.rule == "gpu-shared"]
+    assert set(unknown.because.values()) == {Reason.NO_DRIVER}
+    assert report.patient.gpus is None
+
+
+def test_a_server_without_a_gpu_has_no_gpu_rules() -> None:
+    report = judged(seen("server", A, scraped()), seen("gpu", A, gpus=0.0, gpus_on_host=0.0))
+    assert {report.states[rule.id] for rule in shipped_rules() if rule.group == "gpu"} == {"not-applicable"}
+    assert report.patient.gpus == 0
+
+
+@pytest.mark.parametrize("error", [None, Problem("unreachable", "nobody answers")])
+def test_nothing_at_all(error: Problem | None) -> None:
+    report = judged(seen("server", A, error=error), seen("host", A, notes=("port 80 is nginx",)))
+    assert report.verdict is Verdict.UNKNOWN
+    assert report.headline == (error.message if error else "Nothing was examined")
+    assert (report.findings, report.vitals) == ((), ())
+    assert report.sources[1].notes == ("port 80 is nginx",)
+
+
+def test_strict() -> None:
+    server = seen("server", A, scraped(), stats_published=True)
+    assert judged(server, rules=("preemption", "gpu-shared"), strict=True).verdict is Verdict.UNKNOWN
+
+
+# A command that was given as a text
+
+
+def written(facts: dict[str, Reading]) -> Observation:
+    return Observation("command", "--command", facts=facts, patient="s", command=("vllm", "serve", "other"))
+
+
+GIVEN: dict[str, Reading] = {
+    COMMAND: Known(True),
+    ENVIRONMENT: Known(True),
+    "--enforce-eager": Known(True),
+    "$NCCL_P2P_DISABLE": Known(1.0),
+    "vllm_version": Known("0.11.0"),
+}
+
+
+def flags_of(*others: Observation) -> dict[str, object]:
+    facts = examination._facts([*others, written(GIVEN)])
+    return {name: fact.value for name, fact in facts.items() if isinstance(fact, Known)}
+
+
+def test_a_written_command_says_nothing_where_the_own_one_was_read() -> None:
+    own = Observation("host", "pid 1", facts={COMMAND: Known(True), "--max-num-seqs": Known(8.0)}, patient="s")
+    assert flags_of(own) == {
+        COMMAND: True,
+        "--max-num-seqs": 8.0,
+        ENVIRONMENT: True,
+        "$NCCL_P2P_DISABLE": 1.0,
+        "vllm_version": "0.11.0",
+    }
+
+
+@pytest.mark.parametrize("kind", ["host", "log", "server"])
+def test_a_written_command_completes_what_could_not_be_read(kind: str) -> None:
+    facts: dict[str, Reading] = {
+        "vllm_version": Known("0.32.0"), ENVIRONMENT: Unknown(Reason.DENIED), "--max-num-seqs": Known(8.0),
+    }  # fmt: skip
+    own = Observation(kind, "s", facts=facts, patient="s")
+    assert flags_of(own) == {
+        **{name: fact.value for name, fact in GIVEN.items() if isinstance(fact, Known)},
+        "vllm_version": "0.32.0",
+        "--max-num-seqs": 8.0,
+    }
+
+
+def test_the_processes_own_command_goes_before_what_its_log_and_a_text_say() -> None:
+    text = Observation("command", "--command", patient=A, command=("vllm", "serve", "text"))
+    log = Observation("log", "vllm.log", patient=A, command=("vllm", "serve", "log"))
+    host = seen("host", A, command=("/opt/vllm", "serve", "m"), cores_usable=2.0)
+    assert judged(text, log, host).command == ("/opt/vllm", "serve", "m")
+    assert judged(text, log, seen("host", A, cores_usable=2.0)).command == ("vllm", "serve", "log")

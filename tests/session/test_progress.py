@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+
+from vllm_doctor.model.observation import Observation
+from vllm_doctor.session import progress
+from vllm_doctor.session.examination import Watcher
+
+
+class Terminal(io.StringIO):
+    """`told` is set with the first thing that is written."""
+
+    def __init__(self, is_terminal: bool = True) -> None:
+        super().__init__()
+        self.told = threading.Event()
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        self.told.set()
+        return written
+
+
+def watcher(bytes_read: Callable[[], int] | None) -> Watcher:
+    return Watcher("log", "vllm.log", "vllm.log", lambda: Observation("log", "vllm.log"), bytes_read)
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    return on(monkeypatch, Terminal())
+
+
+def on(monkeypatch: pytest.MonkeyPatch, terminal: Terminal) -> Terminal:
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=terminal))  # pytest has its own sys.stderr
+    return terminal
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_PATIENCE", 0.001)
+    monkeypatch.setattr(progress, "_STEP", 0.001)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_how_much_was_read_of_all_logs(terminal: Terminal) -> None:
+    with progress.shown([watcher(lambda: 1_200_000_000), watcher(lambda: 34_000_000), watcher(None)]):
+        assert terminal.told.wait(30)
+    assert terminal.getvalue().startswith("\rread 1,234 MB")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_nothing_of_it_is_left_on_the_terminal(terminal: Terminal) -> None:
+    with progress.shown([watcher(lambda: 1)]):
+        assert terminal.told.wait(30)
+    assert terminal.getvalue().endswith("\r\x1b[K")
+
+
+def test_what_is_quick_says_nothing(terminal: Terminal) -> None:
+    with progress.shown([watcher(lambda: 1)]):
+        pass
+    assert terminal.getvalue() == ""
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_who_reads_no_log_or_has_no_terminal_gets_nothing(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = on(monkeypatch, Terminal(is_terminal))
+    before = threading.active_count()
+    with progress.shown([watcher(None if is_terminal else lambda: 1)]):
+        assert threading.active_count() == before  # nobody is there who could
+    assert made.getvalue() == ""
+
+
+@pytest.mark.usefixtures("impatient")
+def test_it_ends_where_the_examination_fails(terminal: Terminal) -> None:
+    def failing() -> None:
+        with progress.shown([watcher(lambda: 1)]):
+            assert terminal.told.wait(30)
+            raise ValueError("failed")
+
+    before = threading.active_count()
+    with pytest.raises(ValueError, match="failed"):
+        failing()
+    assert threading.active_count() == before
+    assert terminal.getvalue().endswith("\r\x1b[K")

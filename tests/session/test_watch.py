@@ -1,0 +1,398 @@
+"""A watch of recorded servers: time passes only when the test says so, and nothing is looked at in a thread."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+
+from tests.fake_prometheus import FakePrometheus, targets
+from tests.paths import LOGS
+from tests.serving import pages, serving, vllm
+from tests.tui.showing import host, watched
+from tests.tui.watching import BEGAN, TARGET, Clock, Pages, Told, judge, server, watch_of
+from vllm_doctor.model.errors import SourceError, UsageError
+from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.report import Verdict
+from vllm_doctor.rules import log_lines, rule
+from vllm_doctor.session import attach, past, tracks
+from vllm_doctor.session.examination import Watcher
+from vllm_doctor.session.view_model import WINDOWS, Choice, Control, Course, Picture, Session, Status, verdict_of, wider
+from vllm_doctor.session.watch import Watch
+from vllm_doctor.sources.log.source import Log
+from vllm_doctor.sources.server.access import Access
+
+LOG = LOGS / "max-num-seqs-cap.log.gz"
+
+
+def steps(of: Watch, clock: Clock, count: int) -> list[Picture]:
+    """The pictures of so many seconds."""
+    found = []
+    for _ in range(count):
+        picture = of.step()
+        found += [picture] if picture is not None else []
+        clock.sleep(1.0)
+    return found
+
+
+def opened(shown: Pages, clock: Clock, *others: Watcher, control: Control | None = None) -> Watch:
+    made = watch_of(shown, clock, *others, control=control)
+    made.open()
+    return made
+
+
+def test_it_scrapes_once_a_second_and_tells_a_picture_each_time() -> None:
+    clock, shown = Clock(), Pages("preemption")
+    found = steps(opened(shown, clock), clock, 20)
+    assert shown.asked == 20
+    assert len(found) == 20
+    assert {picture.status for picture in found[1:]} == {Status.LIVE}
+    assert found[-1].report is not None
+    assert found[-1].report.verdict is Verdict.CRITICAL
+    assert verdict_of(found[-1]) is Verdict.CRITICAL
+
+
+def test_the_first_verdict_waits_for_a_second_scrape() -> None:
+    clock = Clock()
+    found = steps(opened(Pages("preemption"), clock), clock, 3)
+    assert found[0].report is None
+    assert found[0].course.last("requests_running") is not None  # what needs no rate is there at once
+    first = next(picture.report for picture in found if picture.report is not None)
+    assert first.sources[0].scrapes == 2
+
+
+def test_a_verdict_is_of_the_window_and_no_more() -> None:
+    clock = Clock()
+    found = steps(opened(Pages("preemption"), clock, control=Control(10.0)), clock, 40)
+    report = found[-1].report
+    assert report is not None
+    assert 9 <= report.sources[0].window_s <= 11
+
+
+def test_a_longer_window_keeps_no_more_scrapes() -> None:
+    clock = Clock()
+    found = steps(opened(Pages("preemption"), clock, control=Control(120.0)), clock, 200)
+    report = found[-1].report
+    assert report is not None
+    assert 110 <= report.sources[0].window_s <= 125
+    assert report.sources[0].scrapes <= 34
+
+
+def test_what_it_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracks, "_KEPT", 50)
+    clock = Clock()
+    found = steps(opened(Pages("idle"), clock), clock, 170)[-1]
+    assert len(found.course.times) == 50
+    assert all(len(values) == 50 for values in found.course.values.values())
+    assert found.course.times[-1] == BEGAN + 169
+    assert found.course.times[0] > BEGAN + 100
+
+
+def test_a_server_that_goes_away_is_lost_and_its_picture_stays() -> None:
+    clock, shown = Clock(), Pages("preemption")
+    made = opened(shown, clock)
+    steps(made, clock, 20)
+    shown.down = True
+    lost = steps(made, clock, 10)[-1]
+    assert lost.status is Status.LOST
+    assert lost.problem is not None
+    assert "refuses connections" in lost.problem
+    assert lost.report is not None
+    assert lost.report.verdict is Verdict.CRITICAL
+    assert lost.seen_at == BEGAN + 19
+    assert lost.course.last("requests_running") is None  # a gap, not a value
+
+
+def test_it_comes_back_by_itself_and_counts_anew() -> None:
+    clock, shown = Clock(), Pages("preemption")
+    made = opened(shown, clock)
+    steps(made, clock, 20)
+    shown.down = True
+    steps(made, clock, 10)
+    shown.down, shown.started, shown.offset = False, clock.wall() - 1, clock.seconds
+    found = steps(made, clock, 8)
+    back = found[-1]
+    assert back.status is Status.LIVE
+    assert back.problem is None
+    assert back.report is not None
+    assert back.report.error is None
+    assert back.report.sources[0].window_s < 10  # nothing of its former life
+    rate = back.course.last("generation_tokens_per_second")
+    assert rate is not None
+    assert 0 <= rate < 10_000
+    told = [event.text for event in back.events]
+    assert any("refuses connections" in text for text in told)
+    assert "it answers again" in told
+    assert any(math.isnan(value) for value in back.course.values["requests_running"])
+
+
+def test_a_server_that_never_answered_is_asked_on_and_on() -> None:
+    clock, shown = Clock(), Pages("preemption", down=True)
+    made = opened(shown, clock)
+    found = steps(made, clock, 10)[-1]
+    assert found.status is Status.LOST
+    assert found.report is not None
+    assert found.report.verdict is Verdict.UNKNOWN
+    shown.down = False
+    assert steps(made, clock, 6)[-1].status is Status.LIVE
+
+
+def test_a_server_that_hangs_does_not_stop_the_pictures() -> None:
+    ended = threading.Event()
+
+    class Hanging:
+        every = 1.0
+
+        def look(self, seconds: float) -> Observation:
+            ended.wait(60)
+            return Observation("server", TARGET)
+
+    clock = Clock()
+    watcher = Watcher("server", TARGET, TARGET, lambda: Observation("server", TARGET), follow=Hanging)
+    made = Watch(lambda opened: [watcher], judge(), clock=clock.now, wall=clock.wall)
+    made.open()
+    try:
+        found = steps(made, clock, 6)
+        assert found[-1].status is Status.LOST
+        assert found[-1].problem == f"{TARGET} does not answer"
+    finally:
+        ended.set()
+        made.close()
+
+
+def test_a_pause_asks_nothing_of_the_server() -> None:
+    clock, shown, control = Clock(), Pages("preemption"), Control()
+    made = opened(shown, clock, control=control)
+    steps(made, clock, 5)
+    control.pause(True)
+    paused = steps(made, clock, 10)
+    assert [picture.status for picture in paused] == [Status.PAUSED]
+    assert shown.asked == 5
+    control.pause(False)
+    assert steps(made, clock, 2)[-1].status is Status.LIVE
+    assert shown.asked == 7
+
+
+def test_a_fault_in_one_source_is_told_and_the_others_go_on() -> None:
+    class Broken:
+        every = 1.0
+
+        def look(self, seconds: float) -> Observation:
+            raise ZeroDivisionError("broken")
+
+    clock = Clock()
+    broken = Watcher("host", "pid 1", TARGET, lambda: Observation("host", "pid 1"), follow=Broken)
+    found = steps(opened(Pages("preemption"), clock, broken), clock, 6)[-1]
+    assert found.status is Status.LIVE
+    assert found.problem is not None
+    assert "ZeroDivisionError: broken (host pid 1)" in found.problem
+    assert found.report is not None
+
+
+def test_a_host_whose_processes_ended_is_looked_for_anew() -> None:
+    clock, attached = Clock(), []
+    gone = Told(Observation("host", "pid 1", patient=TARGET))
+
+    def attach_again(opened: ExitStack) -> Sequence[Watcher]:
+        attached.append(clock.seconds)
+        return [
+            server(Pages("preemption"), clock),
+            Watcher("host", "pid 1", TARGET, lambda: gone.observation, follow=lambda: gone),
+        ]
+
+    made = Watch(attach_again, judge(), clock=clock.now, wall=clock.wall, inline=True)
+    made.open()
+    steps(made, clock, 10)
+    assert attached == [0]
+    gone.error = "pid 1 has ended"
+    steps(made, clock, 20)
+    assert 1 < len(attached) <= 6  # now and then, not all the time
+
+
+def test_what_cannot_be_attached_to_again_leaves_the_picture() -> None:
+    clock, tries = Clock(), []
+
+    def attach_once(opened: ExitStack) -> Sequence[Watcher]:
+        tries.append(clock.seconds)
+        if len(tries) > 1:
+            raise UsageError("no such pid")
+        return [server(Pages("preemption"), clock)]
+
+    control = Control()
+    made = Watch(attach_once, judge(), control, clock.now, clock.wall, inline=True)
+    made.open()
+    steps(made, clock, 5)
+    control.rescan()
+    assert steps(made, clock, 3)[-1].status is Status.LIVE
+    assert len(tries) == 2
+
+
+def test_verdicts_are_spans_that_end_when_the_server_is_lost() -> None:
+    clock, shown = Clock(), Pages("preemption")
+    made = opened(shown, clock)
+    steps(made, clock, 20)
+    shown.down = True
+    steps(made, clock, 10)
+    shown.down = False
+    found = steps(made, clock, 20)[-1]
+    spans = [span for span in found.spans if span.rule == "preemption"]
+    assert len(spans) == 2
+    assert spans[0].last_at < BEGAN + 21
+    assert spans[1].first_at > BEGAN + 29
+
+
+def test_thresholds_and_limits_are_the_rules_and_the_servers() -> None:
+    found = watched(Pages("preemption"), host())
+    assert found.marks["kv_cache_usage"] == 0.8
+    assert found.limits["max_num_seqs"] == 64
+    assert found.limits["cores_usable"] == 2
+    assert "engine_cpu" not in found.lacking
+    assert found.processes[1].role == "engine-core"
+
+
+def test_a_fact_from_outside_can_move_no_cursor() -> None:
+    found = watched(Pages("preemption"), host(placement_name="\x1b[2Jx\u202e"), seconds=4)
+    (fact,) = (fact for fact in found.facts if fact.name == "placement_name")
+    assert str(getattr(fact.reading, "value", "")).isprintable()
+
+
+def test_where_judging_takes_long_a_verdict_is_less_frequent() -> None:
+    def verdicts(seconds: float) -> int:
+        """How many there are in a minute, where everything takes so many CPU seconds."""
+        clock, ticks = Clock(), itertools.count()
+        made = watch_of(Pages("preemption"), clock, cpu=lambda: seconds * next(ticks))
+        made.open()
+        return len({picture.report.at for picture in steps(made, clock, 60) if picture.report is not None})
+
+    assert verdicts(0.0) >= 15
+    assert verdicts(1.0) <= 4
+
+
+def test_a_log_is_read_once_with_its_progress_and_its_events() -> None:
+    told: list[Picture] = []
+    log = Log([LOG], log_lines.load(rule.shipped() / log_lines.FOLDER))
+    watcher = Watcher("log", "vllm.log", "vllm.log", lambda: log.examine("vllm.log"), lambda: log.bytes_read)
+    made = Watch(lambda opened: [watcher], judge())
+
+    def tell(picture: Picture) -> None:
+        told.append(picture)
+        if picture.status is Status.READ:
+            made.control.stop()
+
+    made.run(tell)
+    read = told[-1]
+    assert told[0].status is Status.READING
+    assert read.report is not None
+    assert read.report.is_postmortem
+    assert read.timeline is not None
+    assert {len(row) for row in read.timeline.rows.values()} == {past.STEPS}
+    assert any("starts" in event.text for event in read.events)
+    assert [event.at for event in read.events] == sorted(event.at for event in read.events)
+    assert read.spans == read.report.spans
+
+
+def test_a_log_that_cannot_be_read_is_said() -> None:
+    def broken() -> Observation:
+        raise SourceError("unreadable", "no permission")
+
+    made = Watch(lambda opened: [Watcher("log", "x", "x", broken)], judge())
+    with pytest.raises(SourceError, match="no permission"):
+        made.run(lambda picture: None)
+
+
+def test_a_real_server_is_watched_over_http() -> None:
+    control, told = Control(), []
+    with serving(vllm(pages("preemption"))) as served:
+        look = attach.Attachment(judge().catalogue.metrics, Access(), 3.0, 0.0)
+        made = Watch(lambda opened: look.watchers([served.url], opened), judge(), control)
+
+        def tell(picture: Picture) -> None:
+            told.append(picture)
+            if picture.report is not None:
+                control.stop()
+
+        made.run(tell)
+        asked = served.asked("/metrics")
+    assert told[-1].status is Status.LIVE
+    assert len({request.client for request in asked}) == 1  # the connection is kept
+    assert not any(thread.name.startswith("Thread") and not thread.daemon for thread in threading.enumerate()[1:])
+
+
+def test_a_server_is_watched_through_its_prometheus() -> None:
+    control, told = Control(), []
+    with serving(FakePrometheus([(target, "preemption") for target in targets(2)]).routes()) as served:
+        look = attach.Attachment(frozenset(), Access(), 3.0, 0.0, signals=judge().catalogue, asked=600.0)
+        source = f"prom+{served.url}/?instance=host-1:8000"
+        made = Watch(lambda opened: look.watchers([source], opened), judge(), control)
+
+        def tell(picture: Picture) -> None:
+            told.append(picture)
+            if picture.report is not None:
+                control.stop()
+
+        made.run(tell)
+    assert told[-1].status is Status.LIVE
+    assert verdict_of(told[-1]) is Verdict.CRITICAL
+    assert told[-1].course.values["requests_running"][-1] > 1
+
+
+def test_a_prometheus_that_goes_away_is_lost() -> None:
+    clock, control = Clock(), Control()
+    with serving(FakePrometheus([(target, "idle") for target in targets(1)]).routes()) as served:
+        look = attach.Attachment(frozenset(), Access(), 3.0, 0.0, signals=judge().catalogue, asked=600.0)
+        made = Watch(
+            lambda opened: look.watchers([f"prom+{served.url}"], opened),
+            judge(), control, clock=clock.now, wall=clock.wall, inline=True,
+        )  # fmt: skip
+        made.open()
+        assert steps(made, clock, 2)[-1].status is Status.LIVE
+    lost = steps(made, clock, 20)[-1]
+    made.close()
+    assert lost.status is Status.LOST
+    assert lost.problem is not None
+    assert "refuses connections" in lost.problem
+
+
+def test_several_servers_are_asked_about_and_one_is_not() -> None:
+    def session(count: int, seen: list[Sequence[str]]) -> Session:
+        found = [Choice((str(number),), "m", "d") for number in range(count)]
+        return Session(lambda sources, tell: seen.append(sources), lambda id: "", (), lambda: found)
+
+    seen: list[Sequence[str]] = []
+    for count in (0, 1):
+        session(count, seen).run(lambda picture: None)
+    assert seen == [(), ()]
+    several = session(3, seen)
+
+    def choose(picture: Picture) -> None:
+        assert picture.status is Status.CHOOSING
+        assert len(picture.choices) == 3
+        several.control.choose(["1"])
+
+    several.run(choose)
+    assert seen[-1] == ("1",)
+
+
+def test_the_window_goes_up_and_down_in_steps() -> None:
+    assert [wider(30, steps) for steps in (-1, 1, 99, -99)] == [10, 60, WINDOWS[-1], WINDOWS[0]]
+    assert wider(25, 1) == 60
+
+
+def test_a_course_is_means_in_equal_steps_and_gaps_where_nothing_was_known() -> None:
+    course = Course((10.0, 11.0, 12.0, 20.0, 21.0), {"x": (1.0, 3.0, 5.0, math.nan, 7.0)})
+    assert course.columns("x", 10.0, 13.0, 3) == (1.0, 3.0, 5.0)
+    assert course.columns("x", 10.0, 12.0, 1) == (2.0,)
+    assert course.columns("x", 12.0, 22.0, 5) == (5.0, None, None, None, 7.0)
+    assert course.columns("nobody", 0.0, 1.0, 2) == (None, None)
+    assert course.last("x") == 7.0
+    assert Course().columns("x", 0, 1, 3) == (None, None, None)
+
+
+def test_no_verdict_is_unknown() -> None:
+    assert verdict_of(None) is Verdict.UNKNOWN
+    assert verdict_of(replace(watched(Pages("idle"), seconds=2), report=None)) is Verdict.UNKNOWN

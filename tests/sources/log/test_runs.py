@@ -1,0 +1,747 @@
+"""Logs as vLLM writes them, and the lives of servers that are told from them.
+
+What writes such logs (start, stats, death, …) is for the other tests of logs too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.reading import Known, Value
+from vllm_doctor.model.run import KV_CACHE, RUNNING, WAITING, Life, Series
+from vllm_doctor.rules import log_lines, rule
+from vllm_doctor.rules.log_lines import LogLines
+from vllm_doctor.sources.log.source import Log
+
+BEGIN = datetime(2025, 11, 20, 10, tzinfo=UTC)
+"""Second 0 of the logs."""
+
+GENERATED: Series = ("vllm:generation_tokens_total", ())
+PREEMPTIONS: Series = ("vllm:num_preemptions_total", ())
+CUDA_OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.02 GiB."
+ENGINE_DEAD = (
+    "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. "
+    "See stack trace (above) for the root cause."
+)
+FAILED_WORKER = "RuntimeError: Worker failed with error 'an assertion', please check the stack trace above"
+
+
+@cache
+def table() -> LogLines:
+    return log_lines.load(rule.shipped() / log_lines.FOLDER)
+
+
+# ---- what vLLM writes ------------------------------------------------------------------------------------------------
+
+
+def posix(seconds: float) -> float:
+    return BEGIN.timestamp() + seconds
+
+
+def record(
+    at: float, message: str, who: str = "APIServer pid=100", level: str = "INFO", source: str = "loggers.py:273"
+) -> str:
+    """One line; `who` "" is without a prefix, as vLLM wrote until 0.10."""
+    return f"{f'({who}) ' if who else ''}{level} {BEGIN + timedelta(seconds=at):%m-%d %H:%M:%S} [{source}] {message}"
+
+
+def start(
+    at: float, api: int = 100, core: int = 200, flags: str = "'max_num_seqs': 4", prefixed: bool = True
+) -> list[str]:
+    """From the banner to the first request: 30 seconds."""
+    server = f"APIServer pid={api}" if prefixed else ""
+    engine = f"EngineCore pid={core}" if prefixed else ""
+    return [
+        record(at, " ▄▄ ▄█ █     █     █ ▀▄▀ █  version 0.32.0", server, source="api_utils.py:347"),
+        record(
+            at,
+            f"non-default args: {{'model_tag': '/models/tiny', 'port': 8000, {flags}}}",
+            server,
+            source="api_utils.py:286",
+        ),
+        record(at + 1, "Resolved architecture: LlamaForCausalLM", server, source="model.py:733"),
+        record(at + 1, "Using max model len 2048", server, source="model.py:2152"),
+        record(
+            at + 9,
+            "Initializing a V1 LLM engine (v0.32.0) with config: model='/models/tiny', speculative_config=None, "
+            "dtype=torch.bfloat16, max_seq_len=2048, tensor_parallel_size=1, quantization=None, enforce_eager=False, "
+            "kv_cache_dtype=auto, device_config=cuda, enable_prefix_caching=True, enable_chunked_prefill=True",
+            engine,
+            source="core.py:133",
+        ),
+        record(at + 12, "Loading weights took 2.50 seconds", engine, source="default_loader.py:501"),
+        record(at + 20, "GPU KV cache size: 524,288 tokens", engine, source="kv_cache_utils.py:2327"),
+        record(
+            at + 29,
+            "init engine (profile, create kv cache, warmup model) took 9.65 s",
+            engine,
+            source="core.py:402",
+        ),
+        record(at + 30, "Starting vLLM server on http://0.0.0.0:8000", server, source="entry.py:140"),
+        f"{f'({server}) ' if server else ''}INFO:     Application startup complete.",
+    ]
+
+
+def stats(
+    at: float,
+    running: int = 4,
+    waiting: int = 0,
+    generation: float = 400.0,
+    prompt: float = 100.0,
+    kv_cache: float = 10.0,
+    engine: int = 0,
+    who: str = "APIServer pid=100",
+) -> str:
+    return record(
+        at,
+        f"Engine {engine:03}: Avg prompt throughput: {prompt:.1f} tokens/s, Avg generation throughput: "
+        f"{generation:.1f} tokens/s, Running: {running} reqs, Waiting: {waiting} reqs, "
+        f"GPU KV cache usage: {kv_cache:.1f}%, Prefix cache hit rate: 0.0%",
+        who,
+    )
+
+
+def busy(first: float, last: float, running: int = 4, waiting: int = 0, who: str = "APIServer pid=100") -> list[str]:
+    """A line every ten seconds."""
+    return [stats(at, running, waiting, who=who) for at in range(int(first), int(last) + 1, 10)]
+
+
+def idle(first: float, last: float, who: str = "APIServer pid=100") -> list[str]:
+    return [
+        stats(at, 0, generation=0.0, prompt=0.0, kv_cache=0.0, who=who) for at in range(int(first), int(last) + 1, 10)
+    ]
+
+
+def traceback(at: float, who: str, *exceptions: str, source: str = "core.py:1512") -> list[str]:
+    """As vLLM logs it: a record for each line; of several exceptions each was raised while handling the one before."""
+    lines = []
+    for place, exception in enumerate(exceptions):
+        if place:
+            lines += ["", "During handling of the above exception, another exception occurred:", ""]
+        lines += [
+            "Traceback (most recent call last):",
+            '  File "/opt/vllm/v1/engine/core.py", line 912, in run_engine_core',
+            "    self._process_engine_step()",
+            "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^",
+            exception,
+        ]
+    return [record(at, line, who, "ERROR", source) for line in lines]
+
+
+def death(at: float, api: int = 100, core: int = 200, worker: int | None = None, cause: str = CUDA_OOM) -> list[str]:
+    """What follows when an engine core dies, in itself or in a worker of it."""
+    server, engine, of_worker = f"APIServer pid={api}", f"EngineCore pid={core}", f"Worker_TP0 pid={worker}"
+    lines = []
+    if worker is not None:
+        lines.append(record(at, "WorkerProc hit an exception.", of_worker, "ERROR", "multiproc_executor.py:1063"))
+        lines += traceback(at, of_worker, cause, source="multiproc_executor.py:1063")
+        cause = FAILED_WORKER
+    lines.append(record(at, "EngineCore encountered a fatal error.", engine, "ERROR", "core.py:1512"))
+    lines += traceback(at, engine, cause)
+    lines.append(record(at + 1, "AsyncLLM output_handler failed.", server, "ERROR", "async_llm.py:906"))
+    lines += traceback(at + 1, server, ENGINE_DEAD, source="async_llm.py:906")
+    lines += dead(at + 1, api)
+    lines.append(f'({server}) INFO:     10.1.2.3:40312 - "POST /v1/completions HTTP/1.1" 500 Internal Server Error')
+    return lines
+
+
+def dead(at: float, api: int = 100, times: int = 6) -> list[str]:
+    """Each request that was under way says that the engine is dead."""
+    return [
+        line
+        for _ in range(times)
+        for line in traceback(at, f"APIServer pid={api}", ENGINE_DEAD, source="serving_completion.py:152")
+    ]
+
+
+def stop(at: float, api: int = 100, core: int = 200) -> list[str]:
+    """An operator's SIGTERM."""
+    return [
+        record(at, "[shutdown] API server: shutdown triggered", f"APIServer pid={api}", source="launcher.py:254"),
+        record(
+            at,
+            "[shutdown] EngineCore: trigger received signal=SIGTERM",
+            f"EngineCore pid={core}",
+            source="core.py:1454",
+        ),
+        f"(APIServer pid={api}) INFO:     Shutting down",
+    ]
+
+
+def stopped(api: int = 100) -> list[str]:
+    return [
+        f"(APIServer pid={api}) INFO:     Application shutdown complete.",
+        f"(APIServer pid={api}) INFO:     Finished server process [{api}]",
+    ]
+
+
+# ---- what is told from it --------------------------------------------------------------------------------------------
+
+
+def written(path: Path, lines: Iterable[str] | bytes) -> Path:
+    """The log, last written ten days later: it holds no year."""
+    path.write_bytes(lines if isinstance(lines, bytes) else "".join(f"{line}\n" for line in lines).encode())
+    os.utime(path, (posix(864000), posix(864000)))
+    return path
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> LogFolder:
+    return LogFolder(tmp_path)
+
+
+class LogFolder:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def seen(self, *logs: Iterable[str] | bytes) -> Observation:
+        """What is observed in these logs, each in a file of its own."""
+        paths = [written(self.folder / f"server-{place}.log", lines) for place, lines in enumerate(logs)]
+        return Log(paths, table()).examine("the server")
+
+    def lives(self, *logs: Iterable[str] | bytes) -> Sequence[Life]:
+        observation = self.seen(*logs)
+        assert observation.error is None
+        return observation.lives
+
+    def life(self, *logs: Iterable[str] | bytes) -> Life:
+        [life] = self.lives(*logs)
+        return life
+
+
+def fact(life: Life, name: str) -> Value | None:
+    reading = life.facts.get(name)
+    return reading.value if isinstance(reading, Known) else None
+
+
+def running(life: Life) -> list[tuple[float, float]]:
+    """The rounds: at which second of the log how many requests ran."""
+    return [(round(each.at - posix(0)), each.total(RUNNING)) for each in life.rounds]
+
+
+# ---- one life --------------------------------------------------------------------------------------------------------
+
+
+def test_a_server_that_was_started_and_stopped(log: LogFolder) -> None:
+    life = log.life([*start(0), *busy(40, 90), *stop(95), *stopped()])
+    assert (life.began, life.up, life.stopped, life.death) == (True, True, True, None)
+    assert (life.first_at, life.last_at) == (posix(0), posix(95))
+    assert life.model == "/models/tiny"
+    assert fact(life, "vllm_version") == "0.32.0"
+    assert fact(life, "--max-num-seqs") == 4
+    assert life.command == ("vllm", "serve", "/models/tiny", "--port", "8000", "--max-num-seqs", "4")
+    assert running(life) == [(at, 4) for at in range(40, 91, 10)]
+    assert fact(life, "log_ends_abruptly") is False
+
+
+def test_a_log_that_just_stops_while_the_server_works(log: LogFolder) -> None:
+    life = log.life([*start(0), *busy(40, 90)])
+    assert (life.stopped, life.death) == (False, None)
+    assert fact(life, "engine_dead") is False
+    assert fact(life, "log_ends_abruptly") is False
+
+
+def test_a_log_that_just_stops_while_the_server_starts(log: LogFolder) -> None:
+    life = log.life(start(0)[:6])
+    assert (life.began, life.up, life.death) == (True, False, None)
+    assert fact(life, "log_ends_abruptly") is True
+
+
+def test_a_log_that_holds_only_statistics(log: LogFolder) -> None:
+    """It does not say what its start would have: such a fact is not known, and not false either."""
+    life = log.life(busy(0, 60))
+    assert (life.began, life.up, life.model, life.command) == (False, True, None, ())
+    assert fact(life, "log:architecture") is None
+    assert "--max-num-seqs" not in life.facts
+    assert fact(life, "log:engine-dead") == 0
+
+
+def test_what_a_whole_start_does_not_hold_is_known_not_to_be(log: LogFolder) -> None:
+    whole, cut = log.life([*start(0), *busy(40, 60)]), log.life(start(0)[:6])
+    assert fact(whole, "log:api-servers") == 0
+    assert fact(cut, "log:api-servers") is None
+
+
+@pytest.mark.parametrize("prefixed", [True, False])
+def test_several_processes_of_one_start_are_one_life(prefixed: bool, log: LogFolder) -> None:
+    assert log.life([*start(0, prefixed=prefixed), *busy(40, 90)]).began
+
+
+def test_several_api_servers_and_engines_are_one_life(log: LogFolder) -> None:
+    server = start(0)
+    first = [
+        *server[:4],
+        record(1, "Started 2 API server processes", "", source="utils.py:261"),
+        *(
+            line.replace("EngineCore pid=200", f"EngineCore_DP{rank} pid={200 + rank}")
+            for rank in (0, 1)
+            for line in server[4:8]
+        ),
+        *(
+            line.replace("APIServer pid=100", f"ApiServer_{rank} pid={110 + rank}")
+            for rank in (0, 1)
+            for line in server[8:]
+        ),
+    ]
+    life = log.life([
+        *first,
+        *(stats(at, engine=e, who=f"ApiServer_{e} pid={110 + e}") for at in range(40, 99, 10) for e in (0, 1)),
+    ])  # fmt: skip
+    assert life.up
+    assert {engine for each in life.rounds for engine in each.engines} == {"0", "1"}
+
+
+@pytest.mark.parametrize("between", [1, 4])
+def test_api_servers_that_each_print_the_banner_are_one_life(between: int, log: LogFolder) -> None:
+    """Each of them reads the arguments for itself, some seconds apart."""
+    banners = [
+        record(
+            between * rank,
+            " ▄▄ ▄█ █     █     █ ▀▄▀ █  version 0.32.0",
+            f"APIServer_{rank} pid={100 + rank}",
+            source="api_utils.py:347",
+        )
+        for rank in range(4)
+    ]
+    assert log.life([*banners, *start(20, core=300)[4:], *busy(60, 90)]).up
+
+
+# ---- restarts --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("again", "prefixed"),
+    [((500, 600), True), ((100, 200), True), ((100, 200), False)],
+    ids=["other-pids", "same-pids", "no-pids"],
+)
+def test_a_restart_is_a_life_of_its_own(again: tuple[int, int], prefixed: bool, log: LogFolder) -> None:
+    api, core = again
+    who = f"APIServer pid={api}" if prefixed else ""
+    first, second = log.lives(
+        [
+            *start(0, prefixed=prefixed),
+            *busy(40, 90, who="APIServer pid=100" if prefixed else ""),
+            *start(200, api, core, "'max_num_seqs': 8", prefixed),
+            *busy(240, 290, who=who),
+        ]
+    )
+    assert [fact(life, "--max-num-seqs") for life in (first, second)] == [4, 8]
+    assert [life.first_at for life in (first, second)] == [posix(0), posix(200)]
+    assert running(first)[-1][0] == 90
+    assert running(second)[0][0] == 240
+
+
+@pytest.mark.parametrize(
+    ("step", "prefixed"), [(7, True), (0, True), (0, False)], ids=["other-pids", "same-pids", "no-pids"]
+)
+def test_a_crash_loop(step: int, prefixed: bool, log: LogFolder) -> None:
+    """Five starts, each of which fails after twenty seconds."""
+    lines: list[str] = []
+    for n in range(5):
+        api, core = 100 + step * n, 200 + step * n
+        lines += start(60 * n, api, core, prefixed=prefixed)[:6]
+        engine = f"EngineCore pid={core}" if prefixed else ""
+        lines.append(record(60 * n + 20, "EngineCore failed to start.", engine, "ERROR", "core.py:1510"))
+        lines += traceback(60 * n + 20, engine, CUDA_OOM)
+        server = f"(APIServer pid={api}) " if prefixed else ""
+        lines += [
+            f"{server}Traceback (most recent call last):",
+            f'{server}  File "/opt/bin/vllm", line 8, in <module>',
+            f"{server}    sys.exit(main())",
+            f"{server}RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {{}}",
+        ]
+    lives = log.lives(lines)
+    assert len(lives) == 5
+    assert [life.death.cause if life.death else None for life in lives] == [CUDA_OOM] * 5
+    assert not any(life.up for life in lives)
+    assert fact(lives[-1], "engine_deaths") == 5
+    assert fact(lives[-1], "engine_dead") is True
+    assert fact(lives[-1], "death_phase") == "start"
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        2,
+        60,
+    ],
+)
+def test_two_servers_interleaved_in_one_file_are_two_lives(later: int, log: LogFolder) -> None:
+    first = [*start(0, 100, 200), *busy(40, 190, 1)]
+    second = [*start(later, 500, 600, "'max_num_seqs': 8"), *busy(later + 40, later + 190, 7, who="APIServer pid=500")]
+    lives = log.lives(line for _, line in sorted([*by_time(first), *by_time(second)], key=lambda pair: pair[0]))
+    assert [fact(life, "--max-num-seqs") for life in lives] == [4, 8]
+    assert [{value for _, value in running(life)} for life in lives] == [{1}, {7}]
+
+
+def by_time(lines: Iterable[str]) -> list[tuple[str, str]]:
+    """Each line with its time, or that of the line before."""
+    at, timed = "", []
+    for line in lines:
+        found = re.search(r"11-20 [\d:]{8}", line)
+        at = found[0] if found else at
+        timed.append((at, line))
+    return timed
+
+
+def test_pods_of_one_stream_are_lives_of_their_own(log: LogFolder) -> None:
+    """kubectl logs --prefix -l app=vllm: in containers the pids are the same."""
+    pods = [[f"[pod/vllm-{n}/server] {line}" for line in [*start(0), *busy(40, 90, n + 1)]] for n in (0, 1)]
+    lives = log.lives([line for pair in zip(*pods, strict=True) for line in pair])
+    assert [{value for _, value in running(life)} for life in lives] == [{1}, {2}]
+
+
+def test_logs_of_two_servers_are_merged_by_time(log: LogFolder) -> None:
+    lives = log.lives([*start(100), *busy(140, 190, 1)], [*start(0), *busy(40, 90, 2)])
+    assert [life.first_at for life in lives] == [posix(0), posix(100)]
+    assert [{value for _, value in running(life)} for life in lives] == [{2}, {1}]
+
+
+def test_the_log_of_a_worker_on_another_node_belongs_to_the_server(log: LogFolder) -> None:
+    worker = [
+        record(50, "WorkerProc hit an exception.", "Worker_TP8 pid=77", "ERROR", "multiproc_executor.py:1063"),
+        *traceback(50, "Worker_TP8 pid=77", CUDA_OOM),
+    ]
+    life = log.life([*start(0), *busy(40, 50), *death(51, cause=FAILED_WORKER)], worker)
+    assert life.death is not None
+    assert (life.death.process, life.death.cause) == ("Worker_TP8", CUDA_OOM)
+
+
+# ---- deaths ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("worker", [None, 301])
+def test_the_first_cause_and_not_the_last_traceback(worker: int | None, log: LogFolder) -> None:
+    life = log.life([*start(0), *busy(40, 90), *death(95, worker=worker), *stopped()])
+    assert life.death is not None
+    assert life.death.cause == CUDA_OOM
+    assert life.death.process == ("Worker_TP0" if worker else "EngineCore")
+    assert life.death.at == posix(95)
+    assert life.death.serving
+    assert not life.stopped
+    assert fact(life, "engine_deaths") == 1
+
+
+def test_the_line_of_the_cause(log: LogFolder) -> None:
+    lines = [*start(0), *busy(40, 90), *death(95)]
+    life = log.life(lines)
+    assert life.death is not None
+    assert "encountered a fatal error" in lines[life.death.line - 1]
+
+
+def test_of_chained_exceptions_the_first(log: LogFolder) -> None:
+    engine = "EngineCore pid=200"
+    life = log.life([
+        *start(0),
+        *busy(40, 90),
+        record(95, "EngineCore encountered a fatal error.", engine, "ERROR", "core.py:1512"),
+        *traceback(95, engine, "KeyError: 'cmpl-7'", "RuntimeError: the step failed", "ValueError: cannot clean up"),
+        *dead(96),
+    ])  # fmt: skip
+    assert life.death is not None
+    assert life.death.cause == "KeyError: 'cmpl-7'"
+
+
+def test_of_two_processes_whose_tracebacks_are_interleaved_the_first(log: LogFolder) -> None:
+    tracebacks = [
+        [
+            record(95, "WorkerProc hit an exception.", f"Worker_TP{rank} pid={300 + rank}", "ERROR", "m.py:1"),
+            *traceback(95, f"Worker_TP{rank} pid={300 + rank}", cause),
+        ]
+        for rank, cause in enumerate((CUDA_OOM, "TimeoutError: RPC call to execute_model timed out."))
+    ]
+    life = log.life([
+        *start(0),
+        *busy(40, 90),
+        *(line for pair in zip(*tracebacks, strict=True) for line in pair),
+        *death(96, cause=FAILED_WORKER),
+    ])  # fmt: skip
+    assert life.death is not None
+    assert (life.death.process, life.death.cause) == ("Worker_TP0", CUDA_OOM)
+
+
+def test_an_engine_that_is_dead_while_zeros_go_on(log: LogFolder) -> None:
+    """The API server still prints statistics, and /health may still say 200."""
+    life = log.life([*start(0), *busy(40, 90), *death(95), *idle(100, 300)])
+    assert life.death is not None
+    assert fact(life, "engine_dead") is True
+    assert running(life)[-1] == (300, 0)
+
+
+def test_a_death_without_an_exception(log: LogFolder) -> None:
+    gone = record(
+        95,
+        "[shutdown] MPClient: engine core exited unexpectedly; starting cleanup",
+        level="WARNING",
+        source="core_client.py:817",
+    )
+    life = log.life([*start(0), *busy(40, 90), gone])
+    assert life.death is not None
+    assert life.death.cause is None
+    assert fact(life, "death_cause") == "the log shows no exception"
+
+
+def test_a_death_that_the_kernel_tells(log: LogFolder) -> None:
+    line = "[1234567.890123] Memory cgroup out of memory: Killed process 200 (VLLM::EngineCor) total-vm:98213412kB"
+    life = log.life([*start(0), *busy(40, 90), line])
+    assert life.death is not None
+    assert life.death.cause is not None
+    assert life.death.cause.startswith("Memory cgroup out of memory")
+
+
+def test_a_server_that_was_told_to_stop_has_not_died(log: LogFolder) -> None:
+    life = log.life(
+        [*start(0), *busy(40, 90), *stop(95), *death(96, cause="KeyboardInterrupt: terminated"), *stopped()]
+    )
+    assert (life.stopped, life.death) == (True, None)
+    assert fact(life, "engine_deaths") == 0
+
+
+def test_requests_that_fail_while_it_stops_are_no_death(log: LogFolder) -> None:
+    """Their lines may even come first: the processes write into one file."""
+    life = log.life([*start(0), *busy(40, 90), *dead(95), *stop(95), *stopped()])
+    assert (life.stopped, life.death) == (True, None)
+
+
+def test_a_server_that_stopped_long_ago_can_die_of_something_else(log: LogFolder) -> None:
+    """It did not stop: it went on to serve."""
+    life = log.life([*start(0), *busy(40, 90), *stop(95)[:1], *busy(100, 400), *death(405)])
+    assert life.death is not None
+    assert life.death.cause == CUDA_OOM
+
+
+def test_an_exception_that_it_survives_is_no_death(log: LogFolder) -> None:
+    worker = "Worker_TP0 pid=301"
+    life = log.life([
+        *start(0),
+        *busy(40, 90),
+        record(95, "WorkerProc hit an exception.", worker, "ERROR", "multiproc_executor.py:1063"),
+        *traceback(95, worker, "ValueError: adapter not found"),
+        *busy(100, 300),
+    ])  # fmt: skip
+    assert life.death is None
+
+
+def test_an_old_exception_is_not_what_it_died_of(log: LogFolder) -> None:
+    worker = "Worker_TP0 pid=301"
+    life = log.life([
+        *start(0),
+        record(50, "WorkerProc hit an exception.", worker, "ERROR", "multiproc_executor.py:1063"),
+        *traceback(50, worker, "ValueError: adapter not found"),
+        *busy(60, 1200),
+        *death(1205),
+    ])  # fmt: skip
+    assert life.death is not None
+    assert life.death.cause == CUDA_OOM
+
+
+def test_a_start_that_fails_in_a_worker(log: LogFolder) -> None:
+    worker = "Worker pid=301"
+    life = log.life([
+        *start(0)[:5],
+        record(15, "WorkerProc failed to start.", worker, "ERROR", "multiproc_executor.py:953"),
+        *traceback(15, worker, "ValueError: Free memory on device cuda:0 (4.3/79.2 GiB) on startup is less than "
+        "desired GPU memory utilization (0.92, 72.84 GiB). Decrease GPU memory utilization."),
+        record(16, "EngineCore failed to start.", "EngineCore pid=200", "ERROR", "core.py:1510"),
+        *traceback(16, "EngineCore pid=200", "Exception: WorkerProc initialization failed due to an exception"),
+        "(APIServer pid=100) Traceback (most recent call last):",
+        "(APIServer pid=100) RuntimeError: Engine core initialization failed. See root cause above.",
+    ])  # fmt: skip
+    assert life.death is not None
+    assert life.death.process == "Worker"
+    assert str(life.death.cause).startswith("ValueError: Free memory on device cuda:0")
+    assert not life.death.serving
+    assert fact(life, "log:gpu-memory-taken.free") == 4.3
+
+
+SERVE = '  File "/usr/lib/python3.12/site-packages/vllm/entrypoints/cli/serve.py", line 60, in cmd'
+
+
+def test_what_comes_up_to_the_servers_main_has_ended_it(log: LogFolder) -> None:
+    invalid = [
+        "Traceback (most recent call last):",
+        SERVE,
+        "    uvloop.run(run_server(args))",
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
+        "  Value error, 4096 is too much. [type=value_error, input_value=ArgsKwargs((), {'hf_token': 'S3CRET'})]",
+    ]
+    lives = log.lives([*start(0)[:3], *invalid, *start(20, 500)[:3], *invalid])
+    assert [str(life.death and life.death.cause) for life in lives] == [
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig: "
+        "Value error, 4096 is too much."
+    ] * 2
+    assert fact(lives[-1], "death_phase") == "start"
+
+
+def test_an_operators_ctrl_c_that_comes_up_to_main_is_no_death(log: LogFolder) -> None:
+    traced = ["Traceback (most recent call last):", SERVE, "    uvloop.run(run_server(args))", "KeyboardInterrupt"]
+    life = log.life([*start(0)[:5], *traced])
+    assert life.death is None
+    assert life.stopped
+
+
+def test_an_abort_is_not_what_it_died_of(log: LogFolder) -> None:
+    waited = (
+        "[rank0]:[E1113 08:13:00.118230411 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation "
+        "timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600031 milliseconds."
+    )
+    aborted = record(95, "Worker VllmWorkerProcess pid 301 died, exit code: -6", "", "ERROR", "multiproc.py:120")
+    life = log.life([*start(0), *busy(40, 90), aborted, waited])
+    assert life.death is not None
+    assert str(life.death.cause).startswith("Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, ")
+    killed = aborted.replace("-6", "-9")
+    assert "exit code: -9" in str(getattr(log.life([*start(0), *busy(40, 90), killed, waited]).death, "cause", ""))
+
+
+def test_of_a_part_of_a_log_nobody_knows_whether_it_served(log: LogFolder) -> None:
+    life = log.life([record(5, "EngineCore encountered a fatal error.", "EngineCore pid=200", "ERROR", "core.py:1512")])
+    assert fact(life, "death_phase") == "start or serving"
+    failed = record(5, "EngineCore failed to start.", "EngineCore pid=200", "ERROR", "core.py:1510")
+    assert fact(log.life([failed]), "death_phase") == "start"
+
+
+def test_v0_repeats_what_it_died_of(log: LogFolder) -> None:
+    said = (
+        "MQEngineDeadError: Engine loop is not running. Inspect the stacktrace to find the original error: KeyError(7)."
+    )
+    life = log.life([*start(0), *busy(40, 90), f"vllm.engine.multiprocessing.{said}"])
+    assert life.death is not None
+    assert life.death.cause == "KeyError(7)."
+    assert fact(life, "death_cause") == "KeyError(7)"
+
+
+def test_a_port_that_is_taken(log: LogFolder) -> None:
+    taken = "ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address already in use"
+    life = log.life([*start(0), f"(APIServer pid=100) {taken}", *stopped()])
+    assert life.death is not None
+    assert "address already in use" in str(life.death.cause)
+    assert not life.stopped
+
+
+def test_a_death_of_which_another_life_recovered(log: LogFolder) -> None:
+    lives = log.lives([*start(0), *busy(40, 90), *death(95), *start(200, 500, 600), *busy(240, 300)])
+    assert [life.death is not None for life in lives] == [True, False]
+    assert [fact(life, "engine_dead") for life in lives] == [False, False]
+
+
+# ---- statistics ------------------------------------------------------------------------------------------------------
+
+
+def test_silence_after_zeros_is_more_zeros(log: LogFolder) -> None:
+    life = log.life([*start(0), *busy(40, 60), *idle(70, 70), *busy(600, 620)])
+    rounds = running(life)
+    assert [value for at, value in rounds if 60 < at < 600] == [0] * len([at for at, _ in rounds if 60 < at < 600])
+    assert max(at for at, value in rounds if value == 0) == 590
+
+
+def test_silence_while_requests_run_is_not_filled_in(log: LogFolder) -> None:
+    rounds = running(log.life([*start(0), *busy(40, 60), *busy(600, 620)]))
+    assert [at for at, _ in rounds] == [40, 50, 60, 600, 610, 620]
+
+
+def test_rates_become_counters_that_give_the_rates_back(log: LogFolder) -> None:
+    life = log.life([stats(at, generation=100.0 + at) for at in range(0, 100, 10)])
+    counters = [each.engines["0"][GENERATED] for each in life.rounds]
+    grown = [after - before for before, after in pairwise(counters)]
+    assert grown == pytest.approx([10 * (100.0 + at) for at in range(10, 100, 10)])
+
+
+def test_a_line_after_a_pause_tells_of_its_own_interval_only(log: LogFolder) -> None:
+    """It was idle for nine minutes; the rate of the next line is of ten seconds."""
+    life = log.life([*busy(0, 30), *idle(40, 40), stats(600, generation=400.0)])
+    assert life.rounds[-1].engines["0"][GENERATED] - life.rounds[-2].engines["0"][GENERATED] == pytest.approx(4000)
+
+
+@pytest.mark.parametrize("interval", [1, 2, 5, 30, 60])
+def test_the_interval_is_what_the_log_shows(interval: int, log: LogFolder) -> None:
+    life = log.life([stats(at) for at in range(0, 10 * interval, interval)])
+    assert life.interval == interval
+    grown = life.rounds[-1].engines["0"][GENERATED] - life.rounds[0].engines["0"][GENERATED]
+    assert grown == pytest.approx(400.0 * 9 * interval)
+
+
+def test_the_preemptions_of_v0_are_a_counter(log: LogFolder) -> None:
+    preempted = (
+        "Sequence group cmpl-{0} is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV cache "
+        "space. This can affect the end-to-end performance. total_num_cumulative_preemption={0}"
+    )
+    life = log.life([
+        line
+        for n, at in enumerate(range(0, 100, 10))
+        for line in (record(at, preempted.format(1 + 50 * n), "", "WARNING", "scheduler.py:1754"), stats(at, who=""))
+    ])  # fmt: skip
+    counted = [each.engines["0"].get(PREEMPTIONS) for each in life.rounds]
+    assert counted == [1 + 50 * n for n in range(10)]
+
+
+def test_engines_that_print_at_nearly_the_same_second_are_one_round(log: LogFolder) -> None:
+    life = log.life([stats(at + (e == 1), 3 + e, engine=e) for at in range(0, 60, 10) for e in (0, 1)])
+    assert [value for _, value in running(life)] == [7] * 6
+
+
+def test_an_idle_engine_prints_nothing_while_another_goes_on(log: LogFolder) -> None:
+    life = log.life([
+        *(stats(at, 2, engine=e) for at in range(0, 30, 10) for e in (0, 1)),
+        stats(30, 2, engine=0),
+        stats(30, 0, engine=1, generation=0, prompt=0, kv_cache=0),
+        *(stats(at, 2, engine=0) for at in range(40, 90, 10)),
+    ])  # fmt: skip
+    assert [value for _, value in running(life)] == [4, 4, 4, 2, 2, 2, 2, 2, 2]
+    assert all(set(each.engines) == {"0", "1"} for each in life.rounds)
+    assert life.rounds[-1].engines["1"][GENERATED] == life.rounds[3].engines["1"][GENERATED]
+
+
+def test_rounds_of_several_engines_in_one_second_keep_their_order(log: LogFolder) -> None:
+    """A log that two lines a second are written to; a window needs times that rise."""
+    life = log.life([stats(at // 3, engine=e) for at in range(30) for e in (0, 1)])
+    times = [each.at for each in life.rounds]
+    assert all(before < after for before, after in pairwise(times))
+
+
+def test_the_values_of_a_line(log: LogFolder) -> None:
+    life = log.life([stats(at, 12, 34, kv_cache=97.5) for at in range(0, 30, 10)])
+    last = life.rounds[-1]
+    assert (last.total(RUNNING), last.total(WAITING)) == (12, 34)
+    assert last.most(KV_CACHE) == pytest.approx(0.975)
+
+
+def test_a_line_with_a_number_beyond_all_bounds_is_no_infinity(log: LogFolder) -> None:
+    import math
+
+    life = log.life([*busy(0, 30), stats(40, int("9" * 400)), *busy(50, 90)])
+    assert all(math.isfinite(v) for each in life.rounds for values in each.engines.values() for v in values.values())
+
+
+# ---- time ------------------------------------------------------------------------------------------------------------
+
+
+def test_midnight_and_new_year(log: LogFolder) -> None:
+    """The file was last written on 30 November: the log began in the year before."""
+    at = (datetime(2025, 12, 31, 23, 59, tzinfo=UTC) - BEGIN).total_seconds()
+    life = log.life([*start(at), *(stats(at + 40 + 10 * n) for n in range(10))])
+    times = [each.at for each in life.rounds]
+    assert [after - before for before, after in pairwise(times)] == [10] * 9
+    assert life.first_at is not None
+    assert datetime.fromtimestamp(life.first_at, UTC).strftime("%Y-%m-%d %H:%M") == "2024-12-31 23:59"
+
+
+def test_records_without_any_time(log: LogFolder) -> None:
+    lines = [
+        line.replace(f"INFO {BEGIN + timedelta(seconds=at):%m-%d %H:%M:%S} ", "INFO vllm.engine: ")
+        for at in range(0, 60, 10)
+        for line in (stats(at),)
+    ]
+    observation = log.seen([f"INFO vllm.engine.metrics: {line.partition('] ')[2]}" for line in lines])
+    assert observation.error is None
+    [life] = observation.lives
+    assert (life.first_at, life.last_at, life.rounds) == (None, None, ())
+    assert fact(life, "log:stats") == 6

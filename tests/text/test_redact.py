@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import fields
+from datetime import UTC, datetime
+
+import pytest
+
+from vllm_doctor.model.reading import Known
+from vllm_doctor.model.reason import Reason
+from vllm_doctor.model.report import Evidence, Finding, Patient, Problem, Remedy, Report, SourceSeen, Verdict
+from vllm_doctor.text import redact
+
+AT = datetime(2030, 1, 2, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "clean", "what"),
+    [
+        ("http://me:pw@host:8000/metrics", "http://[masked]@host:8000/metrics", "url-credentials"),
+        ("https://token@host", "https://[masked]@host", "url-credentials"),
+        ("Authorization: Bearer abc.def", "Authorization: [masked]", "authorization"),
+        ("authorization: Basic dXNlcjpwdw==", "authorization: [masked]", "authorization"),
+        ("sent bearer abcdefgh12345", "sent bearer [masked]", "authorization"),
+        ("vllm serve m --api-key s3cret --port 1", "vllm serve m --api-key [masked] --port 1", "api-key"),
+        ("--api-key=s3cret", "--api-key=[masked]", "api-key"),
+        ("VLLM_API_KEY=s3cret", "VLLM_API_KEY=[masked]", "api-key"),
+        ("/metrics?token=s3cret&x=1", "/metrics?token=[masked]&x=1", "api-key"),
+        ("http://user:p@ss@host:8000/x", "http://[masked]@host:8000/x", "url-credentials"),
+        ("serve m --api-key k1 k2 --port 1", "serve m --api-key [masked] --port 1", "api-key"),
+        ("X-Api-Key: abcd1234", "X-Api-Key: [masked]", "api-key"),
+        ('{"api_key": "abcd1234", "port": 1}', '{"api_key": "[masked]", "port": 1}', "api-key"),
+        ("{'password': 'abcd1234'}", "{'password': '[masked]'}", "api-key"),
+        ("VLLM_API_KEY=sk-abcdefghijkl", "VLLM_API_KEY=[masked]", "api-key"),
+        ("with hf_abcdefghijkl in it", "with [masked] in it", "token"),
+        ("sk-abcdefghijkl", "[masked]", "token"),
+    ],
+)
+def test_secrets_are_masked_and_counted(text: str, clean: str, what: str) -> None:
+    masked: Counter[str] = Counter()
+    assert redact.text(text, masked) == clean
+    assert masked == {what: 1}
+
+
+def test_each_secret_of_a_text_counts() -> None:
+    masked: Counter[str] = Counter()
+    text = redact.text("http://a:b@c and https://d:e@f with --api-key=g", masked)
+    assert text == "http://[masked]@c and https://[masked]@f with --api-key=[masked]"
+    assert masked == {"url-credentials": 2, "api-key": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        pytest.param("\x1b[31mred\x1b[0m", "\\u001b[31mred\\u001b[0m", id="ANSI"),
+        pytest.param("\x9b31m", "\\u009b31m", id="one-byte CSI"),
+        pytest.param("\x1b]0;title\x07", "\\u001b]0;title\\u0007", id="terminal title"),
+        pytest.param("one\ntwo\rthree\0", "one\\u000atwo\\u000dthree\\u0000", id="lines"),
+        pytest.param("a\u202eb\u2066c", "a\\u202eb\\u2066c", id="bidi"),
+        pytest.param("a\u200bb", "a\\u200bb", id="zero width"),
+        pytest.param("naïve 模型 – 5 % ✓", "naïve 模型 – 5 % ✓", id="text of any language stays"),
+    ],
+)
+def test_nothing_is_left_that_a_terminal_obeys(text: str, clean: str) -> None:
+    masked: Counter[str] = Counter()
+    assert redact.text(text, masked) == clean
+    assert not masked
+
+
+EVIL = "\x1b[2J hf_abcdefghijkl"
+CLEAN = "\\u001b[2J [masked]"
+
+
+def test_a_report_is_clean_to_its_last_text_and_lists_what_was_masked() -> None:
+    evidence = Evidence(EVIL, EVIL, Known(EVIL), EVIL, EVIL, EVIL, EVIL, EVIL)
+    remedy = Remedy(
+        do=EVIL,
+        set={EVIL: EVIL},
+        was={EVIL: EVIL},
+        unset=(EVIL,),
+        env={EVIL: 1.0},
+        run=(EVIL,),
+        by=EVIL,
+        computed=EVIL,
+        needs={EVIL: Reason.IDLE},
+        validated_for=EVIL,
+        cost=EVIL,
+        risk=EVIL,
+        expect=EVIL,
+        gain=None,
+    )
+    finding = Finding(
+        EVIL, EVIL, EVIL, EVIL, EVIL, {EVIL: EVIL}, EVIL, EVIL, EVIL, EVIL, (evidence,), (remedy,), (EVIL,)
+    )
+    report = Report(
+        at=AT,
+        verdict=Verdict.WARNING,
+        headline=EVIL,
+        patient=Patient(EVIL, EVIL, 1),
+        sources=(SourceSeen("server", EVIL, 1.0, 2, Problem("denied", EVIL), (EVIL,)),),
+        findings=(finding,),
+        unknown=(),
+        vitals=(),
+        engines=(),
+        targets=(),
+        states={"a-rule": "ok"},
+        error=Problem("denied", EVIL),
+    )
+    clean = redact.report(report)
+    assert "\\x1b" not in repr(clean)
+    assert "hf_" not in repr(clean)
+    assert clean.redacted == {"token": repr(report).count("hf_")}
+    assert clean.findings[0].remedies[0].set == {CLEAN: CLEAN}
+    assert clean.findings[0].evidence[0].seen == Known(CLEAN)
+    # and nothing else is changed
+    assert (clean.at, clean.verdict, clean.states) == (AT, Verdict.WARNING, {"a-rule": "ok"})
+    assert type(clean.verdict) is Verdict
+    assert clean.findings[0].remedies[0].needs == {CLEAN: Reason.IDLE}
+
+
+def test_a_report_without_secrets_stays_as_it_is() -> None:
+    plain = Report(AT, Verdict.OK, "well", Patient("0.32.0", "m", 1), (), (), (), (), (), (), {})
+    clean = redact.report(plain)
+    assert all(getattr(clean, f.name) == getattr(plain, f.name) for f in fields(plain))
+    assert clean.redacted == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "clean", "what"),
+    [
+        ("'api_key': ['one-key', 'two-key'], 'x': 1", "'api_key': [[masked]], 'x': 1", "api-key"),
+        ("--hf-token abcdefgh --port 1", "--hf-token [masked] --port 1", "api-key"),
+        ("AWS_SECRET_ACCESS_KEY=abc/def+ghi", "AWS_SECRET_ACCESS_KEY=[masked]", "api-key"),
+        ("Cookie: session=abcdef; x=y", "Cookie: [masked]", "cookie"),
+        ("Basic YWxpY2U6cHc=", "Basic [masked]", "authorization"),
+        ("https://b/x?sv=1&sig=abc%2Fdef&x=1", "https://b/x?sv=1&sig=[masked]&x=1", "signature"),
+        ("https://b/x?X-Amz-Signature=0123abc", "https://b/x?X-Amz-Signature=[masked]", "signature"),
+        ("AccountName=a;AccountKey=Zm9v==;x", "AccountName=a;AccountKey=[masked];x", "api-key"),
+        ("id AKIAABCDEFGHIJKLMNOP", "id [masked]", "cloud-key"),
+        ("AIzaSyA0123456789abcdefghijklmnopqrstuv", "[masked]", "cloud-key"),
+        ("glpat-0123456789abcdef0123", "[masked]", "token"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln_XX", "[masked]", "token"),
+        ("prompt: 'tell me', x", "prompt: [masked], x", "prompt"),
+        ("output_token_ids: [1, 2, 3], x", "output_token_ids: [masked], x", "prompt"),
+    ],
+)
+def test_more_kinds_of_secrets(text: str, clean: str, what: str) -> None:
+    masked: Counter[str] = Counter()
+    assert redact.text(text, masked) == clean
+    assert masked == {what: 1}
+    assert redact.text(clean, Counter()) == clean  # once is enough
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kv_cache_bytes_per_token=131072",
+        "time per output token: 0.0123 s",
+        "Avg prompt throughput: 770.0 tokens/s",
+        "hf_token=None, api_key=None, password: null",
+        "a basic understanding of bearers",
+        "tokenizer='org/tokenizer', eos_token_id=2, max_num_batched_tokens=8192",
+        "/data/hf_models_cache/llama",
+        "--max-num-batched-tokens 8192 --limit-mm-per-prompt {'image': 2}",
+        "prompts of 256 tokens, output 700",
+        "https://docs.vllm.ai/en/latest/configuration/optimization/#preemption",
+    ],
+)
+def test_what_is_no_secret(text: str) -> None:
+    masked: Counter[str] = Counter()
+    assert redact.text(text, masked) == text
+    assert not masked
+
+
+def test_a_label_that_is_called_a_secret() -> None:
+    subject = {"api_key": "anything", "engine": "0"}
+    finding = Finding("r", "warning", "root", None, "high", subject, "t", "h", "w", "heuristic", (), (), ())
+    report = Report(AT, Verdict.OK, "x", Patient(None, None, None), (), (finding,), (), (), (), (), {})
+    clean = redact.report(report)
+    assert clean.findings[0].subject == {"api_key": "[masked]", "engine": "0"}
+    assert clean.redacted == {"api-key": 1}
+
+
+# ---- names ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "shared"),
+    [
+        ("http://gpu-7:8000/v1", "http://host-1:8000/v1"),
+        ("http://localhost:8000 and 127.0.0.1, 0.0.0.0, ::1", "http://localhost:8000 and 127.0.0.1, 0.0.0.0, ::1"),
+        ("10.1.2.3:5000 10.1.2.4 10.1.2.3", "address-1:5000 address-2 address-1"),
+        ("[fd00:1::2]:80", "[address-1]:80"),
+        ("at 10:15:30, 00000000:3B:00.0, std::vector, version 550.54.15", None),
+        ("see https://docs.vllm.ai/en/x and https://github.com/vllm-project/vllm", None),
+        ("/home/jdoe/models/a and user jdoe", "/path-1 and user user-1"),
+        ("/usr/lib/python3/x.py and /proc/1/stat and POST /v1/chat/completions", None),
+        ("/opt/v/lib/python3.11/site-packages/vllm/x.py", "/path-1/lib/python3.11/site-packages/vllm/x.py"),
+        ("jo@acme.com", "user-1"),
+        ("db.acme.internal is db.acme.internal", "host-1 is host-1"),
+        ("model=org/name, 3/4 of it, a/b", None),
+        ("vllm:num_requests_running{engine=\"0\"} 1", None),
+    ],
+)  # fmt: skip
+def test_names_become_pseudonyms(text: str, shared: str | None) -> None:
+    names = redact.Pseudonyms()
+    names.learn(text)
+    assert names.text(text) == (text if shared is None else shared)
+    assert names.text(names.text(text)) == names.text(text)
+
+
+def test_a_name_that_one_text_tells_is_found_in_the_others() -> None:
+    names = redact.Pseudonyms(["my-box"], ["jdoe"])
+    names.learn("host='gpu-9'")
+    assert (
+        names.text("GPU-9 and my-box, not my-box-2 nor gpu-99, of jdoe")
+        == "host-1 and host-2, not my-box-2 nor gpu-99, of user-1"
+    )
+    assert names.counts == {"host": 2, "user": 1}
+
+
+@pytest.mark.parametrize("host", ["vllm", "localhost", "engine", "a", "10", "metrics"])
+def test_words_are_no_names(host: str) -> None:
+    names = redact.Pseudonyms([host])
+    assert names.text(f"vllm engine metrics {host} a 10") == f"vllm engine metrics {host} a 10"

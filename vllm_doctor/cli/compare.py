@@ -1,0 +1,70 @@
+"""Two examinations under the same load, compared."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from vllm_doctor.cli.options import Parser, add_examining, form_of
+from vllm_doctor.cli.output import is_coloured, write
+from vllm_doctor.compare import comparison, sides
+from vllm_doctor.model.errors import UsageError
+from vllm_doctor.model.report import Report
+from vllm_doctor.text import redact
+
+_WINDOW = 20.0
+"""Seconds of each side: fewer tell less of the difference."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """0: it got better; 2: worse; 3: nothing can be concluded."""
+    options = _parsed(arguments)
+    form = form_of(options)
+    if form not in ("text", "json"):
+        raise UsageError(f"compare has no --format {form}: text or json")
+    if options.window is None:
+        options.window = _WINDOW
+    judges: list[Callable[[Sequence[str]], Report]] = []
+
+    def look(source: str) -> dict[str, Any]:
+        from vllm_doctor.cli import one_shot  # imported here: files that hold reports need no rules and no client
+        from vllm_doctor.render import json_v1
+
+        if not judges:
+            judges.append(one_shot.judge_of(options, is_measured=True))
+        return json_v1.document(judges[0]([source]))
+
+    before, after = sides.of_source(options.before, look), sides.of_source(options.after, look)
+    if before.model is not None and after.model is not None and before.model != after.model:
+        raise UsageError(f"two different models cannot be compared: {before.model} before, {after.model} after")
+    found = redact.anything(comparison.compared(before, after, options.goal or "throughput", options.open_loop))
+    if form == "json":
+        from vllm_doctor.render import compare_json
+
+        rendered = compare_json.render(found, datetime.now(UTC))
+    else:
+        from vllm_doctor.render import compare_text
+
+        rendered = compare_text.render(found, is_coloured(options))
+    write(rendered, options)
+    return found.outcome.exit_code
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(
+        "vllm-doctor compare",
+        "Did the cure work? What got better or worse between two examinations under the same load.",
+    )
+    parser.epilog = "exit codes: 0 PASS, better; 2 FAIL, worse; 3 INCONCLUSIVE, or nothing to compare."
+    told = "a report (--json), a recording, a result of `vllm bench serve` or GuideLLM, a log, a URL or a pid"
+    parser.add_argument("before", metavar="BEFORE", help=told)
+    parser.add_argument("after", metavar="AFTER", help="the same, of the server after the change")
+    parser.add_argument(
+        "--open-loop",
+        action="store_true",
+        help="requests come at a rate of their own, whatever the server does: the same rate is the same load",
+    )
+    add_examining(parser)
+    return parser.parse_args(arguments)

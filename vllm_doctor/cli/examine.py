@@ -1,0 +1,45 @@
+"""The command without a name: examine servers, once or at a terminal."""
+
+from __future__ import annotations
+
+from vllm_doctor.cli.options import Parser, add_examining
+from vllm_doctor.cli.output import is_interactive
+
+TYPE_CHECKING = False  # as in options.py
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+_EPILOG = """\
+exit codes: 0 ok, 1 warning, 2 critical, 3 could not tell.
+other commands: vllm-doctor record [SOURCE]... -o FILE.tar.gz; vllm-doctor compare BEFORE AFTER;
+vllm-doctor fleet PROMETHEUS_URL; vllm-doctor alerts [-o DIR]; vllm-doctor rules [ID] [--check DIR] [--signals];
+vllm-doctor demo [NAME]; vllm-doctor flags VERSION [FLAG...]
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Examine what was named; the exit code is that of the verdict."""
+    options = _parsed(arguments)
+    if is_interactive(options):
+        from vllm_doctor.cli import terminal  # with textual, which nobody else pays for
+
+        return terminal.run(options.source, options)
+    from vllm_doctor.cli import one_shot  # with rules and sources: a terminal is drawn before these are loaded
+
+    return one_shot.run(options.source, options)
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = Parser("vllm-doctor", "What limits a vLLM server, on what evidence, and what cures it.")
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "source",
+        nargs="*",
+        metavar="SOURCE",
+        help="a vLLM server: its URL (http://host:8000) or a pid of it; its log: a file, or - for standard input;"
+        " a recording: a folder or a .tar.gz; a saved page of its /metrics; prom+http://host:9090/?pod=x: what a"
+        " Prometheus knows of it; none: every vLLM server of this host",
+    )
+    add_examining(parser)
+    return parser.parse_args(arguments)

@@ -1,0 +1,51 @@
+"""Every engine that a Prometheus knows, judged."""
+
+from __future__ import annotations
+
+from vllm_doctor.cli.options import Parser, add_accessing, add_choosing, add_failing, seconds
+from vllm_doctor.cli.output import is_interactive
+
+TYPE_CHECKING = False  # as in options.py
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Judge every engine; the exit code is that of the worst."""
+    options = _parsed(arguments)
+    if is_interactive(options):
+        from vllm_doctor.cli import fleet_terminal  # with textual, which nobody else pays for
+
+        return fleet_terminal.run(options)
+    from vllm_doctor.cli import fleet_one_shot
+
+    return fleet_one_shot.run(options)
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(
+        "vllm-doctor fleet",
+        "Every vLLM engine that a Prometheus (Thanos, Mimir, VictoriaMetrics) knows, the worst first.",
+    )
+    add = parser.add_argument
+    add("url", metavar="PROMETHEUS_URL", help="http://prometheus:9090; a path prefix is kept")
+    add("--window", type=seconds, metavar="SECONDS", help="what is judged: so long before --at (10m)")
+    add("--at", metavar="TIME", help="judged at: 2h (ago), 13:30, 2026-11-20T13:30:00Z; default now; UTC")
+    add(
+        "--select",
+        action="append",
+        default=[],
+        metavar="MATCHERS",
+        help="only engines with these labels: 'pod=~\"a.*\"'",
+    )
+    add("--text", action="store_true", help="text output (the default where the output is no terminal)")
+    add("--json", action="store_true", help="JSON: a summary, and a report of each engine")
+    add("--format", choices=("text", "json"), help="output format")
+    add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all")
+    add("--timeout", type=seconds, default=60.0, metavar="SECONDS", help="for all queries together (60)")
+    add_failing(parser)
+    add_choosing(parser)
+    add_accessing(parser)
+    parser.set_defaults(state=None)
+    return parser.parse_args(arguments)

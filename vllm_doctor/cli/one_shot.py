@@ -1,0 +1,101 @@
+"""One examination, and one report of it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+
+from vllm_doctor.cli import chosen_rules
+from vllm_doctor.cli.options import ONE_DAY, WINDOW, access_of, examining_attachment_of, form_of, wishes_of
+from vllm_doctor.cli.output import exit_code, is_coloured, write
+from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.report import Report
+from vllm_doctor.session import examination, progress
+from vllm_doctor.text import redact
+
+_QUERIES = 60.0
+"""Seconds that all queries of a Prometheus may take together."""
+_PAST = ("log", "command", "gpu-name")
+"""Kinds of sources that were all there before: they are read to their end."""
+
+
+def run(sources: Sequence[str], options: argparse.Namespace) -> int:
+    """Examine these sources and write the report; the exit code."""
+    report = judge_of(options, form_of(options) in ("json", "html"))(sources)
+    _write(report, options)
+    if options.format == "patch" and report.error is None:
+        from vllm_doctor.render import patch
+
+        if remark := patch.remark(report):
+            print(f"vllm-doctor: {remark}", file=sys.stderr)
+    if report.error is not None:
+        print(f"vllm-doctor: {report.error.message}", file=sys.stderr)
+    return exit_code(report, options.fail_on)
+
+
+def judge_of(options: argparse.Namespace, is_measured: bool) -> Callable[[Sequence[str]], Report]:
+    """What examines sources, with the rules read once: the report, as it may leave.
+
+    Measured: with what is measured over time.
+    """
+    gc.set_threshold(50_000)  # rules and samples are many objects without cycles, and live to the end
+    window = WINDOW if options.window is None else options.window
+    rules, signals = chosen_rules.load(options)
+    state = None
+    if options.state:
+        from vllm_doctor.sources.server.state import State
+
+        state = State(Path(options.state))
+
+    def examine(sources: Sequence[str]) -> Report:
+        from_prometheus = any(source.startswith("prom+") for source in sources)
+        timeout = (_QUERIES if from_prometheus else 8 + window) if options.timeout is None else options.timeout
+        deadline = time.monotonic() + timeout
+        look = replace(examining_attachment_of(options, access_of(options), signals, window, deadline), state=state)
+        wishes = wishes_of(options)
+        with contextlib.ExitStack() as opened:
+            watchers = look.watchers(sources, opened)
+            if not any(watcher.recording for watcher in watchers):
+                wishes.setdefault("goal", "throughput")
+            if options.timeout is None and all(watcher.recording or watcher.kind in _PAST for watcher in watchers):
+                timeout = ONE_DAY  # nobody waits for an answer
+            opened.enter_context(progress.shown(watchers))
+            observations = examination.observe(watchers, timeout)
+        patched = options.format == "patch"
+        report = examination.judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict, patched)
+        if is_measured:
+            report = _with_measures(report, observations, form_of(options) == "html")
+        return redact.report(report)
+
+    return examine
+
+
+def _with_measures(report: Report, observations: Sequence[Observation], has_courses: bool) -> Report:
+    """The report with what is measured over time."""
+    from vllm_doctor.compare import measure  # imported here: most outputs have no place for it
+
+    window = measure.window_of(observations)
+    if window is None:
+        return report
+    return replace(report, measures=measure.measured(window), courses=measure.courses(window) if has_courses else ())
+
+
+def _write(report: Report, options: argparse.Namespace) -> None:
+    form = form_of(options)
+    if form == "text":
+        from vllm_doctor.render import text
+
+        # A report without a patient is the one line on stderr.
+        rendered = text.render(report, is_coloured(options)) if report.vitals or options.output else ""
+    else:
+        module = import_module(f"vllm_doctor.render.{'json_v1' if form == 'json' else form}")
+        rendered = module.render(report)
+    write(rendered, options)

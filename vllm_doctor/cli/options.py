@@ -1,0 +1,193 @@
+"""Options that several commands have, and what is made of them."""
+
+from __future__ import annotations
+
+import argparse
+
+from vllm_doctor import __version__
+from vllm_doctor.model.errors import UsageError
+
+TYPE_CHECKING = False  # typing's own costs time, and --help needs no more than argparse
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from vllm_doctor.model.reading import Value
+    from vllm_doctor.rules.catalogue import Catalogue
+    from vllm_doctor.session.attach import Attachment
+    from vllm_doctor.sources.server.access import Access
+
+FORMATS = ("text", "json", "markdown", "html", "nagios", "checkmk", "openmetrics", "patch")
+WINDOW = 3.0
+"""Seconds between the first and the last scrape, unless others are asked for."""
+ASKED = 600.0
+"""Seconds: the window that a Prometheus is asked of, unless another is asked for."""
+ONE_DAY = 86400.0
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of one command."""
+
+    def __init__(self, prog: str, description: str) -> None:
+        form = argparse.RawDescriptionHelpFormatter
+        super().__init__(prog=prog, description=description, allow_abbrev=False, formatter_class=form)
+
+    def error(self, message: str) -> NoReturn:
+        """argparse would exit with 2, which means critical here."""
+        raise UsageError(f"{message} (vllm-doctor --help)")
+
+
+def add_examining(parser: Parser) -> None:
+    """All options of an examination."""
+    add = parser.add_argument
+    add("--text", action="store_true", help="text output (the default where the output is no terminal)")
+    add("--json", action="store_true", help="JSON output, version 1 (--json=v1 pins it)")
+    add("--format", choices=FORMATS, help="output format")
+    add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all")
+    add("--window", type=seconds, metavar="SECONDS", help="time between first and last scrape (3; at a terminal 30)")
+    add("--state", metavar="FILE", help="keep the last scrape there: a hook then answers at once, over the time since")
+    add("--timeout", type=seconds, metavar="SECONDS", help="for the whole run (8 + window)")
+    add("--since", metavar="TIME", help="of a log: from here on (13:30, 2025-11-20T13:30, or 2h before its end)")
+    add("--until", metavar="TIME", help="of a log: up to here")
+    add("--last", metavar="TIME", help="of a log: only its end (2h)")
+    add("--strict", action="store_true", help="any unknown rule makes the verdict unknown")
+    add_failing(parser)
+    add_choosing(parser)
+    add_sourcing(parser)
+    add("--version", action="version", version=f"vllm-doctor {__version__}")
+
+
+def add_failing(parser: Parser) -> None:
+    """Which verdicts are failures."""
+    add = parser.add_argument
+    add("--fail-on", choices=("warning", "critical", "never"), default="warning", help="exit non-zero from here on")
+
+
+def add_choosing(parser: Parser) -> None:
+    """Which rules judge, and by which goal."""
+    add = parser.add_argument
+    add("--goal", choices=("throughput", "latency"), help="what matters to you (throughput)")
+    add("--slo", action="append", default=[], metavar="NAME=TIME", help="target: ttft=2s, itl=50ms")
+    add("--rules", action="append", default=[], metavar="DIR", help="more rules")
+    add("--rule", action="append", default=[], metavar="ID", help="only this rule")
+    add("--skip", action="append", default=[], metavar="ID", help="not this rule")
+
+
+def add_sourcing(parser: Parser) -> None:
+    """What is known of a server beside the server itself, and how it is asked."""
+    add = parser.add_argument
+    add("--command", metavar="TEXT|FILE", help="how the server was, or will be, started: a command line or YAML")
+    add_accessing(parser)
+    add(
+        "--nvidia-smi",
+        metavar="FILE",
+        help="GPUs from a file of `nvidia-smi -q -x` (or its table, -L, topo -m), not from the driver",
+    )
+    add("--gpu", metavar="NAME", help="the GPUs, where none can be seen: H100, 8xL40S, 'NVIDIA A100-SXM4-80GB'")
+
+
+def add_accessing(parser: Parser) -> None:
+    """How a server is asked."""
+    add = parser.add_argument
+    add("--header", action="append", default=[], metavar="'K: V'", help="HTTP header to send")
+    add("--token-file", metavar="FILE", help="send the token in FILE as Authorization: Bearer")
+    add("--ca-file", metavar="FILE", help="certificates to trust (PEM)")
+    add("--insecure", action="store_true", help="do not check the server's certificate")
+
+
+def seconds(text: str) -> float:
+    """ "3", "3s", "50ms", "2m" as seconds; raises ValueError, as argparse wants."""
+    for unit, factor in (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)):
+        if text.endswith(unit):
+            value = float(text.removesuffix(unit)) * factor
+            if not 0 <= value <= ONE_DAY:  # nan is not either
+                break
+            return value
+    raise ValueError(text)
+
+
+def form_of(options: argparse.Namespace) -> str:
+    """The format of the output."""
+    form: str = options.format or ("json" if options.json else "text")
+    return form
+
+
+def since_of(options: argparse.Namespace) -> str | None:
+    """Where to begin in a log; None: at its beginning."""
+    if options.last and options.since:
+        raise UsageError("--last and --since both say where to begin: give one of them")
+    since: str | None = options.last or options.since
+    return since
+
+
+def wishes_of(options: argparse.Namespace) -> dict[str, Value]:
+    """The goal and the targets, as signals; only those that were given."""
+    wishes: dict[str, Value] = {"goal": options.goal} if options.goal else {}
+    for text in options.slo:
+        name, _, target = text.partition("=")
+        try:
+            if name not in ("ttft", "itl"):
+                raise ValueError
+            wishes[f"slo_{name}"] = seconds(target)
+        except ValueError:
+            raise UsageError(f"--slo {text}: write ttft=2s or itl=50ms") from None
+    return wishes
+
+
+def access_of(options: argparse.Namespace) -> Access:
+    """How servers are asked."""
+    from pathlib import Path  # imported here: --help and the lists need neither
+
+    from vllm_doctor.sources.server.access import Access
+
+    headers: dict[str, str] = {}
+    for header in options.header:
+        name, colon, value = header.partition(":")
+        if not colon or not name.strip() or not (name + value).isascii() or not (name + value).isprintable():
+            raise UsageError("--header: write it as 'Name: value'")
+        headers[name.strip()] = value.strip()
+    if options.token_file:
+        try:
+            token = Path(options.token_file).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--token-file {options.token_file}: cannot be read ({error})") from None
+        if not token or not token.isascii() or not token.isprintable():
+            raise UsageError(f"--token-file {options.token_file}: must hold one token, on one line")
+        headers["Authorization"] = f"Bearer {token}"
+    return Access(headers, Path(options.ca_file) if options.ca_file else None, options.insecure)
+
+
+def attachment_of(
+    options: argparse.Namespace, access: Access, signals: Catalogue, seconds: float, deadline: float
+) -> Attachment:
+    """How to look at sources, as the options of `add_sourcing` and `add_choosing` say it; the rest as of Attachment."""
+    from functools import cache
+    from pathlib import Path
+
+    from vllm_doctor.cli import chosen_rules
+    from vllm_doctor.session.attach import Attachment
+
+    return Attachment(
+        signals.metrics,
+        access,
+        seconds,
+        deadline,
+        Path(options.nvidia_smi) if options.nvidia_smi else None,
+        command=options.command,
+        gpu=options.gpu,
+        rules=cache(lambda: chosen_rules.version(options)),
+    )
+
+
+def examining_attachment_of(
+    options: argparse.Namespace, access: Access, signals: Catalogue, seconds: float, deadline: float
+) -> Attachment:
+    """The same, as all options of an examination say it."""
+    from dataclasses import replace
+
+    return replace(
+        attachment_of(options, access, signals, seconds, deadline),
+        since=since_of(options),
+        until=options.until,
+        signals=signals,
+        asked=ASKED if options.window is None else options.window,
+    )

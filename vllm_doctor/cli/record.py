@@ -1,0 +1,191 @@
+"""What the doctor sees, kept as a file."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vllm_doctor.cli import chosen_rules, packing
+from vllm_doctor.cli.options import Parser, access_of, add_choosing, add_sourcing, attachment_of, seconds, wishes_of
+from vllm_doctor.cli.output import say, write_whole
+from vllm_doctor.compare import bench_run, measure, vllm_bench
+from vllm_doctor.model.errors import UsageError
+from vllm_doctor.model.reading import Value
+from vllm_doctor.session import progress
+from vllm_doctor.session.attach import Attachment
+from vllm_doctor.session.capture import Recorder
+from vllm_doctor.sources.server import saved_scrape
+from vllm_doctor.sources.server.server import PATIENCE
+from vllm_doctor.text import words
+
+_DURATION = 60.0
+
+if TYPE_CHECKING:
+    from vllm_doctor.compare.comparison import Side
+    from vllm_doctor.rules.catalogue import Catalogue
+    from vllm_doctor.rules.rule import Rule
+    from vllm_doctor.session.examination import Watcher
+    from vllm_doctor.session.view_model import Picture
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Take a recording; 0 where it was written."""
+    options = _parsed(arguments)
+    path = _path(options)
+    given = _bench(options)
+    rules, signals = chosen_rules.load(options)
+    look = attachment_of(
+        options, access_of(options), signals, options.duration, time.monotonic() + options.duration + 8
+    )
+    name = look.rules()
+    wishes: dict[str, Value] = {"goal": "throughput", **wishes_of(options)}
+    if given is not None:
+        parts = _benched(options, given, look, wishes, name)
+    elif options.on:
+        parts = _on(options, look, rules, signals, wishes, name)
+    else:
+        with contextlib.ExitStack() as opened:
+            watchers = look.watchers(options.source, opened)
+            if any(watcher.recording for watcher in watchers):
+                raise UsageError("a recording is recorded already: copy it")
+            if any(watcher.kind == saved_scrape.KIND for watcher in watchers):
+                raise UsageError("a saved page is one moment, and kept already: give the server's URL")
+            duration = options.duration if any(watcher.follow is not None for watcher in watchers) else 0.0
+            with progress.of_recording(duration) as tell:
+                parts = Recorder(watchers, duration, name, wishes, options.share).take(tell)
+    packed, report, found = packing.packed(path.name, parts, look, rules, signals)
+    write_whole(path, [packed])
+    scrapes = sum(len(source.metrics.times) for source in found.sources if source.metrics is not None)
+    masked = ", ".join(f"{count} × {what}" for what, count in report.redacted.items()) or "nothing"
+    say(
+        f"{path}: {len(packed) / 1000:,.0f} kB, {scrapes} scrapes in {found.seconds:.0f} s; masked: {masked}\n"
+        f"{report.verdict.value.upper()}  {report.headline}\n"
+    )
+    if found.bench is not None:
+        say(_measured_by(vllm_bench.side([found.bench], path.name)))
+    return 0
+
+
+def _measured_by(client: Side) -> str:
+    """What a benchmark measured, in one line."""
+    told = [f"{client.measures['finished'].value:,.0f} requests"]
+    for name in ("tokens_out", "ttft", "itl"):
+        if name in client.measures:
+            definition = measure.definitions()[name]
+            told.append(f"{definition.says} {words.number(client.measures[name].value, definition.unit)}")
+    return f"{client.seen_by}: {', '.join(told)}\n"
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(
+        "vllm-doctor record",
+        "Keep what the doctor sees, without secrets: to replay, to compare, to attach to an issue.",
+    )
+    add = parser.add_argument
+    add("source", nargs="*", metavar="SOURCE", help="as of vllm-doctor itself")
+    add("-o", dest="output", metavar="FILE", help="the recording, a .tar.gz: written whole or not at all")
+    add("--duration", type=seconds, metavar="SECONDS", help="how long (60; with --bench at most, 1h)")
+    add("--on", choices=("warning", "critical"), help="wait for such a verdict; as long before as after it is kept")
+    add("--bench", metavar="'ARGS'", help="run `vllm bench serve ARGS` against it meanwhile, and keep its result")
+    add("--share", action="store_true", help="pseudonyms for hosts, addresses, users and paths, to give it away")
+    add_choosing(parser)
+    add_sourcing(parser)
+    options = parser.parse_args(arguments)
+    if options.duration is None:
+        options.duration = _DURATION if options.bench is None else bench_run.BOUND
+    return options
+
+
+def _path(options: argparse.Namespace) -> Path:
+    """Where to write; told at once where that cannot be, not after a minute."""
+    if not options.output:
+        raise UsageError("where to? vllm-doctor record [SOURCE]... -o FILE.tar.gz")
+    path = Path(options.output)
+    if options.output.endswith("/") or path.is_dir():
+        raise UsageError(f"-o {path} is a folder: give the name of a file, such as {path / 'vllm.tar.gz'}")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"-o {path}: there is no such folder")
+    return path
+
+
+def _bench(options: argparse.Namespace) -> list[str] | None:
+    """What --bench gives, as words; told at once where it cannot be."""
+    if options.bench is None:
+        return None
+    if options.on:
+        raise UsageError("--on waits for what comes by itself, and --bench makes it: give one of them")
+    return bench_run.words(options.bench)
+
+
+def _benched(
+    options: argparse.Namespace, given: Sequence[str], look: Attachment, wishes: dict[str, Value], name: str
+) -> dict[str, bytes]:
+    """What was seen from the benchmark's first request to its end, with its result, as parts."""
+    with ExitStack() as opened:
+        watchers = look.watchers(options.source, opened)
+        servers = [watcher for watcher in watchers if watcher.server is not None]
+        if len(servers) != 1 or (server := servers[0].server) is None:
+            raise UsageError("--bench loads one living server: give its URL or its pid")
+        is_local = any(watcher.kind == "host" for watcher in watchers)
+        vllm = bench_run.program(server, is_local)
+        identity = server.identify(server.scrape(time.monotonic() + PATIENCE).page, time.monotonic() + PATIENCE)
+        key = access_of(options).headers.get("Authorization", "").removeprefix("Bearer ") or None
+        most = options.duration
+        run = opened.enter_context(bench_run.running(vllm, given, server, identity.models_answer, key))
+        tell = opened.enter_context(progress.of_recording(most, is_most=True))
+        run.await_load(server, most, tell)
+        recorder = Recorder(
+            watchers,
+            max(0.0, most - run.seconds),
+            name,
+            wishes,
+            options.share,
+            is_over=run.is_over,
+            more=lambda masked: {"bench.json": run.result(masked)},
+        )
+        return recorder.take(tell)
+
+
+def _on(
+    options: argparse.Namespace,
+    look: Attachment,
+    rules: Sequence[Rule],
+    signals: Catalogue,
+    wishes: dict[str, Value],
+    name: str,
+) -> dict[str, bytes]:
+    """Watch until the verdict is so bad, and as long again; what was seen before and after, as parts."""
+    from vllm_doctor.session.view_model import DEFAULT_WINDOW, Control  # imported here: only --on watches
+    from vllm_doctor.session.watch import Judge, Watch
+
+    bad = {"critical"} if options.on == "critical" else {"critical", "warning"}
+    look = replace(look, keep=2 * options.duration)
+    until: list[float] = []
+    parts: list[dict[str, bytes]] = []
+
+    def attach(opened: ExitStack) -> Sequence[Watcher]:
+        watchers = look.watchers(options.source, opened)
+        if not any(watcher.server for watcher in watchers):
+            raise UsageError("--on watches a living server: give its URL or its pid")
+        return watchers
+
+    control = Control(min(DEFAULT_WINDOW, max(1.0, options.duration)))
+    watch = Watch(attach, Judge(rules, signals, wishes), control)
+
+    def tell(picture: Picture) -> None:
+        if not until and picture.report is not None and picture.report.verdict.value in bad:
+            until.append(time.monotonic() + options.duration)
+            print(f"vllm-doctor: {picture.report.verdict.value}: {picture.report.headline}", file=sys.stderr)
+        if until and time.monotonic() >= until[0] and not control.stopped:
+            parts.append(watch.record(name, options.share))
+            control.stop()
+
+    watch.run(tell)
+    return parts[0]

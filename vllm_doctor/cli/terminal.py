@@ -1,0 +1,113 @@
+"""An examination that goes on and on, at a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vllm_doctor.cli.options import ASKED, ONE_DAY, WINDOW, access_of, examining_attachment_of, since_of, wishes_of
+from vllm_doctor.cli.output import exit_code
+from vllm_doctor.model.reading import Value
+from vllm_doctor.session.view_model import Choice, Picture, Session, verdict_of
+from vllm_doctor.sources.server.access import Access
+from vllm_doctor.tui.app import DoctorApp
+
+if TYPE_CHECKING:
+    from vllm_doctor.rules.catalogue import Catalogue
+    from vllm_doctor.rules.rule import Rule
+    from vllm_doctor.session.attach import Attachment
+    from vllm_doctor.session.watch import Watch
+
+_KEPT = 60.0
+"""Seconds of a watched server that can be recorded afterwards."""
+
+
+def run(sources: Sequence[str], options: argparse.Namespace) -> int:
+    """Watch these sources at the terminal; the exit code is that of the last verdict."""
+    prepare()
+    app = shown(sources, options)
+    if app.by_signal:
+        return 128 + app.by_signal
+    report = app.picture.report
+    return verdict_of(app.picture).exit_code if report is None else exit_code(report, options.fail_on)
+
+
+def prepare() -> None:
+    """What the process needs before it draws."""
+    if not os.environ.get("NO_COLOR"):  # as no-color.org has it: not where it is empty
+        os.environ.pop("NO_COLOR", None)
+    gc.set_threshold(50_000)
+    sys.setswitchinterval(0.001)  # a key is answered while a page is judged
+
+
+def shown(sources: Sequence[str], options: argparse.Namespace, within: str = "") -> DoctorApp:
+    """The application, after the user has left it. `within`: whereto Esc leads from its first page.
+
+    Raises DoctorError where there is nothing to watch.
+    """
+    wishes, access = wishes_of(options), access_of(options)
+    since_of(options)  # what is wrong with it is said before the frame is drawn
+    session = _session(sources, options, wishes, access)
+    if options.window or any(source.startswith("prom+") for source in sources):
+        session.control.seconds = options.window or ASKED
+    app = DoctorApp(session, within=within)
+    app.run()
+    check(app)
+    return app
+
+
+def check(app: DoctorApp) -> None:
+    """Raise what ended it: its own fault, or that there was nothing to watch."""
+    if app.crash is not None:
+        raise app.crash
+    if app.failure is not None:
+        raise app.failure
+
+
+def _session(sources: Sequence[str], options: argparse.Namespace, wishes: dict[str, Value], access: Access) -> Session:
+    """What the terminal shows; what is imported in here is loaded after its frame is drawn."""
+    rules: list[Rule] = []
+    watching: list[tuple[Watch, Attachment, Catalogue]] = []
+
+    def watch(chosen: Sequence[str], tell: Callable[[Picture], None]) -> None:
+        from vllm_doctor.cli import chosen_rules
+        from vllm_doctor.session.attach import is_recording
+        from vllm_doctor.session.watch import Judge, Watch
+
+        rules[:], signals = chosen_rules.load(options)
+        gc.freeze()  # all this lives to the end
+        deadline = time.monotonic() + ONE_DAY
+        look = replace(examining_attachment_of(options, access, signals, WINDOW, deadline), keep=_KEPT)
+        # A recording tells for itself by which goal it was judged.
+        goal: dict[str, Value] = {} if any(map(is_recording, chosen)) else {"goal": "throughput"}
+        judge = Judge(rules, signals, goal | wishes, options.strict)
+        made = Watch(lambda opened: look.watchers(chosen, opened), judge, session.control)
+        watching[:] = [(made, look, signals)]
+        made.run(tell)
+
+    def record() -> bytes:
+        from vllm_doctor.cli import packing
+
+        made, look, signals = watching[0]
+        return packing.packed("recording", made.record(look.rules()), look, rules, signals)[0]
+
+    def page(id: str) -> str:
+        from vllm_doctor.rules import rulebook
+
+        found = next((rule for rule in rules if rule.id == id), None)
+        return rulebook.page(found) if found is not None else ""
+
+    def find() -> Sequence[Choice]:
+        from vllm_doctor.session import attach
+
+        return attach.choices()
+
+    here = find if not sources and options.command is None else None
+    session = Session(watch, page, tuple(sources), here, record=record)  # its control is watch's, too
+    return session

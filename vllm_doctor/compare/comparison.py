@@ -1,0 +1,434 @@
+"""Did it get better? Two sides, before and after, measure by measure. Pure.
+
+PASS needs the same load, a measure that decides (data/measures.yaml) better beyond the spread, and none of its kind
+worse. The statistics are simple, and told: each side's samples (parts of the time, or whole runs) lie between a least
+and a most; a difference counts where these ranges do not overlap, with at least `LEAST_SAMPLES` on each side, and
+where it is at least `LEAST_CHANGE`. Were nothing changed, and the samples independent, two ranges of four would part
+by chance once in 35 times. One run without known spread is taken as `ASSUMED` to either side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from vllm_doctor.compare import measure
+from vllm_doctor.model.reading import Value
+from vllm_doctor.model.report import Measure
+from vllm_doctor.text.words import number, plain
+
+LEAST_SAMPLES = 4
+LEAST_CHANGE = 0.10
+"""A smaller difference is not told apart from one run to another: only repeated runs could."""
+ASSUMED = 0.15
+"""The spread from run to run that is assumed of a single run: what the lab's server had."""
+SAME_LOAD = 0.10
+LEAST_SECONDS = 10.0
+LEAST_REQUESTS = 10
+_GIVEN_UP = 0.01
+_GRAVE = "critical"
+_DIFFERENTLY = "one was measured by {} and the other by {}, which count differently: compare two of a kind"
+
+
+class Outcome(StrEnum):
+    PASS = "PASS"
+    FAIL = "FAIL"
+    INCONCLUSIVE = "INCONCLUSIVE"
+
+    @property
+    def exit_code(self) -> int:
+        return _EXIT_CODES[self]
+
+
+_EXIT_CODES = {Outcome.PASS: 0, Outcome.FAIL: 2, Outcome.INCONCLUSIVE: 3}
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A change that the doctor advised: a flag, or a variable; None: to be taken out. `first`: its first choice."""
+
+    name: str
+    now: Value | None
+    rule: str
+    first: bool = True
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side. `kind`: report, recording, server, log, bench, guidellm; `seen_by`: "server", or the client's program.
+
+    `flags`: those of its command line, None where that was not seen. `found`: its main findings, rule -> severity.
+    `asked`: the load that a benchmark was told to make, each by its name; None: not limited. `lacks`: why it is not
+    enough to conclude anything from, in clauses.
+    """
+
+    name: str
+    kind: str
+    measures: Mapping[str, Measure]
+    seconds: float | None = None
+    model: str | None = None
+    vllm: str | None = None
+    hardware: str | None = None
+    flags: Mapping[str, Value] | None = None
+    advice: tuple[Advice, ...] = ()
+    found: Mapping[str, str] = field(default_factory=dict)
+    verdict: str | None = None
+    asked: Mapping[str, Value | None] | None = None
+    lacks: tuple[str, ...] = ()
+    bench: Side | None = None
+    """Of a recording: the result of the benchmark that ran meanwhile."""
+    seen_by: str = "server"
+
+    @property
+    def by_client(self) -> Side | None:
+        """With the figures of its benchmark, and the server's own beside them; None: there was none."""
+        if self.bench is None:
+            return self if self.seen_by != "server" else None
+        return replace(
+            self,
+            measures={**self.measures, **self.bench.measures},
+            seconds=self.bench.seconds,
+            asked=self.bench.asked,
+            lacks=(*self.lacks, *self.bench.lacks),
+            seen_by=self.bench.seen_by,
+            bench=None,
+        )
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measure on both sides; `word`: better, worse, the same, changed, or cannot tell."""
+
+    name: str
+    says: str
+    unit: str
+    before: Measure | None
+    after: Measure | None
+    word: str
+    factor: float | None
+    decides: str
+
+
+@dataclass(frozen=True)
+class LoadRow:
+    """What the clients asked for; `same`: None where it is not known."""
+
+    name: str
+    says: str
+    unit: str
+    before: Measure | Value | None
+    after: Measure | Value | None
+    same: bool | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A flag that changed; `advised`: yes, another value, or no; `rule`: whose advice it was."""
+
+    name: str
+    was: Value | None
+    now: Value | None
+    advised: str
+    rule: str | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`reasons`: why it is inconclusive. `same_load`: None where it cannot be told."""
+
+    outcome: Outcome
+    headline: str
+    reasons: tuple[str, ...]
+    before: Side
+    after: Side
+    goal: str
+    rows: tuple[Row, ...]
+    load: tuple[LoadRow, ...]
+    same_load: bool | None
+    load_says: str
+    changes: tuple[Difference, ...] | None
+    """None: the command line of a side was not seen."""
+    not_done: tuple[Advice, ...]
+    gone: tuple[str, ...]
+    """Findings before that are not there after; `new`: the reverse."""
+    stayed: tuple[str, ...]
+    new: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def compared(before: Side, after: Side, goal: str = "throughput", open_loop: bool = False) -> Comparison:
+    """What became of the server. `goal`: what decides first, throughput or latency.
+
+    `open_loop`: requests come at a rate of their own, so that the same rate is the same load.
+    """
+    clients = before.by_client, after.by_client
+    if clients[0] is not None and clients[1] is not None:
+        before, after = clients[0], clients[1]
+    rows = tuple(_row(d, before, after) for d in measure.definitions().values() if not d.load)
+    rows = tuple(row for row in rows if row.before is not None or row.after is not None)
+    load = _load(before, after)
+    same_load, load_says = _same_load(load, before, after, open_loop)
+    changes = _changes(before, after)
+    gone = tuple(rule for rule in before.found if rule not in after.found)
+    new = tuple(rule for rule in after.found if rule not in before.found)
+    reasons = [*_lacking(before, after)]
+    if not reasons and same_load is not True:
+        reasons.append(load_says)
+    decided, why = _decided(rows, goal)
+    if not reasons:
+        reasons = _spoiled(before, after, new) if decided == "better" else [why] if decided is None else []
+    if same_load is not True:
+        rows = tuple(replace(row, word="changed") if row.word in ("better", "worse") else row for row in rows)
+    outcome = Outcome.INCONCLUSIVE
+    if not reasons:
+        outcome = Outcome.PASS if decided == "better" else Outcome.FAIL
+    advised = any(change.advised == "yes" for change in changes or ())
+    return Comparison(
+        outcome,
+        _headline(outcome, rows, reasons, advised, goal),
+        tuple(reasons),
+        before,
+        after,
+        goal,
+        tuple(row for row in rows if row.name != "finished"),
+        load,
+        same_load,
+        load_says,
+        changes,
+        _not_done(before, changes),
+        gone,
+        tuple(rule for rule in before.found if rule in after.found),
+        new,
+        tuple(_notes(before, after)),
+    )
+
+
+def _spread(found: Measure) -> tuple[float, float] | None:
+    """Between what the figure lies: its samples, its bucket, or what is assumed; None: too few samples."""
+    if found.spread == "bucket" or (found.samples >= LEAST_SAMPLES and found.spread in ("parts", "runs")):
+        return found.low, found.high
+    if found.spread == "runs":
+        return found.low * (1 - ASSUMED), found.high * (1 + ASSUMED)
+    return None
+
+
+def _word(definition: measure.Definition, before: Measure | None, after: Measure | None) -> str:
+    if before is None or after is None:
+        return "cannot tell"
+    if before.value == after.value == 0:
+        return "the same"
+    was, now = _spread(before), _spread(after)
+    if was is None or now is None:
+        return "cannot tell"
+    apart = was[1] < now[0] or now[1] < was[0]
+    most = max(abs(before.value), abs(after.value))
+    if not apart or abs(after.value - before.value) < LEAST_CHANGE * most:
+        return "the same"
+    if not definition.better:
+        return "changed"
+    return "better" if (after.value > before.value) == (definition.better == "more") else "worse"
+
+
+def _row(definition: measure.Definition, before: Side, after: Side) -> Row:
+    was, now = before.measures.get(definition.name), after.measures.get(definition.name)
+    word = _word(definition, was, now)
+    if definition.whole and not definition.better:
+        word = ""
+    if before.seen_by != after.seen_by:
+        word = "cannot tell"
+    factor = now.value / was.value if was is not None and now is not None and was.value > 0 else None
+    return Row(definition.name, definition.says, definition.unit, was, now, word, factor, definition.decides)
+
+
+def _decided(rows: Sequence[Row], goal: str) -> tuple[str | None, str]:
+    """ "better" or "worse" by the goal's measures; where these stayed the same, by the others. Else None, and why."""
+    other = "latency" if goal == "throughput" else "throughput"
+    for kind in (goal, other):
+        words = {row.word for row in rows if row.decides == kind}
+        if {"better", "worse"} <= words:
+            return None, f"of {kind} some got better and some worse: say which matters with --goal"
+        if "better" in words:
+            return "better", ""
+        if "worse" in words:
+            return "worse", ""
+        if "the same" not in words:
+            return None, f"too few samples to tell a difference of {kind} from the spread: watch longer"
+    least = number(LEAST_CHANGE, "share")
+    return None, f"no difference beyond the spread and {least}: if there is one, it takes more runs to see"
+
+
+def _lacking(before: Side, after: Side) -> list[str]:
+    """Why these two cannot be compared, or tell too little."""
+    lacking = [
+        f"{when}, {clause}" for when, side in _both(before, after) for clause in [*side.lacks, *_too_little(side)]
+    ]
+    if before.seen_by != after.seen_by:
+        lacking.append(_DIFFERENTLY.format(*sorted({before.seen_by, after.seen_by})))
+    if before.model is None or after.model is None:
+        lacking.append("the model is not known on " + ("either side" if before.model == after.model else "one side"))
+    return lacking
+
+
+def _both(before: Side, after: Side) -> tuple[tuple[str, Side], tuple[str, Side]]:
+    return ("before", before), ("after", after)
+
+
+def _too_little(side: Side) -> list[str]:
+    if side.lacks:
+        return []
+    tokens = side.measures.get("tokens_out") or side.measures.get("tokens_in")
+    if tokens is None:
+        return ["no rates were measured: watch it for a while (--window 20), or compare recordings"]
+    if tokens.value == 0:
+        return ["nothing was generated: an idle server is neither ill nor cured"]
+    little = []
+    if side.seconds is not None and side.seconds < LEAST_SECONDS - 0.5:
+        little.append(f"it was seen for {number(round(side.seconds, 1), 's')} only, and {LEAST_SECONDS:.0f} s are the"
+                      " least (--window 20)")  # fmt: skip
+    finished = side.measures.get("finished")
+    if finished is not None and finished.value < LEAST_REQUESTS:
+        little.append(f"of requests finished {number(finished.value, 'requests')}, and {LEAST_REQUESTS} are the least")
+    return little
+
+
+def _load(before: Side, after: Side) -> tuple[LoadRow, ...]:
+    rows: list[LoadRow] = []
+    if before.asked is not None and after.asked is not None:
+        for name in dict.fromkeys([*before.asked, *after.asked]):
+            was, now = before.asked.get(name), after.asked.get(name)
+            rows.append(LoadRow(name, name.replace("_", " "), "", was, now, was == now))
+    for definition in measure.definitions().values():
+        if definition.load:
+            one, two = before.measures.get(definition.name), after.measures.get(definition.name)
+            if one is None and two is None:
+                continue
+            same = None if one is None or two is None else _is_near(one.value, two.value)
+            rows.append(LoadRow(definition.name, definition.says, definition.unit, one, two, same))
+    return tuple(rows)
+
+
+def _is_near(one: float, two: float) -> bool:
+    return abs(one - two) <= SAME_LOAD * max(abs(one), abs(two))
+
+
+def _same_load(load: Sequence[LoadRow], before: Side, after: Side, open_loop: bool) -> tuple[bool | None, str]:
+    """Whether the clients asked for the same, in words."""
+    by_name = {row.name: row for row in load}
+    told = [name for name in (*(before.asked or {}), "prompt_tokens", "output_tokens") if name in by_name]
+    if before.asked is None or after.asked is None:
+        told.append("arrivals" if open_loop else "in_flight")
+    differing = [by_name[name] for name in told if name in by_name and by_name[name].same is False]
+    if differing:
+        return False, "not the same load: " + ", ".join(_shift(row) for row in differing) + _hint(by_name, differing)
+    unknown = [name for name in told if name not in by_name or by_name[name].same is None]
+    unknown += [name for name in ("prompt_tokens", "output_tokens") if name not in by_name]
+    if unknown:
+        named = ", ".join(
+            measure.definitions()[name].says if name in measure.definitions() else name for name in unknown
+        )
+        return None, f"whether the load was the same cannot be told: not known on both sides: {named}"
+    return True, ", ".join(_shift(by_name[name]) for name in told)
+
+
+def _hint(by_name: Mapping[str, LoadRow], differing: Sequence[LoadRow]) -> str:
+    """Where as many came in a second, but other numbers are in flight: fewer clients look as a faster server does."""
+    arrivals = by_name.get("arrivals")
+    if [row.name for row in differing] == ["in_flight"] and arrivals is not None and arrivals.same:
+        return " (as many came in a second: if they come by themselves, whatever the server does, add --open-loop)"
+    return ""
+
+
+def _shift(row: LoadRow) -> str:
+    was, now = _said(row.before, row.unit), _said(row.after, row.unit)
+    return f"{row.says} {was}" if was == now else f"{row.says} {was} → {now}"
+
+
+def _said(value: Measure | Value | None, unit: str) -> str:
+    if isinstance(value, Measure):
+        return number(value.value, unit)
+    if value is None:
+        return "not limited"
+    return number(value, unit) if isinstance(value, float | int) and not isinstance(value, bool) else str(value)
+
+
+def _spoiled(before: Side, after: Side, new: Iterable[str]) -> list[str]:
+    """What keeps a faster server from being a cured one."""
+    spoiled = [
+        f"it is faster, but there is a critical finding that was not there before: {rule}"
+        for rule in new
+        if after.found[rule] == _GRAVE
+    ]
+    was, now = before.measures.get("given_up"), after.measures.get("given_up")
+    if now is not None and now.value > (was.value if was is not None else 0.0) + _GIVEN_UP:
+        spoiled.append(f"it is faster, but {number(now.value, 'share')} of the requests failed or were given up")
+    return spoiled
+
+
+def _changes(before: Side, after: Side) -> tuple[Difference, ...] | None:
+    if before.flags is None or after.flags is None:
+        return None
+    found = []
+    for name in dict.fromkeys([*before.flags, *after.flags]):
+        was, now = before.flags.get(name), after.flags.get(name)
+        if was == now:
+            continue
+        of_flag = [advice for advice in before.advice if advice.name == name]
+        follows = next((advice for advice in of_flag if _is_same(advice.now, now)), None)
+        advised = "yes" if follows else "another value" if of_flag else "no"
+        rule = follows.rule if follows else of_flag[0].rule if of_flag else None
+        found.append(Difference(name, was, now, advised, rule))
+    return tuple(found)
+
+
+def _is_same(one: Value | None, two: Value | None) -> bool:
+    return one == two or (one is not None and two is not None and str(plain(one)) == str(plain(two)))
+
+
+def _not_done(before: Side, changes: Sequence[Difference] | None) -> tuple[Advice, ...]:
+    """What was advised first, of flags, and is not so after."""
+    if changes is None:
+        return ()
+    done = {change.name for change in changes}
+    return tuple(a for a in before.advice if a.first and a.name.startswith("-") and a.name not in done)
+
+
+def _notes(before: Side, after: Side) -> Iterable[str]:
+    if before.seen_by == after.seen_by != "server" and "recording" in (before.kind, after.kind):
+        yield (
+            f"tokens out, requests and latencies are those of {before.seen_by}: its client saw each request whole, and"
+            " the load is known; what it does not tell is the server's own"
+        )
+    for what, was, now in (("vLLM", before.vllm, after.vllm), ("hardware", before.hardware, after.hardware)):
+        if was and now and was != now:
+            yield f"{what}: {was} → {now}"
+    for when, side in _both(before, after):
+        single = next((m for m in side.measures.values() if m.spread == "runs" and m.samples < LEAST_SAMPLES), None)
+        if single is not None:
+            runs = "one run" if single.samples == 1 else f"{single.samples} runs"
+            assumed = number(ASSUMED, "share")
+            yield f"{when}, {runs}: ± {assumed} is assumed from run to run ({LEAST_SAMPLES} runs would tell)"
+
+
+def _headline(outcome: Outcome, rows: Sequence[Row], reasons: Sequence[str], advised: bool, goal: str) -> str:
+    if outcome is Outcome.INCONCLUSIVE:
+        more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+        return f"Nothing can be concluded: {reasons[0]}{more}"
+    word = "better" if outcome is Outcome.PASS else "worse"
+    telling = sorted(
+        (row for row in rows if row.word == word),
+        key=lambda row: (row.decides != goal, not row.decides, row.name not in ("tokens_out", "waiting", "ttft")),
+    )
+    first = [row for row in telling if row.decides][:1]
+    second = [row for row in telling if row.name in ("waiting", "ttft", "request_time") and row not in first][:1]
+    told = ", ".join(_course(row) for row in [*first, *second])
+    if outcome is Outcome.FAIL:
+        return f"It got worse: {told}"
+    return f"{'The cure worked' if advised else 'It got better'}: {told}"
+
+
+def _course(row: Row) -> str:
+    assert row.before is not None
+    assert row.after is not None
+    times = f" (× {number(row.factor)})" if row.factor is not None and row.factor > 0 else ""
+    return f"{row.says} {number(row.before.value, row.unit)} → {number(row.after.value, row.unit)}{times}"

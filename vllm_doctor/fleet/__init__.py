@@ -1,0 +1,1 @@
+"""Many engines at once: a survey of a Prometheus in, a ranked fleet out."""

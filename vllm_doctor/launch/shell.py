@@ -1,0 +1,478 @@
+"""What a shell makes of a text: the commands it runs, one after the other, with what the text itself expands.
+
+Read as bash does; nothing is executed, and no variable of our own environment is used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vllm_doctor.launch.start import Flaw, Word
+from vllm_doctor.launch.unexpanded import is_marked, mark
+from vllm_doctor.vllm.environment import is_secret
+
+Variables = dict[str, "str | tuple[Word, ...] | None"]
+"""What the text sets: a text, an array, or None for what depends on how it runs."""
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+_BLANKS = " \t"
+_ENDS = ";&|\n()"
+_BROKEN = re.compile(r"[ \t]+(?=\n|$|#)")
+_PLACEHOLDER = re.compile(r"<[A-Za-z](?:[\w./:-]|[ ](?![ ])){0,60}[\w.]>(?=[\s'\"/:,]|$)")
+"""<your-model>, as documentation writes what the reader has to fill in; no shell would find such a file."""
+_PROMPT = re.compile(r"(?:[\w.-]+@[\w.-]+\S*)?[$%]")
+_OPENS = frozenset({"if", "for", "while", "until", "case", "select"})
+_CLOSES = frozenset({"fi", "done", "esac"})
+_SKIPPED = frozenset({"then", "do", "else", "elif", "if", "while", "until", "!", "{", "}"})
+_DECLARES = frozenset({"export", "declare", "typeset", "local", "readonly"})
+_ANSI = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Where and why a command ends although the author went on."""
+
+    kind: Flaw
+    line: int
+
+
+@dataclass
+class Simple:
+    """One command: its words, the variables set before it or exported earlier, and how it ended.
+
+    `ended`: the operator, or "\\n". `rest`: of a quote that nothing closes, the text from there on.
+    """
+
+    line: int
+    words: list[Word] = field(default_factory=list)
+    environment: dict[str, str | None] = field(default_factory=dict)
+    assignments: dict[str, Word] = field(default_factory=dict)
+    """The words NAME=VALUE before it."""
+    ended: str = "\n"
+    last_line: int = 0
+    broken: Broken | None = None
+    rest: str = ""
+
+
+def commands(text: str, line: int = 1, variables: Mapping[str, str | None] | None = None) -> Iterator[Simple]:
+    """The commands of a script that begins in this line; `variables` are set before it."""
+    given: Variables = dict(variables or {})
+    exported = dict.fromkeys(given)
+    depth = 0
+    reader = _Reader(text, line, given)
+    while (found := reader.command()) is not None:
+        simple, assigned = found
+        while simple.words and not simple.words[0].is_split and (
+            simple.words[0].text in _SKIPPED or _PROMPT.fullmatch(simple.words[0].text)
+        ):  # fmt: skip
+            depth += simple.words.pop(0).text in _OPENS
+        while simple.words and (match := _ASSIGNMENT.fullmatch(simple.words[0].text)):  # behind `then`
+            assigned[match[1]] = None if is_marked(match[3]) or match[2] else match[3]
+            simple.assignments[match[1]] = simple.words.pop(0)
+        first = simple.words[0].text if simple.words else ""
+        depth += (first in _OPENS) - (first in _CLOSES)
+        if first in _DECLARES:
+            for word in simple.words[1:]:
+                match = _ASSIGNMENT.fullmatch(word.text)
+                name = match[1] if match else word.text
+                if match:
+                    given[name] = None if depth > 0 else match[3]
+                if first == "export" or given.get(name) is not None:
+                    exported[name] = None
+        elif not simple.words:
+            given |= {
+                name: _perhaps(name, value, given.get(name), simple.line) if depth > 0 else value
+                for name, value in assigned.items()
+            }
+        if simple.words or simple.broken is not None:
+            here = {name: _text(given.get(name)) for name in exported}
+            simple.environment = here | {name: _text(value) for name, value in assigned.items()}
+            yield simple
+
+
+def _perhaps(
+    name: str, value: str | tuple[Word, ...] | None, before: str | tuple[Word, ...] | None, line: int
+) -> tuple[Word, ...] | None:
+    """What a variable is after a branch that may not be taken: of an array that is only added to, the items before."""
+    is_longer = isinstance(value, tuple) and isinstance(before, tuple) and value[: len(before)] == before
+    return (*before, Word(mark(f"${{{name}[@]}}"), line)) if is_longer and isinstance(before, tuple) else None
+
+
+def words(text: str, line: int = 1) -> tuple[list[Word], Broken | None]:
+    """A text parted at its blanks with quotes and backslashes, and no more: as compose parts a command."""
+    reader = _Reader(text, line, {}, is_plain=True)
+    found = reader.command()
+    return (found[0].words, found[0].broken) if found else ([], None)
+
+
+def _text(value: str | tuple[Word, ...] | None) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+class _Reader:
+    def __init__(
+        self, text: str, line: int, variables: Variables, is_plain: bool = False, at: int = 0, is_array: bool = False
+    ) -> None:
+        self._all, self._at, self._line = text, at, line
+        self._variables, self._plain, self._is_array = variables, is_plain, is_array
+        self._cut = (-1, 0)
+        self._word_at = at
+        self._heredocs: list[tuple[str, bool]] = []
+
+    # ---- one command
+
+    def command(self) -> tuple[Simple, Variables] | None:
+        """The next command, and what is assigned before its first word; None at the end."""
+        self._simple: Simple = Simple(self._line)
+        self._assigned: Variables = {}
+        self._begin_word()
+        self._after_continuation = False
+        self._skips_next = False
+        while True:
+            char = self._peek()
+            if self._at == self._cut[0]:
+                self._at = self._cut[1]
+            elif char == "":
+                self._end_word()
+                self._simple.last_line = self._line
+                return self._done("\n") if self._simple.words or self._assigned or self._simple.broken else None
+            elif char in _BLANKS or (self._plain and char in "\n\r"):
+                self._end_word()
+                self._next()
+            elif char == "#" and not self._in_word and not self._plain:
+                self._comment()
+            elif char == "(" and self._array():
+                pass
+            elif not self._plain and char in _ENDS and not self._all.startswith("&>", self._at):
+                if self._operator(char) or (self._is_array and char == ")"):
+                    return self._done(char)
+            elif char == "<" and not self._plain and (name := _PLACEHOLDER.match(self._all, self._at)):
+                self._at = name.end()
+                self._unknown(name[0], is_quoted=True)
+            elif char in "<>&" and not self._plain:
+                self._redirection(char)
+            else:
+                self._piece(char)
+
+    def _done(self, ended: str) -> tuple[Simple, Variables]:
+        self._simple.ended = ended
+        return self._simple, self._assigned
+
+    def _operator(self, char: str) -> bool:
+        """Take an operator; whether it ends a command that holds something."""
+        self._end_word()
+        self._simple.last_line = self._line
+        empty_line = char == "\n" and self._after_continuation
+        self._next()
+        if char == "\n":
+            self._skip_heredocs()
+        elif self._peek() == char:
+            self._next()
+        something = bool(self._simple.words or self._assigned or self._simple.broken)
+        if something and empty_line and self._simple.broken is None:
+            self._simple.broken = Broken(Flaw.MISSING_BACKSLASH, self._line - 1)
+        if not something:
+            self._simple.line = self._line
+        return something
+
+    def _comment(self) -> None:
+        end = self._all.find("\n", self._at)
+        end = len(self._all) if end < 0 else end
+        text = self._all[self._at : end]
+        if self._simple.words and (self._after_continuation or text.rstrip().endswith("\\")):
+            self._simple.broken = self._simple.broken or Broken(Flaw.COMMENT_IN_COMMAND, self._line)
+        self._after_continuation = False
+        self._at = end
+
+    def _redirection(self, char: str) -> None:
+        number = "".join(self._chars)
+        if self._in_word and number.isdigit() and not self._quoted:
+            self._begin_word()
+        self._end_word()
+        self._next()
+        start = self._at
+        while self._peek() in ("<", ">", "&", "|", "-") and self._at - start < 2:
+            self._next()
+        if char == "<" and self._all[start - 1 : self._at] in ("<<", "<<-"):
+            match = re.compile(r"[ \t]*(?P<quote>['\"]?)(?P<word>[\w.-]+)(?P=quote)").match(self._all, self._at)
+            if match:
+                self._heredocs.append((match["word"], self._all[self._at - 1] == "-"))
+                self._at = match.end()
+            return
+        self._skips_next = True
+
+    def _skip_heredocs(self) -> None:
+        for word, is_indented in self._heredocs:
+            while self._at < len(self._all):
+                end = self._all.find("\n", self._at)
+                end = len(self._all) if end < 0 else end
+                content = self._all[self._at : end]
+                self._at = min(end + 1, len(self._all))
+                self._line += 1
+                if (content.lstrip("\t") if is_indented else content) == word:
+                    break
+        self._heredocs.clear()
+
+    # ---- one word
+
+    def _begin_word(self) -> None:
+        self._chars: list[str] = []
+        self._in_word = self._quoted = self._is_split = False
+        self._word_line = self._line
+        self._span: tuple[int, int] | None = None
+        self._is_nothing = False  # an array without items is no word, not even an empty one
+
+    def _end_word(self) -> None:
+        if self._in_word:
+            text = "".join(self._chars)
+            assignment = None if self._simple.words or self._plain or self._is_array else _ASSIGNMENT.fullmatch(text)
+            if self._is_nothing and not text:
+                pass
+            elif self._skips_next:
+                self._skips_next = False
+            elif assignment:
+                self._assign(assignment[1], assignment[2], assignment[3])
+                self._simple.assignments[assignment[1]] = self._word(text)
+            else:
+                self._simple.words.append(self._word(text))
+            self._after_continuation = False
+        self._begin_word()
+
+    def _word(self, text: str) -> Word:
+        start, end = self._span or (self._word_at, self._at)
+        if self._span is not None and len(self._chars) > 1:  # an array's item is a part of the word only
+            start, end = -1, self._at
+        return Word(text, self._word_line, self._is_split and not self._quoted, start, end)
+
+    def _assign(self, name: str, adds: str, value: str) -> None:
+        before = self._assigned.get(name, self._variables.get(name, ""))
+        if not adds:
+            self._assigned[name] = None if is_marked(value) else value
+        else:
+            self._assigned[name] = before + value if isinstance(before, str) and not is_marked(value) else None
+
+    def _array(self) -> bool:
+        """`NAME=(…)` at the start of a command: take it."""
+        text = "".join(self._chars)
+        match = _ASSIGNMENT.fullmatch(text) if self._in_word and not self._simple.words else None
+        if match is None or match[3] or self._is_array:
+            return False
+        self._next()
+        inner = _Reader(self._all, self._line, self._variables, at=self._at, is_array=True)
+        items: list[Word] = []
+        closed = False
+        while not closed and (found := inner.command()) is not None:  # lines and comments may stand between
+            items += found[0].words
+            closed = found[0].ended == ")"
+        self._at, self._line = inner._at, inner._line
+        before = self._variables.get(match[1]) if match[2] else ()
+        self._assigned[match[1]] = (*before, *items) if isinstance(before, tuple) else None
+        self._begin_word()
+        return True
+
+    def _piece(self, char: str) -> None:
+        if not self._in_word:
+            self._word_line, self._word_at = self._line, self._at
+        self._next()
+        match char:
+            case "\\":
+                self._backslash()
+            case "'":
+                self._single()
+            case '"':
+                self._double()
+            case "$" | "`" if not self._plain:
+                self._expansion(char, is_quoted=False)
+            case _:
+                self._add(char)
+
+    def _add(self, text: str) -> None:
+        self._in_word = True
+        self._chars.append(text)
+
+    def _backslash(self) -> None:
+        if self._peek() == "\n":
+            self._next()
+            if not self._in_word:
+                self._after_continuation = True
+            return
+        blanks = _BROKEN.match(self._all, self._at)
+        if blanks and not self._plain and (not self._in_word or self._all[blanks.end() : blanks.end() + 1] != "#"):
+            is_comment = self._all[blanks.end() : blanks.end() + 1] == "#"
+            self._break(Flaw.COMMENT_AFTER_BACKSLASH if is_comment else Flaw.SPACE_AFTER_BACKSLASH, blanks.end())
+        elif self._peek() == "#" and not self._in_word and not self._plain:
+            self._break(Flaw.COMMENT_AFTER_BACKSLASH, self._at)
+        if self._peek():
+            self._add(self._next())
+
+    def _break(self, kind: Flaw, comment: int) -> None:
+        self._simple.broken = self._simple.broken or Broken(kind, self._line)
+        end = self._all.find("\n", comment)
+        end = len(self._all) if end < 0 else end
+        if re.search(r"[\"'`$(<>|&;\\]", self._all[comment:end]):
+            # The words of the comment are arguments now; an apostrophe among them would hide what follows.
+            self._cut = (comment, end)
+
+    def _single(self) -> None:
+        end = self._all.find("'", self._at)
+        if end < 0:
+            self._unbalanced()
+            return
+        self._add(self._all[self._at : end])
+        self._quoted = True
+        self._line += self._all.count("\n", self._at, end)
+        self._at = end + 1
+
+    def _ansi(self) -> None:
+        start = self._at
+        self._next()
+        while (char := self._peek()) not in ("", "'"):
+            self._next()
+            if char == "\\":
+                escaped = self._next()
+                char = _ANSI.get(escaped, "\\" + escaped)
+            self._add(char)
+        if not self._peek():
+            self._at = start
+            self._unbalanced()
+            return
+        self._next()
+        self._in_word = self._quoted = True
+
+    def _double(self) -> None:
+        start, line = self._at, self._line
+        self._in_word = self._quoted = True
+        while True:
+            char = self._next()
+            if char == '"':
+                return
+            if char == "":
+                self._at, self._line = start, line
+                self._unbalanced()
+                return
+            if char == "\\" and self._peek() in ("$", "`", '"', "\\", "\n"):
+                escaped = self._next()
+                self._add("" if escaped == "\n" else escaped)
+            elif char in "$`" and not self._plain:
+                self._expansion(char, is_quoted=True)
+            else:
+                self._add(char)
+
+    def _unbalanced(self) -> None:
+        """The shell waits for the end of the quote: what stands before it is all that can be read."""
+        self._simple.broken = Broken(Flaw.UNBALANCED_QUOTE, self._word_line)
+        self._simple.rest = self._all[self._at :]
+        self._begin_word()
+        self._at = len(self._all)
+
+    # ---- what begins with a dollar
+
+    def _expansion(self, char: str, is_quoted: bool) -> None:
+        following = self._peek()
+        if char == "`":
+            self._substitution("`", is_quoted)
+        elif following == "(":
+            self._substitution(")", is_quoted)
+        elif following == "{":
+            self._braces(is_quoted)
+        elif following == "'" and not is_quoted:
+            self._ansi()
+        elif following == '"' and not is_quoted:
+            pass  # $"…" is "…"
+        elif name := _NAME.match(self._all, self._at):
+            self._at = name.end()
+            self._value(name[0], f"${name[0]}", is_quoted)
+        elif following and following in "@*#?$!-0123456789":
+            self._next()
+            self._unknown(f"${following}", is_quoted)
+        else:
+            self._add("$")
+
+    def _substitution(self, closing: str, is_quoted: bool) -> None:
+        depth = 0
+        while char := self._next():
+            if closing == ")":
+                depth += (char == "(") - (char == ")")
+                if depth == 0:
+                    break
+            elif char == "`":
+                break
+        self._unknown("$(…)", is_quoted)  # what is run there may name a secret
+
+    def _braces(self, is_quoted: bool) -> None:
+        start, depth = self._at, 0
+        while char := self._next():
+            depth += (char == "{") - (char == "}")
+            if depth == 0:
+                break
+        inner = self._all[start + 1 : self._at - 1]
+        name = _NAME.match(inner)
+        rest = inner[name.end() :] if name else inner
+        if name is None:
+            self._unknown("${…}", is_quoted)
+        elif rest in ("[@]", "[*]"):
+            self._value(name[0], f"${{{name[0]}{rest}}}", is_quoted)
+        elif not rest or (rest[:2] in (":-", ":=", ":?") and self._variables.get(name[0])):
+            self._value(name[0], f"${{{name[0]}}}", is_quoted)
+        else:  # the text behind it holds only where the variable is not set; it may be a secret
+            self._unknown(f"${{{name[0]}}}", is_quoted)
+
+    def _value(self, name: str, written: str, is_quoted: bool) -> None:
+        value = None if is_secret(name) else self._variables.get(name)
+        if value is None:
+            self._unknown(written, is_quoted)
+            return
+        self._in_word = self._in_word or is_quoted
+        if isinstance(value, tuple):
+            self._is_nothing = not value
+            parts = list(value)
+        else:
+            texts = [value] if is_quoted else value.split()
+            parts = [Word(text, self._line, end=self._at) for text in texts]
+        for place, part in enumerate(parts):
+            if place:
+                self._end_word()
+            self._in_word = True
+            self._span = (part.start, part.end) if isinstance(value, tuple) or len(parts) > 1 else self._span
+            self._chars.append(part.text)
+            self._quoted |= is_quoted
+
+    def _unknown(self, written: str, is_quoted: bool) -> None:
+        self._add(mark(written))
+        self._is_split = self._is_split or not is_quoted
+
+    # ---- the text
+
+    def _peek(self) -> str:
+        return self._all[self._at : self._at + 1]
+
+    def _next(self) -> str:
+        char = self._peek()
+        self._at += len(char)
+        self._line += char == "\n"
+        return char
+
+
+def lost_after(following: Sequence[Simple], ended: Simple) -> tuple[Broken | None, list[Word]]:
+    """What the author meant to belong to a command that had ended: why it ended, and the words of the lines after it.
+
+    These lines begin with a flag, or follow one that a backslash should have joined.
+    """
+    lost: list[Word] = []
+    last, why = ended, ended.broken
+    for simple in following:
+        if last.ended != "\n":
+            break
+        is_joined = last.broken is not None and last.broken.kind in _BACKSLASH and simple.line <= last.last_line + 1
+        if not (is_joined or (simple.words and simple.words[0].text.startswith("-"))):
+            break
+        lost += simple.words
+        why = why or Broken(Flaw.MISSING_BACKSLASH, ended.last_line)
+        last = simple
+    return why, lost
+
+
+_BACKSLASH = (Flaw.COMMENT_AFTER_BACKSLASH, Flaw.SPACE_AFTER_BACKSLASH)

@@ -1,0 +1,308 @@
+"""The source `--command TEXT|FILE`: how a server was, or will be, started; nothing is executed, no server is asked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from vllm_doctor.launch import manifests, model, processes, systemd, unwrap, yaml_tree
+from vllm_doctor.launch.patches import WrittenDocument
+from vllm_doctor.launch.start import Flaw, Form, Start, Written, judged, printed
+from vllm_doctor.launch.unexpanded import without_marks
+from vllm_doctor.model.errors import SourceError
+from vllm_doctor.model.facts import COMMAND, ENVIRONMENT, FORM
+from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.reading import Known, Reading, Unknown, Value
+from vllm_doctor.model.reason import Reason
+from vllm_doctor.sources.host.kernel import Kernel
+from vllm_doctor.vllm import flags
+from vllm_doctor.vllm.environment import number_or_text
+
+STDIN = "-"
+KIND = "command"
+MAX_BYTES = 1_000_000
+MAX_STARTS = 64
+MAX_FENCES = 200
+
+_NAMED = 3
+_PLATFORM = re.compile(r"(?:^|[-_/:.])(cpu|xpu|tpu|hpu|rocm)(?=$|[-_/:.\d])")
+_SHM_DEFAULT = 64.0 * 2**20
+_OWN_SHM = frozenset({Form.DOCKER_RUN, Form.COMPOSE, Form.KUBERNETES})
+"""Where a container gets a /dev/shm of that size, unless the text says otherwise: Docker's and containerd's default."""
+
+_NO_FLAGS = frozenset({"--omni"})
+"""What vLLM's main looks for before its parser does."""
+
+_PROGRAMS = ("vllm", "python", "docker", "podman", "nerdctl", "sudo", "env", "uv", "uvx", "nohup", "bash", "sh")
+_FENCE = re.compile(r"^[ \t]{0,3}(?:>[ \t]?)?(`{3,}|~{3,})[ \t]*([\w+.-]*)[^\n]*$", re.MULTILINE)
+_HEREDOC = re.compile(r"<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_]\w*)(?P=quote)[^\n]*$", re.MULTILINE)
+_PROSE = frozenset({"python", "py", "json", "output", "text", "txt", "diff", "log", "js", "go", "rust", "promql"})
+_YAML = re.compile(r"---|%YAML|-[ \t]|[{\[]|\"[^\"\n]*\"[ \t]*:|[\w./-]+[ \t]*:(?:\s|$)|'[^'\n]*'[ \t]*:")
+_WINDOWS = "its lines end as on Windows (\\r\\n): a shell would take the \\r for a part of the last word"
+
+
+@dataclass(frozen=True)
+class StartSource:
+    """What was given with --command. `name`: of the file, or of what else it came from."""
+
+    name: str
+    starts: tuple[Start, ...]
+    document: WrittenDocument
+
+    def target(self, start: Start) -> str:
+        """Where the start stands."""
+        return f"{self.name}: {start.place}" if start.place and start.place != self.name else self.name
+
+    def examine(self, start: Start, patient: str, kernel: Kernel | None = None) -> Observation:
+        """What this start alone tells; with `kernel`, its model's files on this machine as well."""
+        of_model, said = model.facts(kernel, start) if kernel is not None else ({}, ())
+        return Observation(
+            KIND,
+            self.target(start),
+            facts=of_model | facts(start) | {"commands_written": Known(float(len(self.starts)), origin="cmdline")},
+            models=(start.command.model,) if start.command.model else (),
+            notes=(*notes(start), *said),
+            patient=patient,
+            command=start.argv,
+            variables=start.variables,
+            document=self.document,
+            number=self.starts.index(start),
+        )
+
+
+def open_command(given: str) -> StartSource:
+    """The starts in a text, in a file, or on standard input (-).
+
+    Raises SourceError: not-found, denied, unreadable, empty, too-large, not-vllm.
+    """
+    if given == STDIN:
+        return _source("standard input", _decoded(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input"))
+    if os.path.isdir(given):
+        raise SourceError("unreadable", f"--command {given}: is a folder; give one file of it")
+    if os.path.exists(given):
+        return _source(given, _file(given), given)
+    if not re.search(r"\s", given) and not os.path.basename(given).startswith(_PROGRAMS):
+        raise SourceError("not-found", f"--command {printed(given)}: there is no such file, and it is no command line")
+    text = given.encode("utf-8", "surrogateescape")
+    return _source("--command", _decoded(text, "--command"))
+
+
+def _source(name: str, text: str, path: str = "") -> StartSource:
+    is_windows = "\r\n" in text
+    starts, written = _read(text, path)
+    exact = WrittenDocument(name, path or None, text.replace("\r\n", "\n"), written, starts, not is_windows)
+    return StartSource(name, starts, exact)
+
+
+def _file(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except PermissionError:
+        raise SourceError("denied", f"--command {path}: permission denied") from None
+    except OSError as error:
+        raise SourceError("unreadable", f"--command {path}: cannot be read ({error.strerror})") from None
+    return _decoded(raw, f"--command {path}")
+
+
+def _decoded(raw: bytes, name: str) -> str:
+    if len(raw) > MAX_BYTES:
+        raise SourceError("too-large", f"{name}: larger than 1 MB: a command line or a manifest is not")
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise SourceError("unreadable", f"{name}: is UTF-16; save it as UTF-8")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise SourceError("unreadable", f"{name}: is no text (UTF-8)") from None
+    if "\0" in text:
+        raise SourceError("unreadable", f"{name}: is no text (it holds NUL bytes)")
+    if not text.strip():
+        raise SourceError("empty", f"{name}: is empty")
+    return text
+
+
+def read(text: str, name: str = "") -> tuple[Start, ...]:
+    """The starts in the text; at least one. Pure. `name`: of its file. Raises SourceError."""
+    return _read(text, name)[0]
+
+
+def _read(text: str, name: str) -> tuple[tuple[Start, ...], tuple[Written, ...]]:
+    is_windows = "\r\n" in text
+    text = without_marks(text.replace("\r\n", "\n"))
+    written = _written(text, name)
+    if len(written) > MAX_STARTS:
+        raise SourceError("too-large", f"{len(written):,} vLLM commands are more than one examination takes")
+    found = tuple(map(judged, written))
+    if not found:
+        raise SourceError("not-vllm", _nothing(text))
+    if is_windows and any(start.form in (Form.SHELL, Form.DOCKER_RUN) for start in found):
+        found = tuple(replace(start, notes=(*start.notes, _WINDOWS)) for start in found)
+    return found, tuple(written)
+
+
+def _nothing(text: str) -> str:
+    broken = unwrap.broken_before_vllm(text)
+    if broken is not None and broken.kind is not Flaw.MISSING_BACKSLASH:
+        return f"no vLLM server is started here; line {broken.line}: {unwrap.SAYS[broken.kind]}"
+    if re.search(r"\bvllm[ \t]+(bench|chat|complete|run-batch|collect-env)\b|\bvllm\.benchmarks\b", text):
+        return "this is a command of vLLM, but it starts no server: give the one with `vllm serve`"
+    return "no vLLM server is started here: give a line with `vllm serve MODEL`, or the YAML that holds it"
+
+
+def _written(text: str, name: str) -> list[Written]:
+    """The starts, by the form that the structure of the text shows."""
+    fences = list(islice(_FENCE.finditer(text), MAX_FENCES))
+    if len(fences) > 1:
+        return _of_markdown(text, fences)
+    if _HEREDOC.search(text) and not _looks_like_yaml(text):
+        return unwrap.of_script(text) or _of_heredocs(text)
+    if systemd.is_unit(text):
+        return systemd.starts(text)
+    if _looks_like_yaml(text):
+        found = manifests.starts(yaml_tree.read(text), name)
+        if found is not None:
+            return found
+        raise SourceError(
+            "not-vllm",
+            "this YAML is neither a compose file, nor a Kubernetes manifest, nor values of vLLM's production stack,"
+            " nor a --config file of vLLM",
+        )
+    return unwrap.of_script(text)
+
+
+def _of_heredocs(text: str) -> list[Written]:
+    """What a script that starts nothing by itself writes or hands on: a manifest for `kubectl apply -f -`, a unit."""
+    found: list[Written] = []
+    for opening in islice(_HEREDOC.finditer(text), MAX_FENCES):
+        body = text[opening.end() + 1 :]
+        end = re.compile(rf"^[ \t]*{re.escape(opening['word'])}[ \t]*$", re.MULTILINE).search(body)
+        body = textwrap.dedent(body[: end.start()] if end else body)
+        if not opening["quote"]:  # the shell takes these backslashes away
+            body = re.sub(r"\\([\\$`])", r"\1", body)
+        above = "\n" * (text.count("\n", 0, opening.end()) + 1)  # so that lines are those of the whole text
+        with contextlib.suppress(SourceError):
+            found += _written(above + body, "")
+    return found
+
+
+def _looks_like_yaml(text: str) -> bool:
+    for line in text.split("\n"):
+        stripped = line.strip()
+        if stripped and not stripped.startswith(("#", "{{")):
+            return _YAML.match(stripped) is not None
+    return False
+
+
+def _of_markdown(text: str, fences: Sequence[re.Match[str]]) -> list[Written]:
+    """What stands between the fences, each by its own form; what cannot be read there is not a command."""
+    found: list[Written] = []
+    at = 0
+    while at + 1 < len(fences):
+        opening = fences[at]
+        closing = next((n for n in range(at + 1, len(fences)) if fences[n][1].startswith(opening[1])), len(fences) - 1)
+        block = text[opening.end() + 1 : fences[closing].start()]
+        if opening[2].lower() not in _PROSE:
+            above = "\n" * (text.count("\n", 0, opening.end()) + 1)  # so that lines are those of the whole text
+            with contextlib.suppress(SourceError):
+                found += _written(above + block, "")
+        at = closing + 1
+    return found
+
+
+def facts(start: Start) -> dict[str, Reading]:
+    """The start as facts: "--flag" and "$VARIABLE", the version by the image, what is asked of the host, its faults."""
+    untold = Unknown(Reason.NOT_IN_COMMAND)
+    found: dict[str, Reading] = {FORM: Known(str(start.form), origin="cmdline")}
+    found[COMMAND] = untold if start.is_open else Known(True, origin="cmdline")
+    found |= {flag: Known(value, origin="cmdline") for flag, value in start.command.flags.items()}
+    found |= dict.fromkeys(start.unknown_flags, untold)
+    found[ENVIRONMENT] = Known(True, origin="environ") if start.is_environment_whole else untold
+    for name, value in start.environment.items():
+        found[f"${name}"] = untold if value is None else Known(number_or_text(value), origin="environ")
+    if start.version is not None:
+        found["vllm_version"] = Known(start.version, origin="image")
+    shm = start.resources.shm_bytes
+    if shm is None and start.form in _OWN_SHM and not (start.resources.host_ipc or start.resources.other_shm):
+        shm = _SHM_DEFAULT
+    asked = {
+        "gpus_requested": start.resources.gpus,
+        "cpu_quota": start.resources.cpu_limit,
+        "cpu_requested": start.resources.cpu_request,
+        "shm_size": shm,
+        "fd_limit": start.resources.open_files,
+    }
+    found |= {name: Known(value, origin="manifest") for name, value in asked.items() if value is not None}
+    return found | _device(start) | processes.facts(start) | _faults(start) | _strangers(start)
+
+
+def _device(start: Start) -> dict[str, Reading]:
+    """What the server runs on, where its image or its environment says that this is no NVIDIA GPU."""
+    match = _PLATFORM.search((start.image or "").lower())
+    if match is not None and match[1] == "rocm":
+        return {"image_for_amd": Known(1.0, origin="image")}
+    if match is not None:
+        return {"device_written": Known(match[1], origin="image")}
+    is_cpu = any(name.startswith("VLLM_CPU_") for name in start.environment)
+    return {"device_written": Known("cpu", origin="environ")} if is_cpu else {}
+
+
+def _strangers(start: Start) -> dict[str, Reading]:
+    """The flags that its vLLM does not have; where no version is told, by the newest that is known."""
+    version = start.version or flags.newest()
+    strange = [
+        name
+        for name in (*start.command.flags, *start.unknown_flags)
+        if name not in _NO_FLAGS and flags.has(version, name) is False
+    ]
+    told: dict[str, Value] = {
+        "flags_unknown": float(len(strange)),
+        "flags_in_no_version": float(sum(not flags.is_flag(name) for name in strange)),
+        "flags_judged_as": flags.judged_as(version) or version,
+        "flags_version_told": float(start.version is not None),
+    }
+    if strange:
+        told["flags_unknown_names"] = " ".join(strange)
+        told["flags_unknown_says"] = "; ".join(_instead(version, name) for name in strange[:_NAMED])
+    return {name: Known(value, origin="cmdline") for name, value in told.items()}
+
+
+def _instead(version: str, name: str) -> str:
+    """ "--swap-space (in 0.4.3 to 0.17.1; gone: …)"."""
+    spans = flags.spans(name)
+    replacement, near = flags.replacement(name), flags.nearest(version, name)
+    stretches = [first if first == last else f"{first} to {last}" for first, last in spans]
+    was = f"in {' and '.join(stretches)}" if spans else "in no version"
+    if replacement is not None:
+        return f"{name} ({was}; {replacement.instead if ':' in replacement.instead else f'now {replacement.instead}'})"
+    return f"{name} ({was}{f'; nearest: {near[0]}' if near else ''})"
+
+
+def _faults(start: Start) -> dict[str, Reading]:
+    """command_faults counts what changes the command that runs; the first of them is told."""
+    grave = [fault for fault in start.faults if fault.kind is not Flaw.UNEXPANDED]
+    found: dict[str, Reading] = {
+        "command_faults": Known(float(len(grave)), origin="cmdline"),
+        "command_unexpanded": Known(float(len(start.faults) - len(grave)), origin="cmdline"),
+    }
+    if grave:
+        found["command_fault"] = Known(str(grave[0].kind), origin="cmdline")
+        found["command_fault_says"] = Known(grave[0].says, origin="cmdline")
+        found["command_fault_line"] = Known(float(grave[0].line), origin="cmdline")
+        found["command_flags_lost"] = Known(", ".join(start.lost) or "none", origin="cmdline")
+    return found
+
+
+def notes(start: Start) -> list[str]:
+    """What is wrong with the text, and what of it was not read, in sentences."""
+    said = []
+    for fault in start.faults:
+        lost = f"; never reaches vLLM: {', '.join(fault.lost)}" if fault.lost else ""
+        said.append(f"line {fault.line}: {fault.says}{lost}")
+    judged_as = flags.judgement(start.version) if start.version is not None else ""
+    return [*dict.fromkeys(said), *([judged_as] if judged_as else []), *start.notes]

@@ -1,0 +1,47 @@
+"""Why a signal is unknown, and how to learn it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why a signal is unknown. The list is closed: hooks may depend on it."""
+
+    ABSENT = "absent"  # the server does not export it (this version, or not switched on)
+    FIRST_SCRAPE = "first-scrape"  # a rate needs two scrapes
+    IDLE = "idle"  # nothing happened in the window: 0/0
+    INVALID = "invalid"  # exported as NaN, or not a number
+    UNREACHABLE = "unreachable"
+    DENIED = "denied"
+    STALE = "stale"  # was there, is gone; or the last look (--state) was too long ago
+    NOT_IN_LOG = "not-in-log"
+    NO_LOG = "no-log"  # the server's log was not given
+    NOT_IN_COMMAND = "not-in-command"  # a command alone does not hold it, or not its value
+    NOT_LOCAL = "not-local"  # only visible on the server's host
+    NOT_GIVEN = "not-given"  # the user has not said (--slo)
+    BETWEEN = "between-buckets"  # the histogram's bucket straddles the threshold
+    NOT_SUPPORTED = "not-supported"  # this device, driver or kernel does not tell
+    NO_DRIVER = "no-driver"  # no NVIDIA driver, or one that does not answer
+    NOT_SET = "not-set"  # not on the command line: vLLM's default holds, which depends on the host
+
+
+HOW_TO_LEARN: Mapping[Reason, str] = {
+    Reason.ABSENT: "it is not there: not on this server's /metrics, or not on this host",
+    Reason.FIRST_SCRAPE: "a rate needs two scrapes: --window 3",
+    Reason.IDLE: "nothing happened in the window: look under load, or longer (--window 30)",
+    Reason.INVALID: "the server exports no number there",
+    Reason.UNREACHABLE: "the server did not answer",
+    Reason.DENIED: "permission was denied: run me as the server's user, or as root",
+    Reason.STALE: "it vanished while watched, or the last look (--state) was of another start or too long ago",
+    Reason.NOT_IN_LOG: "a log does not carry it: ask /metrics",
+    Reason.NO_LOG: "only the server's log tells it: add the log as another argument",
+    Reason.NOT_IN_COMMAND: "the command alone does not tell it: examine the server once it runs (its URL, or its pid)",
+    Reason.NOT_LOCAL: "/metrics does not carry it: run me on the server's own host",
+    Reason.NOT_GIVEN: "no target was given: --slo ttft=2s --slo itl=50ms",
+    Reason.BETWEEN: "the histogram's buckets are too coarse to tell",
+    Reason.NOT_SUPPORTED: "this device, driver or kernel does not tell it",
+    Reason.NO_DRIVER: "no GPU was seen: run me where the GPUs are, or give --nvidia-smi FILE, or name it: --gpu NAME",
+    Reason.NOT_SET: "it is not on the server's command line, so vLLM's own default holds",
+}

@@ -1,0 +1,118 @@
+"""One life of a server, from start to end, as a log tells it: facts, and the statistics as slow scrapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from vllm_doctor.model.reading import Reading
+from vllm_doctor.model.window import Labels, Sample, Window
+
+Series = tuple[str, Labels]
+"""A metric and its labels, without those that name the engine."""
+
+RUNNING: Series = ("vllm:num_requests_running", ())
+WAITING: Series = ("vllm:num_requests_waiting", ())
+GENERATED: Series = ("vllm:generation_tokens_total", ())
+PROMPTS: Series = ("vllm:prompt_tokens_total", ())
+KV_CACHE: Series = ("vllm:kv_cache_usage_perc", ())
+_MOST_POINTS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The statistics that the engines of one server printed at about the same time; counters since the life began."""
+
+    at: float
+    engines: Mapping[str, Mapping[Series, float]]
+
+    def total(self, series: Series) -> float:
+        """The sum over the engines."""
+        return sum(values.get(series, 0.0) for values in self.engines.values())
+
+    def most(self, series: Series) -> float:
+        """The largest of the engines' values."""
+        return max((values.get(series, 0.0) for values in self.engines.values()), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """`at` what time and line the server died, in which process, and by what (None: the log shows no exception)."""
+
+    at: float | None
+    line: int
+    process: str
+    cause: str | None
+    serving: bool
+
+
+@dataclass(frozen=True)
+class Life:
+    """Times are POSIX seconds, None where the log holds none; `interval` is seconds between two rounds.
+
+    `began`: the log holds its start; else it begins in the middle of a life. `up`: it served.
+    """
+
+    first_at: float | None
+    last_at: float | None
+    began: bool
+    up: bool
+    stopped: bool
+    death: Death | None
+    facts: Mapping[str, Reading]
+    rounds: tuple[Round, ...] = ()
+    interval: float = 10.0
+    model: str | None = None
+    command: tuple[str, ...] = ()
+    last_start: str | None = None
+    """The last line of a start that the log holds, by its name in the table."""
+
+    def window(self, first: int, last: int) -> Window:
+        """The rounds from `first` to before `last` as scrapes, at most 200 of them.
+
+        The counters of the round before come first: what a line tells of its interval began there.
+        """
+        window = Window()
+        window.origin = "log"
+        before = self.rounds[first - 1] if first else Round(0.0, {})
+        began = self.rounds[first].at - self.interval
+        if before.at < began - 1.5 * self.interval:  # a silence in between, or nothing
+            before = replace(before, at=began)
+        here = self.rounds[first:last]
+        step = -(-len(here) // _MOST_POINTS)
+        window.add(before.at, self._counters(before, here[0]))
+        for round in (*here[:-1][::step], here[-1]):
+            window.add(round.at, self._samples(round))
+        return window
+
+    def shifted(self, seconds: float) -> Life:
+        """The same life at another time."""
+        if not seconds:
+            return self
+        death = self.death
+        return replace(
+            self,
+            first_at=None if self.first_at is None else self.first_at + seconds,
+            last_at=None if self.last_at is None else self.last_at + seconds,
+            death=replace(death, at=death.at + seconds) if death is not None and death.at is not None else death,
+            rounds=tuple(replace(round, at=round.at + seconds) for round in self.rounds),
+        )
+
+    def _samples(self, round: Round) -> list[Sample]:
+        return [
+            Sample(metric, self._labels(engine, labels), value)
+            for engine, values in round.engines.items()
+            for (metric, labels), value in values.items()
+        ]
+
+    def _counters(self, before: Round, after: Round) -> list[Sample]:
+        """The counters of a round, 0 where an engine had not yet printed any."""
+        return [
+            Sample(metric, self._labels(engine, labels), before.engines.get(engine, {}).get((metric, labels), 0.0))
+            for engine, values in after.engines.items()
+            for metric, labels in values
+            if metric.endswith("_total")
+        ]
+
+    def _labels(self, engine: str, labels: Labels) -> Labels:
+        return tuple(sorted((("engine", engine), *((("model_name", self.model),) if self.model else ()), *labels)))

@@ -1,0 +1,1 @@
+"""Many servers, by the Prometheus that scrapes them: signals as queries in, readings of every engine out."""

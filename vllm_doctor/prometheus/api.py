@@ -1,0 +1,166 @@
+"""The HTTP API of a Prometheus: an instant query, and its rows. Also of Thanos, Mimir, Cortex and VictoriaMetrics."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+import httpx
+
+from vllm_doctor.model.errors import SourceError
+from vllm_doctor.sources.server.access import Access
+from vllm_doctor.sources.server.server import base_of, body_of, client, shown, unreachable
+
+ORIGIN = "prometheus"
+FEWER = "--select fewer engines: --select 'namespace=\"prod\"'"
+_PATHS = ("/api/v1/query", "/api/v1", "/graph", "/query", "/targets", "/alerts")
+_SLOW = "its queries take long: raise --timeout, or --select fewer engines, or a shorter --window"
+_SAID = 300
+_LIMITS = ("too many samples", "limit", "-search.max")
+"""By these an error tells that a result would be too large."""
+_REPEATS = "error when executing query="
+
+Labels = Mapping[str, str]
+
+
+class Row(NamedTuple):
+    """One element of a query's result."""
+
+    labels: Labels
+    value: float
+
+
+def address(url: str) -> str:
+    """The base of the API: "http://h:9090/prefix" of what a browser shows. Raises UsageError."""
+    base = base_of(url.removeprefix("prom+"))
+    parts = urlsplit(base)
+    path = parts.path
+    for ending in _PATHS:
+        path = path.removesuffix(ending)
+    return urlunsplit(SplitResult(parts.scheme, parts.netloc, path.rstrip("/"), "", ""))
+
+
+class Api:
+    """One Prometheus. `clock` must not step; `queries` and `seconds` count what was asked, and the time it took."""
+
+    def __init__(self, url: str, access: Access | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.base = address(url)
+        self.target = shown(self.base)
+        self._client = client(self.base, access or Access())
+        self._clock = clock
+        self._gets = False
+        self.warnings: dict[str, None] = {}
+        self.queries, self.seconds = 0, 0.0
+
+    def close(self) -> None:
+        self._client.close()
+
+    def rows(self, text: str, at: float, deadline: float) -> list[Row]:
+        """An instant query at a POSIX time, answered by `deadline` on the clock. Raises SourceError."""
+        begun = self._clock()
+        try:
+            status, body = self._ask(text, at, deadline)
+        finally:
+            self.seconds += self._clock() - begun
+        return self._read(status, body)
+
+    def _ask(self, text: str, at: float, deadline: float) -> tuple[int, bytes]:
+        left = deadline - self._clock()
+        if left <= 0:
+            raise SourceError("timeout", f"{self.target}: {_SLOW}")
+        self.queries += 1
+        # nocache: VictoriaMetrics answers for the moment that is asked for, and not for 30 s before it.
+        form = {"query": text, "time": f"{at:.3f}", "timeout": f"{max(1, math.ceil(left))}s", "nocache": "1"}
+        url = f"{self.base}/api/v1/query"
+        for again in (True, True, False):
+            asked: dict[str, Any] = {"params": form} if self._gets else {"data": form}
+            try:
+                with self._client.stream("GET" if self._gets else "POST", url, timeout=left, **asked) as response:
+                    body = body_of(response, self.target, deadline, self._clock, FEWER, _SLOW)
+            except httpx.TimeoutException:
+                raise SourceError("timeout", f"{self.target} did not answer within {left:.0f} s: {_SLOW}") from None
+            except httpx.TransportError as error:
+                if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and again:
+                    continue  # the kept connection was closed while we computed: once more, on a new one
+                raise unreachable(self.target, error) from None
+            except (httpx.DecodingError, httpx.InvalidURL, UnicodeError) as error:
+                raise _not_prometheus(self.target, f"its answer cannot be read ({error})") from None
+            if response.status_code == 405 and not self._gets:
+                self._gets = True  # an old API, or a proxy that lets only GET through
+                continue
+            if response.is_redirect:
+                where = shown(str(httpx.URL(url).join(response.headers.get("location", ""))))
+                raise SourceError("redirect", f"{self.target} redirects to {where}: give that URL if you trust it")
+            return response.status_code, body
+        raise SourceError("server-error", f"{self.target} answers 405 to a query by POST and by GET")
+
+    def _read(self, status: int, body: bytes) -> list[Row]:
+        if status in (401, 403):
+            raise SourceError(
+                "denied", f"{self.target} answers {status}: give --token-file, --header, or http://USER:PASSWORD@host"
+            )
+        try:
+            answer = json.loads(body)
+        except (ValueError, RecursionError):
+            answer = None
+        is_api = isinstance(answer, dict) and answer.get("status") in ("success", "error")
+        if not is_api:
+            raise _no_api(self.target, status)
+        for warning in answer.get("warnings") or ():
+            if isinstance(warning, str) and len(self.warnings) < 20:
+                self.warnings[plain(warning)] = None
+        if answer["status"] == "error" or status != 200:
+            raise _refused(self.target, status, str(answer.get("errorType", "")), str(answer.get("error", "")))
+        data = answer.get("data")
+        result = data.get("result") if isinstance(data, dict) and data.get("resultType") == "vector" else None
+        if not isinstance(result, list):
+            raise _not_prometheus(self.target, "a query's answer is no vector")
+        return [row for row in map(_row, result) if row is not None]
+
+
+def _row(element: Any) -> Row | None:
+    """An element of a vector; None for one that is not as it must be."""
+    try:
+        labels, pair = element["metric"], element["value"]
+        value = float(pair[1])
+        "".join(labels.values())  # raises where one is no text
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None
+    return Row(labels, value) if isinstance(pair, list) else None
+
+
+def plain(text: str) -> str:
+    """One line of what a Prometheus or its labels say."""
+    return " ".join(text.split())[:_SAID]
+
+
+def _no_api(target: str, status: int) -> SourceError:
+    if status == 404:
+        asked = "it answers 404 to /api/v1/query; is there a path before it? (http://host/prometheus)"
+        return _not_prometheus(target, asked)
+    if status in (503, 504):
+        return SourceError("timeout", f"{target} answers {status}: {_SLOW}")
+    if status >= 500:
+        return SourceError("server-error", f"{target} answers {status}")
+    return _not_prometheus(target, f"it answers {status} to /api/v1/query, and no JSON of that API")
+
+
+def _not_prometheus(target: str, why: str) -> SourceError:
+    return SourceError("not-prometheus", f"{target} is not a Prometheus: {why}")
+
+
+def _refused(target: str, status: int, kind: str, error: str) -> SourceError:
+    """Why a query was not answered, by the API's own word. `refused`: this query; other kinds: any would be."""
+    # VictoriaMetrics writes the whole query before what is wrong.
+    error = plain(error[-_SAID:] if error.startswith(_REPEATS) else error)
+    if kind in ("timeout", "canceled") or status in (503, 504):
+        return SourceError("timeout", f"{target} gave up ({status}: {error or kind}): {_SLOW}")
+    if status >= 500 or kind in ("internal", "unavailable"):
+        return SourceError("server-error", f"{target} answers {status}: {error or kind}")
+    if any(word in error.lower() for word in _LIMITS):
+        return SourceError("too-large", f"{target} refuses so large a result ({error}): {FEWER}")
+    return SourceError("refused", f"{target} refuses the query ({status}: {error or kind})")

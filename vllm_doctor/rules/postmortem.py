@@ -1,0 +1,318 @@
+"""What limited a server, and when: its lives cut into stretches of one kind, each judged by the same rules. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from vllm_doctor.model.reading import Reading
+from vllm_doctor.model.report import Finding, LifeSeen, Span, Timeline, UnknownRule, Verdict, worst
+from vllm_doctor.model.run import GENERATED, KV_CACHE, PROMPTS, RUNNING, WAITING, Life, Round
+from vllm_doctor.model.window import Window
+from vllm_doctor.rules.catalogue import Catalogue
+from vllm_doctor.rules.diagnose import Diagnosis, diagnose, ordered, outcomes
+from vllm_doctor.rules.rule import SEVERITIES, Rule
+
+_LEAST_ROUNDS = 3
+"""A shorter stretch is a moment, and belongs to its neighbour; in a log of less than eight times that, not even so."""
+_SHORT_LOG = 8
+_MOST_STRETCHES = 32
+_MOST_LIVES = 12
+"""Lives of one kind are judged once: a crash loop may hold thousands."""
+_FULL = 0.9
+NO_STATISTICS = "The log holds no statistics: what the server did cannot be told from it"
+_COLUMNS = 56
+_HELD = 2.5
+_SILENCE = 10
+"""Intervals without a line, after which nobody knows what was in between."""
+_BRIEF = 0.1
+"""A finding that held for less of the busy time than this comes after those that held longer."""
+
+
+@dataclass(frozen=True)
+class Postmortem:
+    """The diagnosis over all lives, and when what held."""
+
+    diagnosis: Diagnosis
+    spans: tuple[Span, ...]
+    timeline: Timeline | None
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Rounds `first` to before `last` of a life, with the severities that were found there."""
+
+    life: int
+    first: int
+    last: int
+    seconds: float
+    busy: bool
+    stalled: bool
+    found: Mapping[str, str]
+
+
+_Told = tuple[int, _Stretch | None, Diagnosis]
+"""Of which life, of which stretch of it (None: of its facts alone), and what was found."""
+
+
+def examine(
+    lives: Sequence[Life], rules: Sequence[Rule], catalogue: Catalogue, wished: Mapping[str, Reading]
+) -> Postmortem:
+    """Judge every life; at least one."""
+    measured = {
+        series[0] for life in lives for round in life.rounds[:50] for v in round.engines.values() for series in v
+    }
+    moving = [rule for rule in rules if catalogue.metrics_behind(rule.signals()) & measured]
+    prizes = [rule.prize[0] for rule in moving if rule.prize is not None]
+    narrow = catalogue.narrowed([*(name for rule in moving for name in rule.signals()), *prizes])
+    stretches: list[_Stretch] = []
+    spans: list[Span] = []
+    for place, life in enumerate(lives):
+        for first, last in _stretches(life):
+            snapshot = narrow.snapshot(life.window(first, last), {**life.facts, **wished})
+            began, ended = life.rounds[first].at - life.interval, life.rounds[last - 1].at
+            found: dict[str, str] = {}
+            for rule, outcome, reader in outcomes(moving, narrow, snapshot):
+                if outcome.state in SEVERITIES:
+                    found[rule.id] = min(found.get(rule.id, outcome.state), outcome.state, key=SEVERITIES.index)
+                    spans.append(Span(rule.id, outcome.state, place, dict(reader.subject), began, ended))
+            busy = any(round.total(RUNNING) for round in life.rounds[first:last])
+            stalled = all(_stalled(life.rounds[n - 1] if n else None, life.rounds[n]) for n in range(first, last))
+            stretches.append(_Stretch(place, first, last, ended - began, busy, stalled, found))
+    moves = {rule.id for rule in moving}
+    diagnoses: list[_Told] = []
+    for place, stretch in _shown(lives, stretches):
+        life = lives[place]
+        window = life.window(stretch.first, stretch.last) if stretch else Window()
+        diagnosis = diagnose(rules, catalogue, [catalogue.snapshot(window, {**life.facts, **wished})])
+        diagnoses.append((place, stretch, diagnosis))
+        if life.first_at is not None and life.last_at is not None and stretch in (None, _longest(stretches, place)):
+            spans += [
+                Span(f.rule, f.severity, place, f.subject, life.first_at, life.last_at)
+                for f in diagnosis.findings
+                if stretch is None or f.rule not in moves
+            ]
+    joined = _joined(spans)
+    return Postmortem(
+        _together(diagnoses, rules, joined, sum(s.seconds for s in stretches if s.busy)),
+        joined,
+        timeline(lives),
+    )
+
+
+def _stretches(life: Life) -> list[tuple[int, int]]:
+    """Where the rounds are of one kind: idle, busy, stalled, with a queue, with a full KV cache. First, past the last.
+
+    A silence in which nothing is known of the server ends a stretch.
+    """
+    rounds = life.rounds
+    silences = [n for n in range(1, len(rounds)) if rounds[n].at - rounds[n - 1].at > _SILENCE * life.interval]
+    if len(silences) >= _MOST_STRETCHES // 2:  # a log of which only some lines were read
+        silences = []
+    ends: list[tuple[int, int]] = []
+    for begin, end in pairwise([0, *silences, len(rounds)]):
+        before = rounds[begin - 1] if begin else None
+        for length in _lengths(before, rounds[begin:end], _MOST_STRETCHES // (len(silences) + 1)):
+            ends.append((begin, begin + length))
+            begin += length
+    return ends
+
+
+def _lengths(before: Round | None, rounds: Sequence[Round], most: int) -> list[int]:
+    """How many rounds follow each other that are of one kind; not more than `most` such runs."""
+    runs: list[tuple[object, int]] = []
+    for round in rounds:
+        waiting, busy = round.total(WAITING) > 0, round.total(RUNNING) > 0
+        kind = busy or waiting, waiting, round.most(KV_CACHE) >= _FULL, _stalled(before, round)
+        runs.append((kind, 1))
+        before = round
+    least, enough = 1, max(1, min(_LEAST_ROUNDS, len(rounds) // _SHORT_LOG))
+    while True:
+        runs = _merged(runs, least)
+        if least >= enough and len(runs) <= most:
+            return [length for _, length in runs]
+        least = least + 1 if least < _LEAST_ROUNDS else least * 2
+
+
+def _stalled(before: Round | None, round: Round) -> bool:
+    """Whether requests ran, and since the round before neither a token came out nor the KV cache took in a prompt."""
+    if before is None or not round.total(RUNNING):
+        return False
+    return all(round.total(series) == before.total(series) for series in (GENERATED, PROMPTS, KV_CACHE))
+
+
+def _merged(runs: Sequence[tuple[object, int]], least: int) -> list[tuple[object, int]]:
+    """Equal neighbours as one; then a run shorter than `least` joins the longer of its neighbours."""
+    merged: list[tuple[object, int]] = []
+    for place, (kind, length) in enumerate(runs):
+        if merged and merged[-1][0] == kind:
+            merged[-1] = (kind, merged[-1][1] + length)
+        elif merged and length < least:
+            after = runs[place + 1] if place + 1 < len(runs) else (None, 0)
+            joins_before = merged[-1][1] >= after[1]
+            merged[-1:] = (
+                [(merged[-1][0], merged[-1][1] + length)] if joins_before else [merged[-1], (after[0], length)]
+            )
+        elif merged and merged[-1][1] < least:
+            merged[-1] = (kind, merged[-1][1] + length)
+        else:
+            merged.append((kind, length))
+    return merged
+
+
+def _longest(stretches: Sequence[_Stretch], life: int) -> _Stretch | None:
+    """The stretch that stands for a life: the longest with work, else the longest."""
+    of_life = [s for s in stretches if s.life == life]
+    return max(of_life, key=lambda s: (s.busy, s.seconds), default=None)
+
+
+def _shown(lives: Sequence[Life], stretches: Sequence[_Stretch]) -> Iterator[tuple[int, _Stretch | None]]:
+    """The stretches that are told in full: of each life its longest, and for each verdict where it was worst."""
+    kinds: dict[object, int] = {}
+    for place, life in enumerate(lives):
+        kinds[life.death.cause if life.death else None, life.up, life.command, life.facts.get("vllm_version")] = place
+    chosen = sorted(kinds.values())[-_MOST_LIVES:]
+    told: list[tuple[int, _Stretch | None]] = [(place, _longest(stretches, place)) for place in chosen]
+    for place in chosen:  # and one that never ended
+        last = [s for s in stretches if s.life == place][-1:]
+        told += [(place, s) for s in last if s.stalled and (place, s) not in told]
+    for rule in dict.fromkeys(rule for stretch in stretches for rule in stretch.found):
+        where = [s for s in stretches if rule in s.found]
+        worst_of = min(where, key=lambda s: (_rank(s.found[rule]), -s.seconds))
+        if not any(s is worst_of for _, s in told):
+            told.append((worst_of.life, worst_of))
+    yield from told
+
+
+def _rank(severity: str) -> int:
+    return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
+
+
+def _joined(spans: Sequence[Span]) -> tuple[Span, ...]:
+    """Spans of the same verdict that touch, as one."""
+    joined: dict[object, list[Span]] = {}
+    for span in sorted(spans, key=lambda s: (s.life, s.first_at)):
+        same = joined.setdefault((span.rule, span.severity, span.life, tuple(sorted(span.subject.items()))), [])
+        if same and span.first_at - same[-1].last_at < 1.0:
+            same[-1] = replace(same[-1], last_at=max(same[-1].last_at, span.last_at))
+        else:
+            same.append(span)
+    return tuple(sorted((s for same in joined.values() for s in same), key=lambda s: (s.first_at, s.rule)))
+
+
+def _together(
+    diagnoses: Sequence[_Told],
+    rules: Sequence[Rule],
+    spans: Sequence[Span],
+    busy_seconds: float,
+) -> Diagnosis:
+    """One diagnosis of all: each finding as it was at its worst."""
+    findings: dict[tuple[str, object], Finding] = {}
+    for _, _, diagnosis in diagnoses:
+        for finding in diagnosis.findings:
+            key = (finding.rule, tuple(sorted(finding.subject.items())))
+            before = findings.get(key)
+            if before is None or _weight(finding) < _weight(before):
+                findings[key] = finding
+    lasted: dict[str, float] = {}
+    for span in spans:
+        lasted[span.rule] = lasted.get(span.rule, 0.0) + span.seconds
+
+    def brief(finding: Finding) -> tuple[bool, float]:
+        seconds = lasted.get(finding.rule, 0.0)
+        return seconds < _BRIEF * busy_seconds, -seconds
+
+    in_order = ordered(sorted(findings.values(), key=brief), rules, lambda finding: brief(finding)[0])
+    states: dict[str, str] = {}
+    unknown: dict[str, UnknownRule] = {}
+    for _, _, diagnosis in diagnoses:
+        for id, state in diagnosis.states.items():
+            states[id] = min(states.get(id, state), state, key=_STATE_RANK.index)
+        unknown |= {rule.rule: rule for rule in diagnosis.unknown}
+    with_statistics = [(stretch, d) for _, stretch, d in diagnoses if stretch is not None]
+    judged = [d for _, d in with_statistics] or [d for *_, d in diagnoses]
+    usual = max(with_statistics, key=lambda told: (told[0].busy, told[0].seconds))[1] if with_statistics else judged[-1]
+    grave = [f for f in in_order if f.severity in ("critical", "warning") and f.role != "symptom"]
+    told = next((d for *_, d in diagnoses if grave and any(f is grave[0] for f in d.findings)), usual)
+    verdict = worst(
+        *(d.verdict for d in judged), *(d.verdict for *_, d in diagnoses if d.verdict is not Verdict.UNKNOWN)
+    )
+    if told.verdict is not verdict:
+        told = next((d for d in judged if d.verdict is verdict), told)
+    headline = grave[0].title if grave and verdict is not Verdict.UNKNOWN else told.headline
+    if verdict is Verdict.UNKNOWN and not grave and not with_statistics:
+        headline = NO_STATISTICS
+    return Diagnosis(
+        verdict=verdict,
+        headline=headline,
+        findings=tuple(in_order),
+        unknown=tuple(rule for id, rule in sorted(unknown.items()) if states[id] == "unknown"),
+        vitals=told.vitals,
+        engines=told.engines,
+        targets=(),
+        states=dict(sorted(states.items())),
+    )
+
+
+_STATE_RANK = (*SEVERITIES, "ok", "unknown", "not-applicable")
+"""Of a rule over time: what was found; else whether it could be judged at any time."""
+
+
+def _weight(finding: Finding) -> tuple[bool, int]:
+    return finding.role == "symptom", SEVERITIES.index(finding.severity)
+
+
+def seen(lives: Sequence[Life]) -> tuple[LifeSeen, ...]:
+    """The lives, for the report."""
+    return tuple(map(_seen, lives))
+
+
+def _seen(life: Life) -> LifeSeen:
+    version = life.facts.get("vllm_version")
+    death = life.death
+    return LifeSeen(
+        first_at=life.first_at,
+        last_at=life.last_at,
+        vllm=str(getattr(version, "value", "")) or None,
+        model=life.model,
+        engines=len({engine for round in life.rounds[:1000] for engine in round.engines}),
+        began=life.began,
+        up=life.up,
+        end="died" if death else "stopped" if life.stopped else "open",
+        died_at=death.at if death else None,
+        cause=death.cause if death else None,
+        cause_line=death.line if death else None,
+        process=death.process if death else None,
+        rounds=len(life.rounds),
+    )
+
+
+def timeline(lives: Sequence[Life], steps: int = _COLUMNS) -> Timeline | None:
+    """The most in each of so many equal steps of time, of all lives."""
+    rounds = [round for life in lives for round in life.rounds]
+    if len(rounds) < 2:
+        return None
+    first = min(life.rounds[0].at - life.interval for life in lives if life.rounds)
+    last = max(round.at for round in rounds)
+    step = max(last - first, 1e-9) / steps
+    columns: list[list[Round]] = [[] for _ in range(steps)]
+    for life in lives:
+        before = float("-inf")
+        for round in life.rounds:
+            # A round tells of the time since the one before it, unless the log was silent in between.
+            began = before if round.at - before < _HELD * life.interval else round.at - life.interval
+            begin, end = int((began - first) / step), int((round.at - first) / step)
+            for column in range(max(0, begin), max(begin + 1, end)):
+                columns[min(steps - 1, column)].append(round)
+            before = round.at
+
+    measures: dict[str, Callable[[Round], float]] = {
+        "running": lambda round: round.total(RUNNING),
+        "waiting": lambda round: round.total(WAITING),
+        "KV cache": lambda round: round.most(KV_CACHE),
+    }
+    rows = {
+        name: tuple(max(map(measure, here), default=None) for here in columns) for name, measure in measures.items()
+    }
+    return Timeline(first, last, rows)

@@ -1,0 +1,195 @@
+"""A vLLM server on this host: what its command line, its processes and its GPUs say, beside its /metrics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vllm_doctor.launch.diff import Running
+from vllm_doctor.model.facts import COMMAND, ENVIRONMENT
+from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.reading import Known, Reading, Unknown
+from vllm_doctor.model.reason import Reason
+from vllm_doctor.model.report import Problem
+from vllm_doctor.sources.gpu import gpu, kernel_log, nvidia_smi
+from vllm_doctor.sources.gpu.gpu import GpuUse, GpuView
+from vllm_doctor.sources.gpu.nvml import Nvml
+from vllm_doctor.sources.host import host, model_files, topology
+from vllm_doctor.sources.host.host import Host, HostSample
+from vllm_doctor.sources.host.kernel import Kernel
+from vllm_doctor.sources.host.process import OTHER, ServerProcess
+from vllm_doctor.vllm import defaults
+from vllm_doctor.vllm.environment import number_or_text
+
+_SAMPLES = 12
+"""So many of a host are kept: each holds all its processes."""
+_RARELY = 60.0
+_PARALLEL = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size")
+
+
+@dataclass
+class Local:
+    """One server of this host under examination. `patient`: what its other observations are called.
+
+    `smi`: a file of nvidia-smi, read in place of the driver.
+    """
+
+    server: ServerProcess
+    patient: str
+    kernel: Kernel = field(default_factory=Kernel)
+    smi: Path | None = None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    @property
+    def target(self) -> str:
+        return f"pid {self.server.root}"
+
+    def examine_host(self, seconds: float, deadline: float) -> Observation:
+        """The processes and the CPU over `seconds`, done by `deadline` on the clock."""
+        patient = Host(self.server, self.kernel, self.clock)
+        first = patient.sample()
+        self.sleep(max(0.0, min(seconds, deadline - self.clock())))
+        return self.seen(patient, first, patient.sample() if seconds else first, self.fixed())
+
+    def fixed(self) -> dict[str, Reading]:
+        """What does not change while the server lives: its command, its environment, its model."""
+        return _command(self.server) | model_files.facts(self.kernel, self.server)
+
+    def seen(self, patient: Host, first: HostSample, last: HostSample, fixed: dict[str, Reading]) -> Observation:
+        """The host between two samples."""
+        return Observation(
+            "host",
+            self.target,
+            facts=fixed | patient.facts(first, last),
+            models=(self.server.command.model,) if self.server.command.model else (),
+            notes=self.server.notes,
+            patient=self.patient,
+            command=self.server.command.argv,
+            document=Running(self.server.command, self.target),
+            processes=tuple((member.role, member.pid) for member in self.server.members if member.role != OTHER),
+            process_rows=patient.rows(first, last),
+        )
+
+    def examine_gpus(self, seconds: float, deadline: float) -> Observation:
+        """The GPUs over `seconds`, done by `deadline`."""
+        if self.smi is not None:
+            view = nvidia_smi.read(self.smi)
+        else:
+            view = Nvml(self.kernel, self.clock, self.sleep).watch(seconds, deadline)
+        return self.seen_gpus(view)
+
+    def seen_gpus(self, view: GpuView) -> Observation:
+        """What the driver told, as an observation."""
+        use = self._use()
+        facts = gpu.facts(view, use)
+        if view.gpus and self.smi is None:
+            facts |= kernel_log.xids(self.kernel)
+        facts["processes_off_node"] = self._off_node(view)
+        facts["max_num_seqs_default"] = self._max_num_seqs(view, use)
+        detail = (view.detail,) if view.detail and view.missing is not Reason.ABSENT else ()
+        target = str(self.smi) if self.smi is not None else "NVIDIA driver"
+        notes, rows = (*detail, *view.notes), gpu.rows(view, use)
+        return Observation("gpu", target, facts=facts, notes=notes, patient=self.patient, gpu_rows=rows)
+
+    def _use(self) -> GpuUse:
+        environ = self.server.environ
+        visible = None if isinstance(environ, Reason) else environ.get("CUDA_VISIBLE_DEVICES")
+        if not self.server.command.argv:  # how many GPUs it uses is not known; it need not be one
+            return GpuUse(frozenset(member.pid for member in self.server.members), visible)
+        wanted = 1.0
+        for flag in _PARALLEL:
+            value = self.server.command.flags.get(flag, 1.0)
+            wanted *= value if isinstance(value, float) else 1.0
+        return GpuUse(frozenset(member.pid for member in self.server.members), visible, int(wanted))
+
+    def _off_node(self, view: GpuView) -> Reading:
+        machine = topology.read(self.kernel)
+        if isinstance(machine, Reason):
+            return Unknown(machine)
+        own = {member.pid for member in self.server.members}
+        nodes = {
+            process.pid: view.numa_nodes[sample.index]
+            for sample in view.samples
+            if sample.index in view.numa_nodes and not isinstance(sample.processes, Reason)
+            for process in sample.processes
+            if process.pid in own
+        }
+        return host.misplaced(self.kernel, machine, nodes)
+
+    def _max_num_seqs(self, view: GpuView, use: GpuUse) -> Reading:
+        """vLLM's default for this device, where neither the version nor the device leaves a doubt."""
+        used = gpu.chosen(view, use)
+        memory = [g.memory_total.value for g in used if isinstance(g.memory_total, Known)]
+        no_gpu = view.missing is Reason.ABSENT and "cpu" in (self.server.version or "")
+        doubled = "--performance-mode" in self.server.command.flags
+        if self.server.version is None or doubled or not (no_gpu or (used and len(memory) == len(used))):
+            return Unknown(Reason.NOT_SET)
+        ranks = (use.wanted or 1) // max(1, int(float(self.server.command.flags.get(_PARALLEL[2], 1.0))))
+        smallest = None if no_gpu else min(float(size) for size in memory)
+        found = defaults.max_num_seqs(self.server.version, smallest, used[0].name if used else "", max(1, ranks))
+        return Unknown(Reason.NOT_SET) if found is None else Known(float(found), origin="cmdline")
+
+
+class FollowedHost:
+    """The host of a server that is watched on and on: two samples of it, one from before the window and the last."""
+
+    every = 5.0
+
+    def __init__(self, local: Local) -> None:
+        self._local = local
+        self._host = Host(local.server, local.kernel, local.clock)
+        self._fixed: dict[str, Reading] | None = None
+        self._samples: list[HostSample] = []
+
+    def look(self, seconds: float) -> Observation:
+        """Once more. A server whose processes have all ended is the error."""
+        sample = self._host.sample()
+        server = self._local.server
+        if not any(member.pid in sample.processes for member in server.members):
+            gone = Problem("gone", f"pid {server.root} has ended")
+            return Observation("host", self._local.target, patient=self._local.patient, error=gone)
+        if self._fixed is None:
+            self._fixed = self._local.fixed()
+        kept = self._samples
+        if len(kept) > 2 and kept[-1].at - kept[-2].at < seconds / _SAMPLES:
+            del kept[-1]
+        kept.append(sample)
+        while len(kept) > 2 and kept[1].at <= sample.at - seconds:
+            del kept[0]
+        return self._local.seen(self._host, kept[0], sample, self._fixed)
+
+
+class FollowedGpus:
+    """The GPUs of a server that is watched on and on."""
+
+    def __init__(self, local: Local) -> None:
+        self._local = local
+        self._nvml = Nvml(local.kernel, local.clock, local.sleep)
+        self.every = 2.0
+
+    def look(self, seconds: float) -> Observation:
+        """One more sample of each GPU."""
+        if self._local.smi is not None:
+            self.every = _RARELY
+            return self._local.examine_gpus(0.0, 0.0)
+        self._nvml.sample()
+        self._nvml.forget(self._local.clock() - max(seconds, 2 * self.every))
+        view = self._nvml.view()
+        if view.missing is not None:
+            self.every = _RARELY
+        return self._local.seen_gpus(view)
+
+
+def _command(server: ServerProcess) -> dict[str, Reading]:
+    """The command line and the environment as facts: "--flag" and "$VARIABLE"."""
+    facts: dict[str, Reading] = {COMMAND: Known(True, origin="cmdline")}
+    facts |= {flag: Known(value, origin="cmdline") for flag, value in server.command.flags.items()}
+    if server.version is not None:
+        facts["vllm_version"] = Known(server.version, origin="proc")
+    if isinstance(server.environ, Reason):
+        return facts | {ENVIRONMENT: Unknown(server.environ)}
+    facts[ENVIRONMENT] = Known(True, origin="environ")
+    return facts | {f"${name}": Known(number_or_text(text), origin="environ") for name, text in server.environ.items()}

@@ -1,0 +1,64 @@
+"""What is past is read once, while somebody looks on: its report, its time line, its events."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.report import Report, Timeline
+from vllm_doctor.rules import postmortem
+from vllm_doctor.session import examination
+from vllm_doctor.session.examination import Watcher
+from vllm_doctor.session.view_model import Event
+
+ONE_DAY = 86400.0
+"""Seconds: nobody waits for an answer."""
+STEPS = 480
+"""Of the time line of a log."""
+_MOST_EVENTS = 500
+
+
+class PastReading(threading.Thread):
+    """One examination, in a thread of its own; its results stand in it when it has ended."""
+
+    def __init__(self, watchers: Sequence[Watcher], judge: Callable[[Sequence[Observation]], Report]) -> None:
+        super().__init__(daemon=True)
+        self._watchers, self._judge = watchers, judge
+        self.report: Report | None = None
+        self.timeline: Timeline | None = None
+        self.events: tuple[Event, ...] = ()
+        self.failure: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            observations = examination.observe(self._watchers, ONE_DAY)
+            self.report = self._judge(observations)
+            lives = [life for o in observations for life in o.lives]
+            self.timeline = postmortem.timeline(lives, STEPS) if lives else None
+            self.events = tuple(_told(self.report))
+        except Exception as error:
+            self.failure = error
+
+
+def _told(report: Report) -> Iterator[Event]:
+    """What a log tells of: the beginnings and the ends of lives, and of what was found."""
+    events = []
+    for number, life in enumerate(report.lives, 1):
+        name = f"life {number}" if len(report.lives) > 1 else "the server"
+        if life.first_at is not None:
+            events.append(
+                Event(life.first_at, "ok", f"{name} {'starts' if life.began else 'runs: its start is not here'}")
+            )
+        if life.end == "died" and (life.died_at or life.last_at) is not None:
+            cause = life.cause or "the log shows no exception"
+            line = f" (line {life.cause_line:,})" if life.cause_line is not None else ""
+            who = f" in {life.process}" if life.process else ""
+            events.append(Event(life.died_at or life.last_at or 0.0, "critical", f"{name} died{who}: {cause}{line}"))
+        elif life.end == "stopped" and life.last_at is not None:
+            events.append(Event(life.last_at, "info", f"{name} was stopped"))
+    whole = {(life.first_at, life.last_at) for life in report.lives}
+    for span in report.spans:
+        if (span.first_at, span.last_at) not in whole:
+            events.append(Event(span.first_at, span.severity, f"{span.rule} begins"))
+    yield from sorted(events, key=lambda event: event.at)[:_MOST_EVENTS]

@@ -1,0 +1,82 @@
+"""At a terminal: how far a long look has come, for whom it takes longer than a second."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from vllm_doctor.session.examination import Watcher
+
+_PATIENCE, _STEP = 1.0, 0.2
+
+
+@contextmanager
+def shown(watchers: Sequence[Watcher]) -> Iterator[None]:
+    """Tell on stderr what the watchers have read, while the examination runs."""
+    counts = [watcher.bytes_read for watcher in watchers if watcher.bytes_read is not None]
+    if not counts or not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+
+    def tell() -> None:
+        if done.wait(_PATIENCE):
+            return
+        while not done.wait(_STEP):
+            print(f"\rread {sum(count() for count in counts) / 1e6:,.0f} MB", end="", file=sys.stderr, flush=True)
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        done.set()
+        teller.join()
+
+
+@contextmanager
+def counted() -> Iterator[Callable[[int, int], None]]:
+    """Tell on stderr how many queries of how many were answered: call what is given for each."""
+    if not sys.stderr.isatty():
+        yield lambda done, of: None
+        return
+    begun, told = time.monotonic(), False
+
+    def tell(done: int, of: int) -> None:
+        nonlocal told
+        if time.monotonic() - begun > _PATIENCE:
+            told = True
+            print(f"\rasked {done} of {of}", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield tell
+    finally:
+        if told:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def of_recording(seconds: float, is_most: bool = False) -> Iterator[Callable[[float], None]]:
+    """To be told how many of so many seconds are recorded; says so on stderr, at a terminal. `is_most`: it may end
+    before.
+    """
+    if not sys.stderr.isatty() or not seconds:
+        yield lambda now: None
+        return
+    said = -1
+
+    def tell(now: float) -> None:
+        nonlocal said
+        if int(now) != said:
+            said = int(now)
+            of = "at most " if is_most else ""
+            print(f"\rrecording: {said} of {of}{seconds:.0f} s", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield tell
+    finally:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)

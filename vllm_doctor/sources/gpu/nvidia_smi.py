@@ -1,0 +1,352 @@
+"""The GPUs as nvidia-smi wrote them to a file, of any driver, on Linux or Windows: as XML, or as text for people.
+
+Each <gpu> element is read by itself and below no DOCTYPE, so a file that was cut off, or that a terminal added words
+to, still tells what is whole in it, and no document can declare entities.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from xml.etree.ElementTree import Element, ParseError, fromstring
+
+from vllm_doctor.model.errors import UsageError
+from vllm_doctor.model.reading import Known, Reading
+from vllm_doctor.model.reason import Reason
+from vllm_doctor.sources.gpu import gpu as bits
+from vllm_doctor.sources.gpu import nvidia_smi_fields as fields
+from vllm_doctor.sources.gpu import nvidia_smi_text
+from vllm_doctor.sources.gpu.gpu import NOT_TOLD, Gpu, GpuProcess, GpuSample, GpuView
+from vllm_doctor.text.encoding import decoded
+
+MAX_FILE = 16 * 1024 * 1024
+MAX_ELEMENT = 1024 * 1024  # one GPU with all clocks it supports takes 75 kB
+_REASONS = {
+    "gpu_idle": bits.IDLE,
+    "applications_clocks_setting": bits.APPLICATIONS_CLOCKS,
+    "sw_power_cap": bits.SW_POWER_CAP,
+    "hw_slowdown": bits.HW_SLOWDOWN,
+    "sync_boost": bits.SYNC_BOOST,
+    "sw_thermal_slowdown": bits.SW_THERMAL,
+    "hw_thermal_slowdown": bits.HW_THERMAL,
+    "hw_power_brake_slowdown": bits.HW_POWER_BRAKE,
+    "display_clocks_setting": bits.DISPLAY_CLOCKS,
+}
+_TELLING = ("product_name", "temperature/gpu_temp", "utilization/gpu_util", "fb_memory_usage/used")
+"""What a GPU that is well always answers."""
+_NO_DRIVER = ("Failed to initialize NVML", "NVIDIA-SMI has failed", "Unable to determine the device handle")
+
+
+def read(path: Path) -> GpuView:
+    """What the file says of the host's GPUs: one sample a GPU, or one a document where -l wrote several.
+
+    Where nvidia-smi itself wrote that it found no driver or no GPU, the view's `missing` and `detail` say so.
+    Raises UsageError if the file cannot be read or holds no whole GPU: what it is, and how to make the right one.
+    """
+    text = _text(path)
+    if "<nvidia_smi_log" not in text:
+        return nvidia_smi_text.view(path, text) or _without_gpus(path, text)
+    if "<!ENTITY" in text or re.search(r"<!DOCTYPE[^<>\[]{0,200}\[", text):
+        raise UsageError(f"{path}: declares entities, which nvidia-smi never does; {fields.HOW}")
+    if max(text.count("<nvidia_smi_log"), text.count("</gpu>")) > fields.MAX_TOLD:
+        raise UsageError(f"{path} tells of a GPU more than {fields.MAX_TOLD:,} times; log less often (-l) or shorter")
+    return _view(path, [_Document.of(piece) for piece in text.split("<nvidia_smi_log")[1:]])
+
+
+# --- the file -------------------------------------------------------------------------------------------------------
+
+
+def _text(path: Path) -> str:
+    """The file as text: UTF-8, or UTF-16 as PowerShell's > writes it."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE + 1)
+    except IsADirectoryError:
+        raise UsageError(f"{path} is a directory, not the output of nvidia-smi; {fields.HOW}") from None
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise UsageError(f"{path} cannot be read ({why}); {fields.HOW}") from None
+    if len(data) > MAX_FILE:
+        raise UsageError(f"{path} is larger than {MAX_FILE // 2**20} MB; log less often (-l) or shorter")
+    return decoded(data)
+
+
+def _without_gpus(path: Path, text: str) -> GpuView:
+    """The view that nvidia-smi's own excuse gives; UsageError for what is no answer of it."""
+    line = " ".join(text.split())
+    if len(line) < 1000:
+        if "No devices were found" in line:
+            return GpuView(fields.ORIGIN, missing=Reason.ABSENT, detail=fields.clean(line))
+        if any(words in line for words in _NO_DRIVER):
+            denied = "permission" in line.lower()
+            return GpuView(
+                fields.ORIGIN, missing=Reason.DENIED if denied else Reason.NO_DRIVER, detail=fields.clean(line)
+            )
+    if "ROCm System Management" in text or "ROCm SMI" in text or "AMD-SMI" in text:
+        raise UsageError(f"{path} is the output of rocm-smi: only NVIDIA's GPUs can be read, not AMD's")
+    raise UsageError(f"{path} {_kind(text)}; {fields.HOW}")
+
+
+def _kind(text: str) -> str:
+    """What a file is that should have been nvidia-smi's: "is empty"."""
+    start = text[:100_000].strip()
+    lower = start[:1000].lower()
+    if not start:
+        return "is empty"
+    if "NVSMI LOG" in start:
+        return "is the text of nvidia-smi -q without -x"
+    if lower.startswith(("<!doctype html", "<html")):
+        return "is an HTML page, not the output of nvidia-smi"
+    if start[0] in "{[":
+        return "is JSON, not the output of nvidia-smi"
+    if re.search(r"<gpu[\s>]", start):
+        return "is only a part of the output of nvidia-smi -q -x: its beginning is missing"
+    if start.startswith("<"):
+        return "is XML, but not of nvidia-smi"
+    if "\0" in start or start.count("\ufffd") > len(start) / 20:
+        return "is a binary file, not the output of nvidia-smi"
+    return "is not the output of nvidia-smi"
+
+
+@dataclass(frozen=True)
+class _Document:
+    """One <nvidia_smi_log>. `gpus`: its GPUs in order, None for one whose XML is broken."""
+
+    head: str
+    gpus: tuple[Element | None, ...]
+    is_whole: bool
+
+    @classmethod
+    def of(cls, text: str) -> _Document:
+        body, end, _ = text.partition("</nvidia_smi_log>")
+        *pieces, _ = body.split("</gpu>")
+        return cls(body.partition("<gpu ")[0][:10_000], tuple(map(_element, pieces)), bool(end))
+
+    def said(self, name: str) -> str:
+        """A field beside the GPUs: driver_version."""
+        found = re.search(rf"<{name}>([^<>]{{1,100}})</{name}>", self.head)
+        return fields.clean(found[1]) if found else ""
+
+    @property
+    def attached(self) -> int | None:
+        count = self.said("attached_gpus")
+        return int(count) if re.fullmatch(r"\d{1,4}", count) else None
+
+    @property
+    def time(self) -> datetime | None:
+        return fields.moment(self.said("timestamp"))
+
+    def indices(self) -> list[int]:
+        """NVML's. Where -i picked some GPUs out, their minor numbers tell better than their order."""
+        if self.is_whole and self.attached is not None and self.attached > len(self.gpus):
+            minors = [_whole_number(gpu, "minor_number") for gpu in self.gpus if gpu is not None]
+            told = [minor for minor in minors if minor is not None]
+            if len(set(told)) == len(self.gpus):
+                return told
+        return list(range(len(self.gpus)))
+
+
+def _element(piece: str) -> Element | None:
+    """The GPU at the end of the text that comes before its closing tag."""
+    start = re.search(r"<gpu[\s>]", piece)
+    if start is None or len(piece) - start.start() > MAX_ELEMENT:
+        return None
+    try:
+        return fromstring(piece[start.start() :] + "</gpu>")
+    except (ParseError, ValueError):  # ValueError: a character that UTF-8 cannot carry
+        return None
+
+
+def _view(path: Path, documents: list[_Document]) -> GpuView:
+    gpus: dict[str, Gpu] = {}
+    samples: list[GpuSample] = []
+    notes: list[str] = []
+    last_seen: set[str] = set()
+    lost: set[int] = set()
+    for at, document in zip(fields.times([document.time for document in documents]), documents, strict=True):
+        seen = set()
+        for index, element in zip(document.indices(), document.gpus, strict=True):
+            if element is None:
+                notes.append(f"the XML of GPU {index} is damaged: left out")
+                continue
+            broken = fields.broken(index, [_said(element, path) for path in _TELLING])
+            notes += [broken] if broken else []
+            lost |= {index} if broken else set()
+            for gpu, sample in _devices(index, element, at):
+                if gpu.uuid in gpus:  # where a GPU fell off the bus, the others keep their index
+                    gpu = replace(gpu, index=gpus[gpu.uuid].index)
+                gpus[gpu.uuid] = gpu
+                samples.append(replace(sample, index=gpu.index))
+                seen.add(gpu.uuid)
+                if len(gpus) > fields.MAX_GPUS or len(samples) > fields.MAX_TOLD:
+                    raise UsageError(f"{path} tells of more GPUs than a host can have; {fields.HOW}")
+        if document.is_whole:
+            last_seen = seen
+    whole = [document for document in documents if document.is_whole]
+    cut = len(documents) - len(whole)
+    if not gpus:
+        if whole and whole[-1].attached == 0:
+            return GpuView(fields.ORIGIN, missing=Reason.ABSENT, detail="attached_gpus: 0")
+        problem = "is cut off within its first GPU" if cut else "tells of no GPU"
+        raise UsageError(f"{path} {problem}; {fields.HOW}")
+    more = not whole
+    if cut:
+        notes.append("the file of nvidia-smi is cut off: only the GPUs before the cut are known")
+    if whole:
+        gone = [gpu.index for gpu in gpus.values() if gpu.uuid not in last_seen]
+        notes += [f"GPU {index} is missing at the end of the file" for index in gone]
+        lost |= set(gone)
+        attached = whole[-1].attached
+        if attached is not None and attached > len(whole[-1].gpus):
+            notes.append(f"the file of nvidia-smi tells of {len(whole[-1].gpus)} of {attached} GPUs")
+            more = True
+    cuda = [said for document in documents if re.fullmatch(r"\d+\.\d+", said := document.said("cuda_version"))]
+    drivers = [said for document in documents if (said := document.said("driver_version"))]
+    return GpuView(
+        fields.ORIGIN,
+        tuple(gpus.values()),
+        tuple(samples),
+        driver=drivers[-1] if drivers else "",
+        cuda=cuda[-1] if cuda else "",
+        notes=tuple(dict.fromkeys(notes)),
+        lost=frozenset(lost),
+        more=more,
+    )
+
+
+# --- a GPU ----------------------------------------------------------------------------------------------------------
+
+
+def _devices(index: int, element: Element, at: float) -> Iterator[tuple[Gpu, GpuSample]]:
+    """The GPU; or its MIG instances in its place, which share what is measured on the board only."""
+    bus_id = fields.bus_id(_said(element, "pci/pci_bus_id") or element.get("id", ""))
+    uuid = _name(element, "uuid") or bus_id or f"GPU {index}"
+    processes = _processes(element)
+    gpu = Gpu(
+        index=index,
+        uuid=uuid,
+        name=_name(element, "product_name"),
+        bus_id=bus_id,
+        memory_total=_number(element, "fb_memory_usage/total"),
+        power_limit=_power(element, "enforced_power_limit", "current_power_limit", "power_limit"),
+        power_limit_default=_power(element, "default_power_limit"),
+        sm_clock_max=_number(element, "max_clocks/sm_clock"),
+        applications_clock=_number(element, "applications_clocks/graphics_clock"),
+        applications_clock_default=_number(element, "default_applications_clocks/graphics_clock"),
+        pcie_generation_max=_number(element, *_link("pcie_gen", "max_link_gen", "max_device_link_gen")),
+        pcie_width_max=_number(element, *_link("link_widths", "max_link_width")),
+        persistence=_switch(element, "persistence_mode"),
+        ecc_uncorrected=_uncorrected(element),
+        remap_pending=_switch(
+            element,
+            "remapped_rows/remapped_row_pending",
+            "retired_pages/pending_retirement",  # what GPUs before Ampere do instead
+            "retired_pages/pending_blacklist",
+        ),
+        remap_failed=_switch(element, "remapped_rows/remapped_row_failure"),
+        mig=_switch(element, "mig_mode/current_mig"),
+    )
+    sample = GpuSample(
+        index=index,
+        uuid=uuid,
+        at=at,
+        utilization=_number(element, "utilization/gpu_util"),
+        memory_used=_number(element, "fb_memory_usage/used"),
+        memory_free=_number(element, "fb_memory_usage/free"),
+        sm_clock=_number(element, "clocks/sm_clock"),
+        event_reasons=_event_reasons(element),
+        power=_power(element, "power_draw", "average_power_draw", "instant_power_draw"),
+        temperature=_number(element, "temperature/gpu_temp"),
+        pcie_generation=_number(element, *_link("pcie_gen", "current_link_gen")),
+        pcie_width=_number(element, *_link("link_widths", "current_link_width")),
+        processes=fields.here(processes),
+    )
+    instances = element.findall("mig_devices/mig_device")
+    for instance in instances:
+        place = (_said(instance, "gpu_instance_id"), _said(instance, "compute_instance_id"))
+        # The file leaves the instance's own UUID out.
+        its_uuid = _name(instance, "uuid") or fields.instance_uuid(uuid, place)
+        memory = [_number(instance, f"fb_memory_usage/{part}") for part in ("total", "used", "free")]
+        yield fields.instance(gpu, sample, its_uuid, fields.here(processes, place), *memory)
+    if not instances:
+        yield gpu, sample
+
+
+def _said(element: Element, path: str) -> str:
+    """The text of the first element there; "" where there is none."""
+    return fields.clean(element.findtext(path, ""))
+
+
+def _first(readings: list[Reading]) -> Reading:
+    """The first that is known; else the first one's reason."""
+    return next((reading for reading in readings if isinstance(reading, Known)), readings[0])
+
+
+def _number(element: Element, *paths: str) -> Reading:
+    """What the first of these says that says a number, in our units."""
+    return _first([fields.quantity(_said(element, path)) for path in paths])
+
+
+def _whole_number(element: Element, path: str) -> int | None:
+    said = _said(element, path)
+    return int(said) if re.fullmatch(r"[0-9]{1,10}", said) else None
+
+
+def _switch(element: Element, *paths: str) -> Reading:
+    return _first([fields.switch(_said(element, path)) for path in paths])
+
+
+def _name(element: Element, path: str) -> str:
+    return fields.name(_said(element, path))
+
+
+def _power(element: Element, *names: str) -> Reading:
+    """Drivers since 535 tell the GPU's power apart from its module's."""
+    return _number(
+        element, *(f"{block}/{name}" for block in ("gpu_power_readings", "power_readings") for name in names)
+    )
+
+
+def _link(block: str, *names: str) -> list[str]:
+    return [f"pci/pci_gpu_link_info/{block}/{name}" for name in names]
+
+
+def _event_reasons(element: Element) -> Reading:
+    for kind in ("event", "throttle"):  # until driver 535: throttle
+        block = element.find(f"clocks_{kind}_reasons")
+        if block is not None:
+            said = {name: _said(block, f"clocks_{kind}_reason_{name}").lower() for name in _REASONS}
+            if not {"active", "not active"} & set(said.values()):
+                return fields.unknown(fields.clean(block.text or ""))
+            return Known(float(sum(_REASONS[name] for name in said if said[name] == "active")), origin=fields.ORIGIN)
+    return NOT_TOLD
+
+
+def _uncorrected(element: Element) -> Reading:
+    """All uncorrectable errors since the driver was loaded, by whatever names the generation of GPU counts them."""
+    paths = ["ecc_errors/volatile/double_bit/total"]
+    volatile = element.find("ecc_errors/volatile")
+    if volatile is not None:
+        paths += [f"ecc_errors/volatile/{child.tag}" for child in volatile if "_uncorrectable" in child.tag]
+    readings = [_number(element, path) for path in paths]
+    counts = [float(reading.value) for reading in readings if isinstance(reading, Known)]
+    return Known(sum(counts), origin=fields.ORIGIN) if counts else readings[0]
+
+
+def _processes(element: Element) -> list[tuple[fields.Place, GpuProcess]] | Reason:
+    block = element.find("processes")
+    if block is None:
+        return Reason.NOT_SUPPORTED
+    found = [
+        (
+            (_said(info, "gpu_instance_id"), _said(info, "compute_instance_id")),
+            GpuProcess(pid, _name(info, "process_name"), _number(info, "used_memory")),
+        )
+        for info in block.findall("process_info")
+        if (pid := _whole_number(info, "pid")) is not None
+    ]
+    said = fields.clean(block.text or "")
+    return found if found or said.lower() in ("", "none") else fields.unknown(said).reason

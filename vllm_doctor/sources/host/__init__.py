@@ -1,0 +1,1 @@
+"""Linux: the processes of a server, its CPUs and control groups, its files. /proc and /sys in, facts out."""

@@ -1,0 +1,134 @@
+"""The bytes of one log, as lines the scanner can read: also of one that is still written to."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+
+from vllm_doctor.model.errors import SourceError
+from vllm_doctor.sources.log.bytes_tail import Tail
+from vllm_doctor.sources.log.bytes_unpacked import BLOCK, Blocks
+
+_HEAD = 4096
+
+
+@dataclass(frozen=True)
+class Held:
+    """A log that a recording holds. `written`: when it was last written to, POSIX seconds."""
+
+    name: str
+    text: bytes = field(repr=False)
+    written: float
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Origin = Path | Held | None
+"""Where a log is; None: standard input."""
+
+MOST_OF_LIVING = 256 * 1024 * 1024
+"""Bytes of a living server's log: it is to be left in peace."""
+_MOST_CARRIED = 4 * 1024 * 1024
+_JOURNAL_BYTES = re.compile(rb'("MESSAGE" ?: ?)\[([0-9, ]{1,1000000})\]')
+
+
+def blocks(path: Origin, notes: list[str], until: float | None, may_be_empty: bool) -> Iterator[bytes | memoryview]:
+    """The log's blocks; what must be said of it goes to `notes`. Raises SourceError where it cannot be read.
+
+    `until`, on time.monotonic: the log of a living server, which is followed until then, and of which only the end is
+    read where it is long.
+    """
+    if isinstance(path, Held):
+        return _readable(_of_text(path))
+    return _readable(_of_file(path, notes, until, may_be_empty))
+
+
+def _of_text(held: Held) -> Iterator[bytes]:
+    """Raises SourceError where there is none."""
+    if not held.text.strip():
+        raise SourceError("empty", f"{held.name} is empty in the recording")
+    for start in range(0, len(held.text), BLOCK):
+        yield held.text[start : start + BLOCK]
+
+
+def written_at(path: Origin) -> datetime:
+    """By when the log was written: it holds no year."""
+    if isinstance(path, Held):
+        return datetime.fromtimestamp(path.written, UTC)
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC) if path is not None else datetime.now(UTC)
+    except OSError:
+        return datetime.now(UTC)
+
+
+def _of_file(
+    path: Path | None, notes: list[str], until: float | None, may_be_empty: bool
+) -> Iterator[bytes | memoryview]:
+    source = Blocks(path)
+    position = _end_of(path) if until is not None else 0
+    try:
+        if position:
+            notes.append(f"only its last {MOST_OF_LIVING >> 20} MiB were read, as the server is alive")
+        else:
+            yield from source
+            position = source.position
+    except SourceError as error:
+        if error.kind != "empty" or not may_be_empty:
+            raise
+        notes.append(str(error))
+    notes += source.notes
+    if until is not None and path is not None:
+        yield from _followed(path, position, until)
+
+
+def _end_of(path: Path | None) -> int:
+    """Where to begin with a log that is too long to be read beside a living server; 0 with one that is not."""
+    return max(0, path.stat().st_size - MOST_OF_LIVING) if path is not None and path.is_file() else 0
+
+
+def _followed(path: Path, position: int, until: float) -> Iterator[bytes]:
+    """What stands in the log from there on, and what is written until that time; also across its rotation."""
+    with closing(Tail(path, position)) as tail:
+        while data := tail.read():
+            yield data
+        time.sleep(max(0.0, until - time.monotonic()))  # it is open, though it be renamed meanwhile
+        while data := tail.read():
+            yield data
+
+
+def _readable(blocks: Iterator[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """The blocks, with the messages as text that `journalctl -o json` writes as arrays of bytes.
+
+    It does so for what is not printable, such as colours. The scanner would find nothing in them.
+    """
+    first = next(blocks, None)
+    if first is None:
+        return
+    if bytes(first[:1]) != b"{" or b'"__REALTIME_TIMESTAMP"' not in bytes(first[:_HEAD]):
+        yield first
+        yield from blocks
+        return
+    rest = b""
+    for block in chain([first], blocks):
+        whole, newline, rest = (rest + bytes(block)).rpartition(b"\n")
+        if newline or len(rest) > _MOST_CARRIED:
+            yield _JOURNAL_BYTES.sub(_journal_text, whole + newline or rest)
+            rest = rest if newline else b""
+    if rest:
+        yield _JOURNAL_BYTES.sub(_journal_text, rest)
+
+
+def _journal_text(match: re.Match[bytes]) -> bytes:
+    try:
+        text = bytes(map(int, match[2].split(b","))).decode("utf-8", "replace")
+    except ValueError:  # no bytes: 256 or more
+        return match[0]
+    return match[1] + json.dumps(text).encode()

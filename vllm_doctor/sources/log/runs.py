@@ -1,0 +1,392 @@
+"""From what stands in a log to the lives of the servers in it: a restart begins a new one."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from vllm_doctor.model.facts import COMMAND, LOG
+from vllm_doctor.model.reading import Known, Reading, Value
+from vllm_doctor.model.run import RUNNING, Death, Life, Round, Series
+from vllm_doctor.rules.log_lines import LogLine, LogLines
+from vllm_doctor.sources.log.entry_arguments import Arguments
+from vllm_doctor.sources.log.reader import Sighting
+
+_INTERVAL = 10.0
+"""Seconds between two statistics lines, where a log holds too few to tell: vLLM's default."""
+_SHUTDOWN = 120.0
+"""Seconds in which a server that was told to stop may still log errors."""
+_EPISODE = 600.0
+"""Seconds before a death in which its first cause is looked for."""
+_STARTING = 900.0
+"""Seconds within which the ranks of one start print the same line."""
+_ONE_START = 30.0
+"""Seconds within which one process prints it twice; in a container each start has the same pids."""
+_MOST_STARTING = 8
+"""Servers that may start at the same time into one log."""
+_GAP = 2.5
+"""Intervals without a line that are silence, and no jitter."""
+_MOST_LIVES = 500
+_MOST_TROUBLES = 50
+_MOST_TIMES = 4096
+_RECENT = 15.0
+"""Seconds that are now, for a server that lives."""
+_MOST_STEPS = 5000
+_WEAK_CAUSES = ("EngineDeadError", "KeyboardInterrupt", "SystemExit", "CancelledError", "terminated")
+"""They follow an operator's signal as well."""
+_ABORTED = "exit code: -6"
+
+
+_Point = tuple[float, str, LogLine, Mapping[str, Value]]
+"""A line with measures: at what time, of which engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    at: float
+    line: int
+    process: str
+    cause: str | None
+
+
+@dataclass
+class _Living:
+    """A life while it is read."""
+
+    key: tuple[int, str]
+    began: bool
+    starts: dict[str, tuple[str, int | None, float | None]] = field(default_factory=dict)
+    first_at: float | None = None
+    last_at: float | None = None
+    ready: bool = False
+    stopped_at: float | None = None
+    died: _Trouble | None = None
+    troubles: list[_Trouble] = field(default_factory=list)
+    last_start: str | None = None
+    """The last line of a start."""
+    counts: Counter[str] = field(default_factory=Counter)
+    serving: Counter[str] = field(default_factory=Counter)
+    """The counts since it was up."""
+    when: dict[str, deque[tuple[float, int]]] = field(default_factory=dict)
+    """When each line was printed last, and how often at a time: what is not of the start."""
+    values: dict[str, dict[str, Value]] = field(default_factory=dict)
+    """What each line said last."""
+    named: dict[str, Value] = field(default_factory=dict)
+    arguments: Arguments | None = None
+    engine_of: dict[tuple[str, int | None], str] = field(default_factory=dict)
+    points: list[_Point] = field(default_factory=list)
+
+
+class Lives:
+    """Collects sightings, in the order of the log; `done` tells the lives."""
+
+    def __init__(self, table: LogLines) -> None:
+        self._table = table
+        self._all: list[_Living] = []
+        self._current: dict[tuple[int, str], _Living] = {}
+        self._of_pid: dict[tuple[int, str, int], _Living] = {}
+        self.left_out = 0
+        """Lives that never served, of so many that the oldest are not told."""
+
+    def add(self, seen: Sighting) -> None:
+        life = self._life(seen)
+        if seen.pid is not None:
+            self._of_pid[seen.stream, seen.origin, seen.pid] = life
+        if seen.at is not None:
+            life.first_at = seen.at if life.first_at is None else life.first_at
+            life.last_at = max(seen.at, life.last_at or seen.at)
+        line = seen.line
+        life.counts[line.id] += seen.repeated
+        if life.ready or life.points:
+            life.serving[line.id] += seen.repeated
+        if line.at_start:
+            life.last_start = line.id
+        elif not line.samples and seen.at is not None:
+            life.when.setdefault(line.id, deque(maxlen=_MOST_TIMES)).append((seen.at, seen.repeated))
+        life.values.setdefault(line.id, {}).update(seen.values)
+        for name, fact in line.facts.items():
+            if name in seen.values:
+                life.named[fact] = seen.values[name]
+        if seen.arguments is not None:
+            life.arguments = seen.arguments
+        if line.samples and seen.at is not None:
+            self._measure(life, seen, seen.at)
+        self._mark(life, seen)
+
+    def _life(self, seen: Sighting) -> _Living:
+        key = (seen.stream, seen.origin)
+        known = self._of_pid.get((*key, seen.pid)) if seen.pid is not None else None
+        # Of a log whose first lines name no container, the named ones go on.
+        newest = self._current.get(key) or self._current.get((seen.stream, ""))
+        current = known if known is not None and (known.died is None or newest is known) else newest
+        if seen.line.marks in ("start", "arguments"):
+            # The pid may be one of an earlier life: a container counts from 1 again.
+            # Of two servers that start at the same time the older lacks the line first.
+            starting = [life for life in self._all[-_MOST_STARTING:] if life.key == key and not life.ready]
+            going_on = (one for one in (known, *starting, newest) if one and not _begins_again(one, seen))
+            current = next(going_on, None) or self._begin(key, began=True)
+            # Lines of a start may come before the one that names it.
+            current.began = current.began or not (current.starts or current.ready or current.points)
+            current.starts.setdefault(seen.line.id, (seen.process, seen.pid, seen.at))
+        elif current is None:
+            of_stream = [life for (stream, _), life in self._current.items() if stream == seen.stream]
+            if of_stream and (not seen.origin or not seen.line.samples):
+                current = of_stream[-1]
+            elif self._all and not seen.line.samples:  # a worker on another node
+                current = self._all[-1]
+            else:
+                current = self._begin(key, began=False)
+        self._current.setdefault(key, current)
+        return current
+
+    def _begin(self, key: tuple[int, str], began: bool) -> _Living:
+        if len(self._all) >= _MOST_LIVES:
+            idle = next((place for place, life in enumerate(self._all) if not life.points), 0)
+            del self._all[idle]
+            self.left_out += 1
+        self._all.append(_Living(key, began))
+        self._current[key] = self._all[-1]
+        return self._all[-1]
+
+    def _measure(self, life: _Living, seen: Sighting, at: float) -> None:
+        speaker = (seen.process, seen.pid)
+        if "engine" in seen.values:
+            life.engine_of[speaker] = f"{float(seen.values['engine']):.0f}"
+        life.points.append((at, life.engine_of.get(speaker, "0"), seen.line, seen.values))
+        if seen.values.get("running"):  # it goes on: what looked like an end was none
+            life.stopped_at = None
+        if seen.values.get("generation"):  # a dead engine may have requests that "run", but generates nothing
+            life.died = None
+
+    def _mark(self, life: _Living, seen: Sighting) -> None:
+        at = seen.at if seen.at is not None else life.last_at or 0.0
+        trouble = _Trouble(at, seen.number or 0, seen.process, seen.cause)
+        told_to_stop = life.stopped_at is not None and at - life.stopped_at < _SHUTDOWN
+        match seen.line.marks:
+            case "ready":
+                life.ready = True
+            case "stopped" if life.stopped_at is None:
+                life.stopped_at = at
+            case "error" | "died" if not told_to_stop:
+                if len(life.troubles) < _MOST_TROUBLES:
+                    life.troubles.append(trouble)
+                if seen.line.marks == "died" and life.died is None:
+                    life.died = trouble
+
+    @property
+    def last_at(self) -> float | None:
+        """The last time in the log."""
+        return max((life.last_at for life in self._all if life.last_at is not None), default=None)
+
+    def recent(self, now: float) -> dict[str, Reading]:
+        """Of a server that lives, `now` on the log's clock: how often each line was printed in the last seconds.
+
+        For what its start told that is nothing to ask.
+        """
+        if not self._all:
+            return {}
+        found: dict[str, Reading] = {}
+        for id, when in self._all[-1].when.items():
+            count = float(sum(times for at, times in when if at > now - _RECENT))
+            serving = min(count, float(self._all[-1].serving[id]))
+            found |= {f"log:{id}": Known(count, origin=LOG), f"log:{id}@serving": Known(serving, origin=LOG)}
+        return found
+
+    def done(self) -> tuple[Life, ...]:
+        """The lives, in the order in which they began."""
+        lives = [self._life_of(living) for living in self._all]
+        deaths = sum(life.death is not None for life in lives)
+        served_last = max((place for place, life in enumerate(lives) if life.up and not life.death), default=-1)
+        return tuple(
+            replace(life, facts={**life.facts, **_of_death(life, deaths, place > served_last)})
+            for place, life in enumerate(lives)
+        )
+
+    def _life_of(self, living: _Living) -> Life:
+        rounds, interval = _rounds(living)
+        up = living.ready or bool(rounds)
+        death = _death(living, up)
+        stopped = living.stopped_at is not None and death is None
+        version = living.named.get("vllm_version")
+        given = living.arguments.given(str(version) if version is not None else None) if living.arguments else None
+        model = given.model if given else None
+        told = living.named.get("model")
+        return Life(
+            first_at=living.first_at,
+            last_at=living.last_at,
+            began=living.began,
+            up=up,
+            stopped=stopped,
+            death=death,
+            facts=self._facts(living, up, given),
+            last_start=living.last_start,
+            rounds=rounds,
+            interval=interval,
+            model=model or (str(told) if told is not None else None),
+            command=given.command if given else (),
+        )
+
+    def _facts(self, living: _Living, up: bool, given: Arguments | None) -> dict[str, Reading]:
+        facts: dict[str, Reading] = {LOG: Known(True, origin=LOG)}
+        facts |= {name: Known(value, origin=LOG) for name, value in living.named.items()}
+        version = living.named.get("vllm_version")
+        for line in self._table.lines.values():
+            count = living.counts[line.id]
+            # What a start would show is missing only from a whole start.
+            shown = (living.began and up) or not line.at_start or line.marks in ("error", "died")
+            if count or (shown and line.printed_by(str(version) if version is not None else None)):
+                facts[f"log:{line.id}"] = Known(float(count), origin=LOG)
+                if not line.at_start:
+                    facts[f"log:{line.id}@serving"] = Known(float(living.serving[line.id]), origin=LOG)
+        for id, values in living.values.items():
+            facts |= {f"log:{id}.{name}": Known(value, origin=LOG) for name, value in values.items()}
+        if given is not None:
+            facts |= {flag: Known(value, origin=LOG) for flag, value in given.flags.items()}
+            if given.whole:
+                facts[COMMAND] = Known(True, origin=LOG)
+        return facts
+
+
+def _of_death(life: Life, deaths: int, last: bool) -> dict[str, Reading]:
+    """How this life ended; `deaths` of all lives in the log did so by themselves; `last`: none served after it."""
+    death = life.death
+    abrupt = last and death is None and not life.stopped and not life.up and life.began
+    told: dict[str, Value] = {
+        "engine_deaths": float(deaths if death else 0),
+        "engine_dead": death is not None and last,
+        "log_ends_abruptly": abrupt,
+    }
+    if abrupt and life.last_start is not None:
+        told["start_stopped_at"] = life.last_start
+    if death is not None:
+        starting = life.began or life.last_start is not None
+        told["death_phase"] = "serving" if death.serving else "start" if starting else "start or serving"
+        told["death_process"] = death.process or "the server"
+        told["death_cause"] = (death.cause or "the log shows no exception").rstrip(".")
+    return {name: Known(value, origin=LOG) for name, value in told.items()}
+
+
+def _begins_again(life: _Living, seen: Sighting) -> bool:
+    """Whether this line of a start belongs to a new life, and not to another process of the current one."""
+    if life.points or life.died or life.stopped_at is not None:
+        return True
+    before = life.starts.get(seen.line.id)
+    if before is None:
+        return life.ready
+    process, pid, at = before
+    later = seen.at - at if seen.at is not None and at is not None else 0.0
+    if process != seen.process:  # another rank of it
+        return life.ready or bool(life.troubles) or later > _STARTING
+    return life.ready or seen.pid is None or pid != seen.pid or bool(life.troubles) or later > _ONE_START
+
+
+def _death(living: _Living, up: bool) -> Death | None:
+    """How it died, by the first exception that says why; None if it did not, or was told to stop."""
+    died = living.died
+    if died is None:
+        # An exception while it starts, and it never came up: it died of it.
+        if up or not living.troubles or living.stopped_at is not None:
+            return None
+        died = living.troubles[-1]
+    of_it = [trouble for trouble in living.troubles if trouble.at >= died.at - _EPISODE]
+    caused = [trouble for trouble in of_it if trouble.cause] or [died]
+    cause = min(caused, key=lambda trouble: _weakness(trouble.cause or ""))  # of equal ones the first
+    stopped = living.stopped_at is not None and abs(living.stopped_at - died.at) < _SHUTDOWN
+    if stopped and (cause.cause is None or _is_weak(cause.cause)):
+        return None
+    return Death(cause.at or None, cause.line, cause.process, cause.cause, serving=bool(living.points) or living.ready)
+
+
+def _weakness(cause: str) -> int:
+    """How little a cause tells: an abort follows an exception, and what follows an operator's signal tells least."""
+    return 2 if _is_weak(cause) else 1 if _ABORTED in cause else 0
+
+
+def _is_weak(cause: str) -> bool:
+    return any(word in cause for word in _WEAK_CAUSES)
+
+
+def _rounds(living: _Living) -> tuple[tuple[Round, ...], float]:
+    """The points as rounds, with counters summed up, and the silence of idle engines filled with zeros."""
+    interval = _interval(living.points)
+    counters: dict[str, dict[Series, float]] = {}
+    before: dict[str, float] = {}
+    rounds: list[Round] = []
+    for at, engines in _grouped(living.points, interval):
+        if rounds and at - rounds[-1].at > _GAP * interval and not rounds[-1].total(RUNNING):
+            # An idle engine prints nothing: silence after a zero is more zeros.
+            rounds += [_idle(rounds[-1], rounds[-1].at + interval), _idle(rounds[-1], at - interval)]
+            before = dict.fromkeys(before, at - interval)
+        values: dict[str, Mapping[Series, float]] = {}
+        for engine, said in engines.items():
+            last = before.get(engine, at - interval)
+            seconds = at - last if 0 < at - last <= _GAP * interval else interval
+            values[engine] = _measured(said, counters.setdefault(engine, {}), seconds)
+            before[engine] = at
+        silent = {} if not rounds else {e: v for e, v in rounds[-1].engines.items() if e not in values}
+        values |= {engine: _zeros(said) for engine, said in silent.items() if not said.get(RUNNING)}
+        if any(RUNNING in said for said in values.values()):
+            rounds.append(Round(at, values))
+    return tuple(rounds), interval
+
+
+def _grouped(
+    points: Sequence[_Point], interval: float
+) -> Iterator[tuple[float, dict[str, list[tuple[LogLine, Mapping[str, Value]]]]]]:
+    """The points of one round together: until an engine repeats itself, or half an interval is over."""
+    here: dict[str, list[tuple[LogLine, Mapping[str, Value]]]] = {}
+    began = ended = 0.0
+    for at, engine, line, values in sorted(points, key=lambda point: point[0]):
+        repeats = any(said is line for said, _ in here.get(engine, ()))
+        if here and (repeats or at - began > interval / 2):
+            yield ended, here
+            here = {}
+        began = at if not here else began
+        ended = max(at, ended) if here else max(at, ended + 1e-3)  # two rounds in one second keep their order
+        here.setdefault(engine, []).append((line, values))
+    if here:
+        yield ended, here
+
+
+def _measured(
+    said: Sequence[tuple[LogLine, Mapping[str, Value]]], counters: dict[Series, float], seconds: float
+) -> Mapping[Series, float]:
+    """What the lines of one engine in one round measure; `counters` go on."""
+    gauges: dict[Series, float] = {}
+    for line, values in said:
+        for measure in line.samples:
+            value, series = measure.value(values), (measure.metric, measure.labels)
+            if value is None:
+                continue
+            match measure.kind:
+                case "gauge":
+                    gauges[series] = value
+                case "rate":
+                    counters[series] = counters.get(series, 0.0) + value * seconds
+                case "increase":
+                    counters[series] = counters.get(series, 0.0) + value
+                case _:
+                    counters[series] = value
+    return counters | gauges
+
+
+def _idle(round: Round, at: float) -> Round:
+    return Round(at, {engine: _zeros(values) for engine, values in round.engines.items()})
+
+
+def _zeros(values: Mapping[Series, float]) -> Mapping[Series, float]:
+    return {series: value if series[0].endswith("_total") else 0.0 for series, value in values.items()}
+
+
+def _interval(points: Sequence[_Point]) -> float:
+    """The usual time between two lines of one engine. Its clock counts whole seconds."""
+    latest: dict[tuple[str, str], float] = {}
+    steps = []
+    for at, engine, line, _ in points[:_MOST_STEPS]:
+        before = latest.get((engine, line.id))
+        if before is not None and at > before:
+            steps.append(at - before)
+        latest[engine, line.id] = at
+    return statistics.median_low(steps) if len(steps) > 2 else _INTERVAL

@@ -1,0 +1,134 @@
+"""The Prometheus text format, as servers in the wild write it.
+
+prometheus_client parses; what it refuses is left out line by line, so that one torn line does not cost the page.
+Lines of metrics that no signal uses are dropped unread: a page may hold a hundred thousand of them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from vllm_doctor.model.errors import SourceError
+from vllm_doctor.model.window import Labels, Sample
+
+MAX_SERIES = 200_000
+
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_RAY = re.compile(r"ray_vllm[:_]")
+_CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One scrape. `is_metrics`: a line of it parses at all. `has_vllm`: one is a vLLM metric."""
+
+    samples: tuple[Sample, ...]
+    is_metrics: bool
+    has_vllm: bool
+    refused_lines: int
+
+
+Heads = dict[str, tuple[str, Labels]]
+"""What stands before a value, as text -> metric and labels. From scrape to scrape only the values change."""
+
+
+def parse(text: str, wanted: frozenset[str], heads: Heads | None = None) -> Page:
+    """The samples of the wanted metrics. NaN, and infinite values, are left out: they are not known.
+
+    Ray's names (ray_vllm_x, as Ray replaces the colon) count as vllm:x. Raises SourceError if there are too many.
+    `heads` is kept by the caller from page to page: a line that begins as one before is not parsed again.
+    """
+    lines: list[str] = []
+    samples: list[Sample] = []
+    known = heads if heads is not None else {}
+    has_vllm = is_metrics = False
+    whole, _, torn = text.rpartition("\n")  # a page without a last newline was cut: its last value may be half a number
+    refused = 1 if torn.strip() else 0
+    for raw in whole.split("\n"):
+        head, _, value = raw.rpartition(" ")
+        hit = known.get(head)
+        if hit is not None:
+            name, labels = hit
+            has_vllm = has_vllm or name.startswith("vllm:")
+            if name in wanted and (sample := _again(name, labels, value)) is not None:
+                samples.append(sample)
+            continue
+        line = raw.strip(" \t\r")
+        if not line or line[0] == "#":
+            is_metrics = is_metrics or line.startswith(("# TYPE ", "# HELP "))
+            continue
+        match = _NAME.match(line)
+        if match is None:
+            continue
+        name = match[0]
+        if name.startswith("ray_vllm"):
+            name = _RAY.sub("vllm:", name, count=1)
+            line = name + line[match.end() :]
+        if name.startswith("vllm:"):
+            has_vllm = True
+        if name in wanted:
+            lines.append(line)
+        elif heads is not None and len(heads) < 2 * MAX_SERIES and _is_head(head):
+            heads[head] = name, ()
+    count = len(lines) + len(samples)
+    if count > MAX_SERIES:
+        raise SourceError("too-large", f"{count:,} series of vLLM on one page, more than {MAX_SERIES:,}")
+    for start in range(0, len(lines), _CHUNK):
+        chunk = lines[start : start + _CHUNK]
+        good, bad = _parsed(chunk)
+        samples += good
+        refused += bad
+        if heads is not None:
+            _learn(chunk, good, heads)
+    return Page(tuple(samples), is_metrics or bool(samples), has_vllm, refused)
+
+
+def _again(name: str, labels: Labels, text: str) -> Sample | None:
+    """A line whose head is known; None where its value is no number."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return Sample(name, labels, value) if math.isfinite(value) else None
+
+
+def _learn(lines: list[str], samples: list[Sample], heads: Heads) -> None:
+    """Keep the heads of these lines. With a time behind the value, or where a line gave nothing, none is kept."""
+    if len(lines) != len(samples):
+        for line in lines if len(lines) > 1 else ():
+            _learn([line], _parsed([line])[0], heads)
+        return
+    if len(heads) > MAX_SERIES:  # series that come and go: begin anew
+        heads.clear()
+    for line, sample in zip(lines, samples, strict=True):
+        head = line.rpartition(" ")[0]
+        if _is_head(head):
+            heads[head] = sample.name, sample.labels
+
+
+def _is_head(text: str) -> bool:
+    """Whether a value alone may follow: no time stands between."""
+    return text.endswith("}") or " " not in text
+
+
+def _parsed(lines: list[str]) -> tuple[list[Sample], int]:
+    try:
+        return list(_samples(lines)), 0
+    except ValueError:
+        if len(lines) == 1:
+            return [], 1
+    half = len(lines) // 2
+    (first, bad_first), (second, bad_second) = _parsed(lines[:half]), _parsed(lines[half:])
+    return first + second, bad_first + bad_second
+
+
+def _samples(lines: Iterable[str]) -> Iterator[Sample]:
+    for family in text_string_to_metric_families("\n".join(lines) + "\n"):
+        for sample in family.samples:
+            if math.isfinite(sample.value):
+                yield Sample(sample.name, tuple(sorted(sample.labels.items())), float(sample.value))

@@ -1,0 +1,119 @@
+"""vLLM's own defaults: where they depend on the device (data/device_defaults.tsv), and those of a server's version.
+
+Of `vllm serve`, which takes others than the LLM class. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from vllm_doctor.model.reading import Known, Reading, Unknown
+from vllm_doctor.model.reason import Reason
+from vllm_doctor.vllm import flags
+from vllm_doctor.vllm.flags import release
+
+MAX_NUM_SEQS, MAX_NUM_BATCHED_TOKENS = "--max-num-seqs", "--max-num-batched-tokens"
+UTILIZATION = "--gpu-memory-utilization"
+
+_SINCE = (0, 11, 0)
+"""Before it the V0 engine, which has other defaults, may have been taken."""
+_GIB = 1024.0**3
+_VALUE = re.compile(r"(\d+) (on|a worker on) (.+)")
+_AT_LEAST = re.compile(r"(?:a GPU|one) of (\d+) GiB or more(?: that is (?:no|neither) (.+))?")
+
+
+def max_num_seqs(version: str, memory: float | None, name: str, world_size: int) -> int | None:
+    """The --max-num-seqs of a server that was not told; None where this version's rule is not known.
+
+    `memory`: bytes of a GPU, None on the CPU backend. `name`: the GPU's. `world_size`: tensor times pipeline parallel.
+    """
+    asked, newest = release(version), release(flags.newest())
+    if asked is None or newest is None or asked > newest:
+        return None
+    return by_device(version, MAX_NUM_SEQS, memory, name, world_size)
+
+
+def by_device(version: str, flag: str, memory: float | None, name: str, world_size: int) -> int | None:
+    """What the version (as flags.judged_as) takes for the flag on this device; the rest as of `max_num_seqs`."""
+    asked = release(version)
+    if asked is None or asked < _SINCE:
+        return None
+    for text in flags.by_device(version, flag):
+        match = _VALUE.fullmatch(text)
+        if match is not None and _is_on(match[3], memory, name):
+            return int(match[1]) * (world_size if match[2] != "on" else 1)
+    return None
+
+
+def _is_on(device: str, memory: float | None, name: str) -> bool:
+    """Whether the words of data/device_defaults.tsv mean this device; the first that do count."""
+    if device == "the CPU":
+        return memory is None
+    if memory is None:
+        return False
+    match = _AT_LEAST.fullmatch(device)
+    if match is None:
+        return device == "another GPU"
+    but = match[2].lower().split(" nor ") if match[2] else []
+    return memory >= float(match[1]) * _GIB and not any(other in name.lower() for other in but)
+
+
+def of_version(known: Mapping[str, Reading]) -> dict[str, Reading]:
+    """What follows from a server's version alone.
+
+    vllm_release (0.23.1 as 23, 1.2 as 1002), for rules that hold up to a release, and gpu_memory_utilization_default.
+    Where a command tells no version, the one that judges its flags counts.
+    """
+    version = _text(known, "vllm_version") or _text(known, "flags_judged_as")
+    number = release(version) if version is not None else None
+    if version is None or number is None:
+        return {}
+    found: dict[str, Reading] = {"vllm_release": _told(1000 * number[0] + number[1])}
+    utilization = flags.flag(version, UTILIZATION)
+    if utilization is not None and utilization.default is not None:
+        found["gpu_memory_utilization_default"] = _told(float(utilization.default))
+    return found
+
+
+def of_device(known: Mapping[str, Reading]) -> dict[str, Reading]:
+    """What a server with these flags, on this GPU, takes where it is not told: max_num_seqs_default and
+    max_num_batched_tokens_default; each bounds the other, as the flags that are given do.
+
+    Unknown (no-driver) without a GPU, not-supported where nothing is known of this version.
+    Source: vllm/engine/arg_utils.py, _set_default_max_num_seqs_and_batched_tokens_args.
+    """
+    wanted = {"max_num_seqs_default": MAX_NUM_SEQS, "max_num_batched_tokens_default": MAX_NUM_BATCHED_TOKENS}
+    version = _text(known, "vllm_version") or _text(known, "flags_judged_as")
+    memory, name = _number(known, "gpu_memory_total"), _text(known, "gpu_name")
+    if memory is None or name is None:
+        return dict.fromkeys(wanted, Unknown(Reason.NO_DRIVER))
+    values = {flag: by_device(version or "", flag, memory, name, 1) for flag in wanted.values()}
+    seqs, tokens = values[MAX_NUM_SEQS], values[MAX_NUM_BATCHED_TOKENS]
+    if seqs is None or tokens is None:
+        return dict.fromkeys(wanted, Unknown(Reason.NOT_SUPPORTED))
+    factor = 2 if _text(known, "--performance-mode") == "throughput" else 1
+    given_seqs, given_tokens = _number(known, MAX_NUM_SEQS), _number(known, MAX_NUM_BATCHED_TOKENS)
+    length = _number(known, "--max-model-len")
+    most = factor * float(tokens)
+    if length is not None and length > 0:
+        most = min(most, (given_seqs or factor * seqs) * length)
+    return {
+        "max_num_seqs_default": _told(min(factor * float(seqs), given_tokens or most)),
+        "max_num_batched_tokens_default": _told(most),
+    }
+
+
+def _told(value: float) -> Known:
+    return Known(float(value), origin="computed")
+
+
+def _text(known: Mapping[str, Reading], name: str) -> str | None:
+    reading = known.get(name)
+    return reading.value if isinstance(reading, Known) and isinstance(reading.value, str) else None
+
+
+def _number(known: Mapping[str, Reading], name: str) -> float | None:
+    reading = known.get(name)
+    is_number = isinstance(reading, Known) and type(reading.value) in (int, float)
+    return float(reading.value) if is_number and isinstance(reading, Known) else None
