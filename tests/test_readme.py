@@ -84,7 +84,7 @@ def test_its_commands_run(
     (mine / "my-preemption.yaml").write_text(shipped.replace("rule: preemption", "rule: my-preemption"))
     for named, real in answers.items():
         command = command.replace(named, real) if named != "ca" else command
-    (tmp_path / "smi.xml").write_bytes((ROOT / "tests/sources/nvidia_smi/h100-driver-550.xml").read_bytes())
+    (tmp_path / "smi.xml").write_bytes((ROOT / "tests/data/nvidia_smi/h100-driver-550.xml").read_bytes())
     log = gzip.decompress((ROOT / "fixtures/logs/max-num-seqs-cap.log.gz").read_bytes())
     (tmp_path / "vllm.log").write_bytes(log)
     manifest = (ROOT / "tests/data/commands/deployment.yaml").read_text()

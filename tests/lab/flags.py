@@ -42,11 +42,11 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 DATA = ROOT / "vllm_doctor" / "vllm" / "data"
-PARSER = ROOT / "vllm_doctor" / "vllm_parser.py"
+PARSER = ROOT / "vllm_doctor" / "vllm" / "parser_dump.py"
 LAB_PYTHON = ROOT / ".lab" / "vllm" / "bin" / "python"
 FIRST = (0, 8, 0)
 DEVICE = "cuda"
-"""What the sources are read for: vllm_parser.py names it where vLLM finds no device."""
+"""What the sources are read for: parser_dump.py names it where vLLM finds no device."""
 READ_SECONDS = 300
 TRY = """
 import contextlib, io, json, runpy, sys
@@ -220,7 +220,7 @@ def read_source(folder: Path) -> dict[str, Any]:
     with contextlib.redirect_stdout(sys.stderr):
         dummies: dict[str, str] = {}
         _pretend(folder, dummies)
-        parser_module = types.ModuleType("vllm_parser")
+        parser_module = types.ModuleType("parser_dump")
         exec(compile(PARSER.read_text("utf-8"), PARSER, "exec"), parser_module.__dict__)
         content: dict[str, Any] = json.loads(parser_module.dump())
         for module in sorted(dummies):

@@ -1,6 +1,6 @@
 """Run by a vLLM's own Python, not imported: the parser of its `vllm serve`, written to a file as JSON.
 
-    python vllm_parser.py FILE
+    python parser_dump.py FILE
 
 Imports nothing but the standard library, and vLLM. It starts vLLM's command line as the console script does and takes
 the parser at the moment vLLM would use it; nothing is served, no device is opened. Told by behaviour, not by name:

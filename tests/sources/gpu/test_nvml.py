@@ -543,7 +543,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 import vllm_doctor.sources.gpu.nvml as nvml
-from vllm_doctor.sources.kernel import Kernel
+from vllm_doctor.sources.host.kernel import Kernel
 assert "pynvml" not in sys.modules, "pynvml takes a while to import"
 view = nvml.Nvml(Kernel(Path(sys.argv[1]))).watch(0.0, float("inf"))
 print(view.missing, view.detail, *(gpu.name for gpu in view.gpus), sep="|")

@@ -282,8 +282,8 @@ def test_a_named_pipe_is_read_to_its_end(tmp_path: Path) -> None:
 
 
 READ_STDIN = """
-from vllm_doctor.errors import SourceError
-from vllm_doctor.sources.log.blocks import Blocks
+from vllm_doctor.model.errors import SourceError
+from vllm_doctor.sources.log.bytes_unpacked import Blocks
 import sys
 try:
     for block in Blocks(None):
