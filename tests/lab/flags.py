@@ -3,7 +3,7 @@
 usage: flags.py --fetch FOLDER [RELEASE...]   unpack the sources of these releases (all since 0.8.0) in FOLDER/RELEASE,
                                               from the package index that pip is set up for
        flags.py --read FOLDER [RELEASE...]    FOLDER/RELEASE.json: its parser, environment variables, metrics
-       flags.py --write FOLDER                these into vllm_doctor/vllm/data/{flags,environment,metrics}.tsv; what is there
+       flags.py --write FOLDER                these into vllm/data/{flags,environment,metrics}.tsv; what is there
                                               of releases that are not in FOLDER stays
        flags.py --check                       the catalogue, and each flag that a rule can print, against the real vLLM
                                               of the lab; 1 where they differ
