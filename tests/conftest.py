@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Generator
-from fnmatch import fnmatch
+from fnmatch import translate
 from pathlib import Path
 
 import pytest
@@ -22,14 +23,18 @@ SLOW = (
     "tests/alerting/*",
     "tests/cli/*",
     "tests/tui/*",
+    "tests/fleet/*",
     "tests/compare/test_bench_run.py*",
+    "tests/launch/test_patches.py*",
     "tests/prometheus/test_real_prometheus.py*",
     "tests/recording/test_demo.py*",
     "tests/render/test_html.py*",
     "tests/rules/test_columns.py*",
     "tests/session/test_attach.py*",
     "tests/session/test_capture.py*",
+    "tests/session/test_local.py*",
     "tests/session/test_watch.py*",
+    "tests/sources/gpu/test_nvml.py*",
     "tests/sources/server/test_server.py*",
     "tests/test_alerts_page.py*",
     "tests/test_api.py*",
@@ -39,11 +44,18 @@ SLOW = (
     "tests/test_programs.py*",
     "tests/test_readme.py*",
     "tests/test_secrets.py*",
+    "tests/vllm/test_flag_catalogue.py*",
     "tests/vllm/test_installed.py*",
-    # what floods a reader to see that it holds, wherever it stands
+    # wherever it stands: what floods a reader to see that it holds, and what has a process of its own
     "*take*_long*",
+    "*too_long*",
+    "*one_short_line*",
     "*hundred_thousand*",
     "*::test_a_bomb*",
+    "*::test_a_real_process*",
+    "*::test_standard_input*",
+    "*::test_a_named_pipe*",
+    "*::test_nothing_is_read_before_the_first_question*",
 )
 """Tests that are not fast, as patterns of their names: `tests/FOLDER/MODULE.py::TEST`. All others are."""
 
@@ -52,8 +64,7 @@ _running: list[str] = []
 """The fast test that runs."""
 
 
-def _is_slow(name: str) -> bool:
-    return any(fnmatch(name, pattern) for pattern in SLOW)
+_is_slow = re.compile("|".join(translate(pattern) for pattern in SLOW)).match
 
 
 def _no_process_in_a_fast_test(event: str, _: object) -> None:
