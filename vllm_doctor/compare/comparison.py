@@ -1,8 +1,8 @@
 """Did it get better? Two results, before and after, measure by measure. Pure.
 
 PASS needs the same load, a measure that decides (data/measures.yaml) better beyond the spread, and none of its kind
-worse. The statistics are simple, and stated: each result's samples (parts of the time, or whole runs) lie between a least
-and a most; a difference counts where these ranges do not overlap, with at least `LEAST_SAMPLES` in each, and
+worse. The statistics are simple, and stated: the samples of each (parts of the time, or whole runs) lie between a
+least and a most; a difference counts where these ranges do not overlap, with at least `LEAST_SAMPLES` in each, and
 where it is at least `LEAST_CHANGE`. Were nothing changed, and the samples independent, two ranges of four would part
 by chance once in 35 times. One run without known spread is taken as ± `ASSUMED`.
 """
@@ -56,7 +56,9 @@ class Advice:
 
 @dataclass(frozen=True)
 class Result:
-    """What was measured before, or after. `kind`: report, recording, server, log, bench, guidellm; `seen_by`: "server", or the client's program.
+    """What was measured before, or after.
+
+    `kind`: report, recording, server, log, bench, guidellm; `seen_by`: "server", or the client's program.
 
     `flags`: those of its command line, None where that was not seen. `found`: its main findings, rule -> severity.
     `asked`: the load that a benchmark was told to make, each by its name; None: not limited. `lacks`: why it is not
