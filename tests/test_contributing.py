@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md is true: each recipe is applied to a copy of the checkout, its commands run, what it shows is printed."""
+"""CONTRIBUTING.md is true: each recipe works on a copy of the checkout, and its commands print what it shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.paths import FIXTURES, ROOT
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 RECIPES = dict(re.findall(r"^## Recipe: (.*?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
-COPIED = ("vllm_doctor", "rules", "tests", "docs", "pyproject.toml", "README.md", "CONTRIBUTING.md", "LICENSE", "NOTICE")
+COPIED = ("vllm_doctor", "rules", "tests", "docs", "pyproject.toml", "README.md", "CONTRIBUTING.md")
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Step:
     @property
     def path(self) -> str:
         """The file that the line before names."""
-        return re.findall(r"`([^`]+)`", self.before)[0]
+        return self.before.split("`")[1]
 
 
 def steps(recipe: str) -> list[Step]:
@@ -68,7 +68,7 @@ def run(command: str, checkout: Path) -> str:
 
 
 def edited(text: str, diff: str) -> str:
-    """A text with the lines of a diff changed: those with "-" or " " stand in it once, and become those with "+" or " "."""
+    """A text with a diff applied: its lines with "-" or " " stand there once, and become those with "+" or " "."""
     lines = diff.splitlines(keepends=True)
     old = "".join(line[1:] for line in lines if line[0] in " -")
     new = "".join(line[1:] for line in lines if line[0] in " +")

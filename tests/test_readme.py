@@ -166,8 +166,8 @@ def test_the_hosted_workflow_runs_the_commands_of_the_readme() -> None:
     workflow = (ROOT / ".github/workflows/ci.yml").read_text("utf-8")
     assert ".venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy" in workflow
     assert ".ci/run" in workflow
-    needed = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["requires-python"].removeprefix(">=")
-    assert f'"{needed}"' in workflow
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert f'"{project["requires-python"].removeprefix(">=")}"' in workflow
     yaml.safe_load(workflow)
 
 

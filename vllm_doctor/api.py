@@ -84,7 +84,8 @@ def examine(
     ]
     threshold = gc.get_threshold()
     try:
-        report = one_shot.judge_of(_options(words), is_measured=True, is_quiet=True)([_text(source) for source in sources])
+        judge = one_shot.judge_of(_options(words), is_measured=True, is_quiet=True)
+        report = judge([_text(source) for source in sources])
     finally:
         gc.set_threshold(*threshold)  # a program of its own may change it, a guest may not
     if report.error is not None and not report.vitals:
