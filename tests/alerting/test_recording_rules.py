@@ -7,6 +7,7 @@ from itertools import product
 
 import pytest
 
+from tests.making import shipped_catalogue
 from vllm_doctor.alerting.recording_rules import Constant, Missing, Recorder, Series
 from vllm_doctor.expr.condition import Condition
 from vllm_doctor.expr.promql import Expression
@@ -14,9 +15,8 @@ from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.window import Sample, Window
 from vllm_doctor.prometheus.query import Scope
-from vllm_doctor.rules import catalogue, rule
 
-SIGNALS = catalogue.load(rule.shipped())
+SIGNALS = shipped_catalogue()
 
 
 def recorder(exported: set[str] | None = None, **given: float | str) -> Recorder:
