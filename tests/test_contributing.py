@@ -18,6 +18,36 @@ TEXT = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 RECIPES = dict(re.findall(r"^## Recipe: (.*?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
 COPIED = ("vllm_doctor", "rules", "tests", "docs", "pyproject.toml", "README.md", "CONTRIBUTING.md")
 
+NEEDS = {"a kind of source": "vllm_doctor/session/sources", "a vLLM release": "tests/lab/release"}
+"""Recipes for what is being built: they run as soon as it is there."""
+
+RELEASE = {
+    "__init__": "",
+    "engine/__init__": "",
+    "engine/arg_utils": "class EngineArgs:\n    pass\n",
+    "platforms/__init__": "",
+    "platforms/interface": "class UnspecifiedPlatform:\n    device_type = ''\n",
+    "entrypoints/__init__": "",
+    "entrypoints/cli/__init__": "",
+    "entrypoints/cli/main": """
+import argparse
+from vllm.platforms.interface import UnspecifiedPlatform
+
+def main():
+    parser = argparse.ArgumentParser()
+    serve = parser.add_subparsers(dest="subparser").add_parser("serve")
+    serve.add_argument("--new-flag", type=int, default=7)
+    parser.parse_args()
+""",
+    "envs": "environment_variables = {}\n",
+    "v1/metrics/loggers": """
+class Logger:
+    def __init__(self):
+        self.a = self._gauge_cls(name="vllm:num_requests_running", documentation="d")
+""",
+}
+"""The sources of vLLM 0.99.0."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -47,6 +77,10 @@ def checkout(tmp_path: Path) -> Path:
         else:
             shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "fixtures").symlink_to(FIXTURES)
+    for name, text in RELEASE.items():
+        path = tmp_path / "vllm-0.99.0" / "vllm" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
     programs = tmp_path / ".venv" / "bin"
     programs.mkdir(parents=True)
     for name, module in (("vllm-doctor", "vllm_doctor"), ("pytest", "pytest"), ("python", "")):
@@ -78,6 +112,9 @@ def edited(text: str, diff: str) -> str:
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_recipe_works(recipe: str, checkout: Path) -> None:
+    needed = NEEDS.get(recipe)
+    if needed is not None and not (ROOT / needed).exists():
+        pytest.skip(f"{needed} is not there yet")
     printed = ""
     for step in steps(RECIPES[recipe]):
         if step.before.startswith("New file"):
@@ -89,9 +126,10 @@ def test_a_recipe_works(recipe: str, checkout: Path) -> None:
             (checkout / step.path).write_text(edited(whole, step.text), "utf-8")
         elif step.kind == "sh":
             printed = "\n".join(run(command, checkout) for command in step.text.splitlines())
-        else:
-            assert step.kind == "text", step
+        elif step.kind == "text":
             assert [line for line in step.text.splitlines() if line not in printed] == []
+        else:
+            assert not step.kind, step  # what needs a network is written without a language
 
 
 def test_there_is_a_recipe_for_each_of_the_six() -> None:
