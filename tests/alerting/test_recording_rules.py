@@ -7,7 +7,6 @@ from itertools import product
 
 import pytest
 
-from tests.making import shipped_catalogue
 from vllm_doctor.alerting.recording_rules import Constant, Missing, Recorder, Series
 from vllm_doctor.expr.condition import Condition
 from vllm_doctor.expr.promql import Expression
@@ -15,8 +14,9 @@ from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.window import Sample, Window
 from vllm_doctor.prometheus.query import Scope
+from vllm_doctor.rules import catalogue, rule
 
-SIGNALS = shipped_catalogue()
+SIGNALS = catalogue.load(rule.shipped())
 
 
 def recorder(exported: set[str] | None = None, **given: float | str) -> Recorder:
