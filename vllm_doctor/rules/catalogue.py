@@ -27,9 +27,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from vllm_doctor.expr.condition import Condition, ConditionError
-from vllm_doctor.expr.formula import Formula, FormulaError
-from vllm_doctor.expr.promql import Estimate, Expression, PromQLError, aggregated_by
+from vllm_doctor.expr.condition import Condition
+from vllm_doctor.expr.formula import Formula
+from vllm_doctor.expr.parser import ConditionError, FormulaError
+from vllm_doctor.expr.promql_eval import Estimate, Expression, PromQLError, aggregated_by
 from vllm_doctor.model.facts import COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM, LOG
 from vllm_doctor.model.reading import Known, Reading, Subject, Unknown, Value, project
 from vllm_doctor.model.reason import Reason
