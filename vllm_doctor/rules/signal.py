@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from vllm_doctor.expr.formula import Formula
-from vllm_doctor.expr.promql import Expression, PromQLError
+from vllm_doctor.expr.promql_eval import Expression, PromQLError
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 

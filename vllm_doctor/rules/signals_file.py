@@ -8,8 +8,9 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TypedDict
 
-from vllm_doctor.expr.formula import Formula, FormulaError
-from vllm_doctor.expr.promql import PromQLError, aggregated_by
+from vllm_doctor.expr.formula import Formula
+from vllm_doctor.expr.parser import FormulaError
+from vllm_doctor.expr.promql_eval import PromQLError, aggregated_by
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.rules import document
 from vllm_doctor.rules.document import Table
