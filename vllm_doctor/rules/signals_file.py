@@ -127,17 +127,16 @@ def _listed(name: str, table: Table) -> Iterator[_Way]:
         if isinstance(way, Table):
             kind = _kind(way)
             way.allow(*WAYS, *_OF_WAY, "where")
+            where = (f"where: {way['where']}",) if "where" in way else ()
+            if kind == "formula":
+                yield _Way(_where(_formula(way, kind), way), (f"formula: {way[kind]}", *where))
+                continue
             own = f"{name}{BETWEEN}{kind}"
             while own in taken:
                 own += "_too"
             taken.add(own)
             signal = _way(own, way, table, kind)
-            where = (f"where: {way['where']}",) if "where" in way else ()
-            if kind == "formula":
-                formula = Formula(_where(_formula(way, kind), way))
-                yield _Way(nodes.Name(own), (*signal.written, *where), replace(signal, formula=formula))
-            else:
-                yield _Way(_where(nodes.Name(own), way), (*signal.written, *where), signal)
+            yield _Way(_where(nodes.Name(own), way), (*signal.written, *where), signal)
         elif isinstance(way, str) or (isinstance(way, int | float) and not isinstance(way, bool)):
             yield _Way(_parsed(table, "from", str(way)), (f"formula: {way}",))
         else:
