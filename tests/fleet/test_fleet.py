@@ -236,7 +236,7 @@ def test_the_source_that_opens_an_engine() -> None:
 
 def test_hostile_labels_leave_in_no_report() -> None:
     told = ((("instance", "x\x1b]0;evil\x07"), ("model_name", "m\u202e")),)
-    report = judged(survey({"kv_cache_dtype_exported": Values(["\x1b[2J"], True)}, told, identity=("instance",)))
+    report = judged(survey({"kv_cache_dtype__info": Values(["\x1b[2J"], True)}, told, identity=("instance",)))
     text = repr(report.report(report.engines[0])) + report.engines[0].name + report.models[0].name
     assert "\x1b" not in text
     assert "\u202e" not in text

@@ -76,8 +76,8 @@ def test_every_engine_is_told_with_its_own_values() -> None:
     assert value(survey, "preemptions_per_second", well) == 0
     assert value(survey, "kv_blocks", sick) == 80  # a label of cache_config_info, which has no model_name
     assert value(survey, "kv_blocks", well) == 4096 or value(survey, "kv_blocks", well) == 8192
-    assert value(survey, "prefix_caching_exported", sick) is True
-    assert value(survey, "speculative_decoding_exported", sick) is False
+    assert value(survey, "prefix_caching__info", sick) is True
+    assert value(survey, "speculative_decoding__present", sick) is False
 
 
 def test_the_number_of_queries_does_not_hang_on_the_number_of_engines() -> None:
