@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from vllm_doctor.alerting.recording_rules import ENGINE, Constant, Missing, Recorder, Series, both, either
 from vllm_doctor.expr.condition import Condition
+from vllm_doctor.model.kinds import GRAVE, Role, Severity
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.prometheus import query
@@ -21,10 +22,8 @@ from vllm_doctor.rules.diagnose import is_petty
 from vllm_doctor.rules.rule import Rule, example_reading
 from vllm_doctor.text import words
 
-SEVERITIES = ("critical", "warning")
-"""What alerts. An `info` is for a person who looks."""
-
-_FIRES = {"critical": ("critical",), "warning": ("critical", "warning")}
+_FIRES = {Severity.CRITICAL: (Severity.CRITICAL,), Severity.WARNING: GRAVE}
+"""An alert of a severity, and with which conditions it fires. An `info` is for a person who looks."""
 _REMEMBERED = "1d"
 
 
@@ -33,7 +32,7 @@ class Alert:
     """One alert: `when` is PromQL, a row for each engine. `seen`: the signals to show, with the series of each."""
 
     rule: Rule
-    severity: str
+    severity: Severity
     when: str
     seen: Mapping[str, Series]
     without: tuple[str, ...]
@@ -51,7 +50,7 @@ class LeftOut:
     """A rule, or one severity of it, that is no alert, and why."""
 
     rule: str
-    severity: str | None
+    severity: Severity | None
     why: str
 
 
@@ -96,7 +95,7 @@ def of_rules(rules: Sequence[Rule], recorder: Recorder) -> Alerts:
     left_out: list[LeftOut] = []
     cases: list[Case] = []
     for rule in rules:
-        if not any(severity in rule.when for severity in SEVERITIES):
+        if not any(severity in rule.when for severity in GRAVE):
             left_out.append(LeftOut(rule.id, None, "only worth knowing: it has no warning"))
             continue
         mine = list(_cases(rule, recorder))
@@ -121,7 +120,7 @@ def _of_rule(rule: Rule, recorder: Recorder, cases: Sequence[Case]) -> tuple[lis
     alerts: list[Alert] = []
     left_out: list[LeftOut] = []
     applies = True if rule.applies is None else recorder.holds(rule.applies)
-    for severity in (severity for severity in SEVERITIES if severity in rule.when):
+    for severity in (severity for severity in GRAVE if severity in rule.when):
         conditions = [rule.when[s] for s in _FIRES[severity] if s in rule.when]
         own = [*([rule.applies] if rule.applies else []), rule.when[severity]]
         when = both([applies, either(recorder.holds(condition) for condition in conditions)])
@@ -169,7 +168,7 @@ def _merged(rule: Rule, alerts: list[Alert], left_out: list[LeftOut]) -> tuple[l
 def _petty(rule: Rule, recorder: Recorder) -> str | bool:
     """Where the cause is known to cost next to nothing, as diagnose.is_petty has it."""
     petty = recorder.catalogue.petty
-    if rule.role != "root" or rule.prize is None or petty is None:
+    if rule.role is not Role.ROOT or rule.prize is None or petty is None:
         return False
     return both([recorder.holds(petty.when), recorder.holds(Condition(f"{rule.prize[0]} < {petty.below}"))])
 
@@ -265,7 +264,7 @@ def _fires(rule: Rule, readings: Mapping[Series, Known], recorder: Recorder) -> 
             case _:
                 return Unknown(Reason.ABSENT)
 
-    state = rule.judge(read).state
-    if state not in SEVERITIES or is_petty(rule, read, recorder.catalogue):
+    severity = rule.judge(read).state.severity
+    if severity not in GRAVE or is_petty(rule, read, recorder.catalogue):
         return ()
-    return tuple(severity for severity in SEVERITIES if severity in rule.when and state in _FIRES[severity])
+    return tuple(alert for alert in GRAVE if alert in rule.when and severity in _FIRES[alert])

@@ -16,6 +16,7 @@ from pathlib import Path
 from vllm_doctor.cli import chosen_rules
 from vllm_doctor.cli.options import ONE_DAY, WINDOW, access_of, examining_attachment_of, form_of, wishes_of
 from vllm_doctor.cli.output import exit_code, is_coloured, write
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Report
 from vllm_doctor.session import examination, progress
@@ -23,7 +24,7 @@ from vllm_doctor.text import redact
 
 _QUERIES = 60.0
 """Seconds that all queries of a Prometheus may take together."""
-_PAST = ("log", "command", "gpu-name")
+_PAST = (SourceKind.LOG, SourceKind.COMMAND, SourceKind.GPU_NAME)
 """Kinds of sources that were all there before: they are read to their end."""
 
 

@@ -17,11 +17,11 @@ from vllm_doctor.cli.options import Parser, access_of, add_choosing, add_sourcin
 from vllm_doctor.cli.output import say, write_whole
 from vllm_doctor.compare import bench_run, measure, vllm_bench
 from vllm_doctor.model.errors import UsageError
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.reading import Value
 from vllm_doctor.session import progress
 from vllm_doctor.session.attach import Attachment
 from vllm_doctor.session.capture import Recorder
-from vllm_doctor.sources.server import saved_scrape
 from vllm_doctor.sources.server.server import PATIENCE
 from vllm_doctor.text import words
 
@@ -55,7 +55,7 @@ def run(arguments: Sequence[str]) -> int:
             watchers = look.watchers(options.source, opened)
             if any(watcher.recording for watcher in watchers):
                 raise UsageError("a recording is recorded already: copy it")
-            if any(watcher.kind == saved_scrape.KIND for watcher in watchers):
+            if any(watcher.kind == SourceKind.PAGE for watcher in watchers):
                 raise UsageError("a saved page is one moment, and kept already: give the server's URL")
             duration = options.duration if any(watcher.follow is not None for watcher in watchers) else 0.0
             with progress.of_recording(duration) as tell:
@@ -133,7 +133,7 @@ def _benched(
         servers = [watcher for watcher in watchers if watcher.server is not None]
         if len(servers) != 1 or (server := servers[0].server) is None:
             raise UsageError("--bench loads one living server: give its URL or its pid")
-        is_local = any(watcher.kind == "host" for watcher in watchers)
+        is_local = any(watcher.kind == SourceKind.HOST for watcher in watchers)
         vllm = bench_run.program(server, is_local)
         identity = server.identify(server.scrape(time.monotonic() + PATIENCE).page, time.monotonic() + PATIENCE)
         key = access_of(options).headers.get("Authorization", "").removeprefix("Bearer ") or None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from vllm_doctor.model.kinds import GRAVE, Role
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Change, Correction, Finding, LeftOut, Remedy
 from vllm_doctor.text import words
 from vllm_doctor.vllm import flags
 from vllm_doctor.vllm.command_line import changed
 
-_CURED = ("critical", "warning")
 _UNCHECKED = "it is not known whether this vLLM has the flag, so a command with it might not start"
 
 Refuses = Callable[[Mapping[str, Value | None]], str | None]
@@ -66,7 +66,7 @@ def corrected(
 
 
 def _is_cured(finding: Finding) -> bool:
-    return finding.role == "blind" or (finding.role == "root" and finding.severity in _CURED)
+    return finding.role is Role.BLIND or (finding.role is Role.ROOT and finding.severity in GRAVE)
 
 
 def _changes(finding: Finding, remedy: Remedy) -> Iterator[Change]:

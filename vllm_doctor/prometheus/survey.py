@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from vllm_doctor.model.errors import SourceError, UsageError
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Bounded, Column, Known, Reading, Subject, Unknown, Values, project
 from vllm_doctor.model.reason import Reason
@@ -320,10 +321,14 @@ class OneServer:
             survey = self.prometheus.survey(self.catalogue, self.matchers, seconds, self.wall(), deadline)
             self._check(survey)
         except SourceError as error:
-            return Observation(ORIGIN, self.target, error=Problem(error.kind, str(error)), patient=self.target)
+            return Observation(
+                SourceKind.PROMETHEUS, self.target, error=Problem(error.kind, str(error)), patient=self.target
+            )
         told = survey.told(range(len(survey.engines)))
         facts: dict[str, Reading] = {"stats_published": Known(True, origin=ORIGIN)}
-        return Observation(ORIGIN, self.target, facts=facts, notes=survey.notes, patient=self.target, told=told)
+        return Observation(
+            SourceKind.PROMETHEUS, self.target, facts=facts, notes=survey.notes, patient=self.target, told=told
+        )
 
     def _check(self, survey: Survey) -> None:
         servers = {project(engine, survey.identity) for engine in survey.engines}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from vllm_doctor.expr.condition import Comparison
+from vllm_doctor.model.kinds import GRAVE, Role, Severity, Stage, State
 from vllm_doctor.model.reading import Known, Reading, Subject, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import (
@@ -25,13 +26,12 @@ from vllm_doctor.model.report import (
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.rules import prediction
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.rules.rule import NOT_APPLICABLE, OK, SEVERITIES, STAGES, UNKNOWN, Outcome, RemedyRule, Rule
+from vllm_doctor.rules.rule import Outcome, RemedyRule, Rule
 from vllm_doctor.text import words
 from vllm_doctor.vllm import flags
 
-_STATES = (*SEVERITIES, UNKNOWN, OK, NOT_APPLICABLE)  # a rule's state over all engines is the first it has
 _VERSION, _CHECKED_BY, _GOAL = "vllm_version", "flags_checked_by", "goal"
-HEADLINES = ("broken", "client", "limit")
+HEADLINES = (Stage.BROKEN, Stage.CLIENT, Stage.LIMIT)
 """The stages that make a headline of a server that is well: what it does; not which kernels it has."""
 
 
@@ -46,7 +46,7 @@ class Diagnosis:
     vitals: tuple[Vital, ...]
     engines: tuple[EngineSeen, ...]
     targets: tuple[Target, ...]
-    states: Mapping[str, str]
+    states: Mapping[str, State]
 
 
 class Reader:
@@ -85,16 +85,14 @@ def outcomes(rules: Sequence[Rule], catalogue: Catalogue, snapshot: Snapshot) ->
         for rule in rules:
             reader = Reader(snapshot, subject, catalogue)
             outcome = rule.judge(reader)
-            if outcome.state in ("critical", "warning") and is_petty(
-                rule, Reader(snapshot, subject, catalogue), catalogue
-            ):
-                outcome = replace(outcome, state="info")
+            if outcome.state.severity in GRAVE and is_petty(rule, Reader(snapshot, subject, catalogue), catalogue):
+                outcome = replace(outcome, state=State.INFO)
             yield rule, outcome, reader
 
 
 def is_petty(rule: Rule, read: Callable[[str], Reading], catalogue: Catalogue) -> bool:
     """Whether the prize is known to be too small to act for. What is not known changes nothing."""
-    prize = _gain(rule.prize, read) if rule.role == "root" else None
+    prize = _gain(rule.prize, read) if rule.role == Role.ROOT else None
     if prize is None or catalogue.petty is None or prize.at_most >= catalogue.petty.below:
         return False
     return catalogue.petty.when.judge(read)[0] is True
@@ -117,27 +115,27 @@ def diagnose(
     """
     findings: dict[tuple[str, Subject], Finding] = {}
     unknown: dict[str, dict[str, Reason]] = {}
-    states: dict[str, str] = {}
+    states: dict[str, State] = {}
     complaints: list[tuple[Verdict, str, Subject]] = []
     for snapshot in snapshots:
         for rule, outcome, reader in judge(snapshot) if judge else outcomes(rules, catalogue, snapshot):
-            states[rule.id] = min(states.get(rule.id, outcome.state), outcome.state, key=_STATES.index)
-            if outcome.state == UNKNOWN:
+            states[rule.id] = min(states.get(rule.id, outcome.state), outcome.state, key=lambda state: state.rank)
+            if outcome.state is State.UNKNOWN:
                 unknown.setdefault(rule.id, {}).update(outcome.because)
-            elif outcome.state in SEVERITIES:
+            elif (severity := outcome.state.severity) is not None:
                 named = reader.subject
                 if (rule.id, named) not in findings:
-                    findings[rule.id, named] = _finding(rule, outcome.state, outcome.evidence, named, reader, catalogue)
+                    findings[rule.id, named] = _finding(rule, severity, outcome.evidence, named, reader, catalogue)
         for subject in snapshot.subjects:
             reader = Reader(snapshot, subject, catalogue)
             for complaint in catalogue.complaints:
                 if complaint.when.judge(reader)[0]:
                     says = words.fill(complaint.says, reader.worded) or complaint.says
                     complaints.append((Verdict(complaint.verdict), says, (*subject, *snapshot.tag)))
-    found = [replace(f, role="root") if f.role == "blind" and not measured else f for f in findings.values()]
+    found = [replace(f, role=Role.ROOT) if f.role is Role.BLIND and not measured else f for f in findings.values()]
     in_order = ordered(_folded(found, rules), rules)
     vitals = _vitals(catalogue, snapshots)
-    told = {rule.id for rule in rules if rule.stage in HEADLINES or rule.role == "symptom"}
+    told = {rule.id for rule in rules if rule.stage in HEADLINES or rule.role is Role.SYMPTOM}
     verdict, headline = _verdict(in_order, complaints, vitals, told)
     return Diagnosis(
         verdict=verdict,
@@ -153,7 +151,7 @@ def diagnose(
 
 def _finding(
     rule: Rule,
-    severity: str,
+    severity: Severity,
     comparisons: Iterable[Comparison],
     subject: Subject,
     reader: Reader,
@@ -313,12 +311,12 @@ def _folded(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
             for cause in findings
             if finding.rule in explains.get(cause.rule, ())
             and _overlap(cause.subject, finding.subject)
-            and (cause.severity != "info" or finding.severity == "info")
+            and (cause.severity in GRAVE or finding.severity not in GRAVE)
         ]
         if causes:
-            folded.append(replace(finding, role="symptom", explained_by=causes[0]))
+            folded.append(replace(finding, role=Role.SYMPTOM, explained_by=causes[0]))
         else:  # a symptom without a cause in sight is worth knowing all the same
-            folded.append(replace(finding, role="info") if finding.role == "symptom" else finding)
+            folded.append(replace(finding, role=Role.INFO) if finding.role is Role.SYMPTOM else finding)
     return folded
 
 
@@ -333,15 +331,13 @@ def ordered(
 
     Of one severity those that are `minor` come after those that are not.
     """
-    stages = {rule.id: STAGES.index(rule.stage) for rule in rules}
-    roles = ("blind", "not-server", "root", "info", "opportunity", "symptom")
+    stages = {rule.id: rule.stage.rank for rule in rules}
 
     def key(finding: Finding) -> tuple[int, int, bool, int, float]:
         gains = [gain.at_most for gain in (finding.prize, *(r.gain for r in finding.remedies)) if gain]
         # An actionable warning of any role stands before what is merely worth knowing.
-        rank = roles.index(finding.role) if finding.severity == "info" or finding.role == "symptom" else 0
-        severity, stage = SEVERITIES.index(finding.severity), stages[finding.rule]
-        return rank, severity, minor(finding), stage, -max(gains, default=0.0)
+        rank = 0 if finding.is_grave else finding.role.rank
+        return rank, finding.severity.rank, minor(finding), stages[finding.rule], -max(gains, default=0.0)
 
     return sorted(findings, key=key)
 
@@ -352,12 +348,12 @@ def _verdict(
     vitals: tuple[Vital, ...],
     told: Collection[str],
 ) -> tuple[Verdict, str]:
-    causes = [finding for finding in findings if finding.role != "symptom"]
-    if any(finding.role == "blind" for finding in causes):
-        blind = next(finding for finding in causes if finding.role == "blind")
+    causes = [finding for finding in findings if finding.role is not Role.SYMPTOM]
+    if any(finding.role is Role.BLIND for finding in causes):
+        blind = next(finding for finding in causes if finding.role is Role.BLIND)
         return Verdict.UNKNOWN, blind.title
-    verdict = worst(*(Verdict(f.severity) for f in findings if f.severity in ("critical", "warning")))
-    grave = [finding for finding in causes if finding.severity in ("critical", "warning")]
+    verdict = worst(*(Verdict(f.severity) for f in findings if f.severity in GRAVE))
+    grave = [finding for finding in causes if finding.severity in GRAVE]
     unexplained = [
         (least, says)
         for least, says, subject in complaints
@@ -372,7 +368,7 @@ def _verdict(
     if missing:
         what = ", ".join(f"{vital.says} ({vital.seen})" for vital in missing)
         return Verdict.UNKNOWN, f"Vital signs could not be read: {what}"
-    aside = [f for f in [*causes, *findings] if f.role in ("not-server", "info", "symptom") and f.rule in told]
+    aside = [f for f in [*causes, *findings] if f.role in (Role.NOT_SERVER, Role.INFO, Role.SYMPTOM) and f.rule in told]
     if aside:
         return Verdict.OK, aside[0].title + (f": {aside[0].here}" if aside[0].here else "")
     return Verdict.OK, "No limit found in what could be seen"

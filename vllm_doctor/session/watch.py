@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from vllm_doctor.model.errors import DoctorError
+from vllm_doctor.model.kinds import GRAVE, Severity, SourceKind, State
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.report import Report, Span
@@ -29,7 +30,7 @@ from vllm_doctor.session.tracks import TRACKS, Tracks
 from vllm_doctor.session.view_model import DEFAULT_WINDOW, Control, Event, Fact, Picture, RuleSeen, Status
 from vllm_doctor.text import redact
 
-_ASKED = ("server", "prometheus")
+_ASKED = (SourceKind.SERVER, SourceKind.PROMETHEUS)
 """The kinds of sources that are asked again and again for a server's signals."""
 _EVENTS, _SPANS = 500, 300
 _SILENT = 2.5
@@ -66,7 +67,7 @@ class Judge:
         """The least value of each tracked signal above which a rule warns."""
         found: dict[str, float] = {}
         for rule in self.rules:
-            for severity in ("critical", "warning"):
+            for severity in GRAVE:
                 condition = rule.when.get(severity)
                 for name, value in condition.above() if condition else ():
                     if name in TRACKS and value > 0:
@@ -175,7 +176,7 @@ class Watch:
         self._rules = tuple(RuleSeen(rule.id, rule.group, rule.title) for rule in judge.rules)
         self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._spans: deque[Span] = deque(maxlen=_SPANS)
-        self._current: dict[tuple[str, str], Span] = {}
+        self._current: dict[tuple[str, Severity], Span] = {}
         self._report: Report | None = None
         self._facts: tuple[Fact, ...] = ()
         self._status, self._since = Status.STARTING, wall()
@@ -364,7 +365,7 @@ class Watch:
             or self._report.verdict is not report.verdict
             or self._report.headline != report.headline
         ):
-            self._events.append(Event(at, report.verdict.value, report.headline))
+            self._events.append(Event(at, State(report.verdict), report.headline))
         self._report = report
         self._rules = judged(self._rules, report)
         self._extend(report, at)
@@ -382,7 +383,7 @@ class Watch:
 
     def _told(self, observations: Sequence[Observation]) -> tuple[Fact, ...]:
         """The facts of the host and the GPUs, in the catalogue's order and words."""
-        facts = {n: f for o in observations if o.kind in ("host", "gpu") for n, f in o.facts.items()}
+        facts = {n: f for o in observations if o.kind in (SourceKind.HOST, SourceKind.GPU) for n, f in o.facts.items()}
         return tuple(
             Fact(signal.name, signal.says, signal.unit, _clean(facts[signal.definition]))
             for signal in self._judge.catalogue.signals.values()
@@ -401,7 +402,7 @@ class Watch:
             told[Status.LIVE] = "goes on"
         self._status, self._since = status, self._wall()
         if status in told:
-            self._events.append(Event(self._since, status.value, _plain(told[status])))
+            self._events.append(Event(self._since, status, _plain(told[status])))
 
     def _reattach(self, why: str, forced: bool) -> None:
         """Look for the sources anew, keeping the picture. What cannot be attached to is tried again later."""
@@ -418,7 +419,7 @@ class Watch:
         before, self._opened = self._opened, opened
         self._open(watchers)
         before.close()
-        self._events.append(Event(self._wall(), "info", f"attached again: {why}"))
+        self._events.append(Event(self._wall(), State.INFO, f"attached again: {why}"))
         for eye in self._eyes:
             eye.start(self.control.seconds)
 
@@ -522,9 +523,7 @@ def judged(rules: Sequence[RuleSeen], report: Report | None) -> tuple[RuleSeen, 
     if report is None:
         return tuple(rules)
     because = {unknown.rule: unknown.because for unknown in report.unknown}
-    return tuple(
-        replace(rule, state=report.states.get(rule.id, ""), because=because.get(rule.id, {})) for rule in rules
-    )
+    return tuple(replace(rule, state=report.states.get(rule.id), because=because.get(rule.id, {})) for rule in rules)
 
 
 def _clean(reading: Reading) -> Reading:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.facts import LOG
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import LinesSeen, Problem
@@ -112,22 +113,22 @@ class Log:
             for sighting in merged(groups):
                 lives.add(sighting)
         except SourceError as error:
-            return Observation("log", self.target, error=Problem(error.kind, str(error)), patient=patient)
+            return Observation(SourceKind.LOG, self.target, error=Problem(error.kind, str(error)), patient=patient)
         read = sum(reading.tally.lines_read for reading in self.readings)
         recognised = sum(reading.recognised for reading in self.readings)
         if not any(reading.is_vllm for reading in self.readings):
-            return Observation("log", self.target, error=self._nothing(recognised, read), patient=patient)
+            return Observation(SourceKind.LOG, self.target, error=self._nothing(recognised, read), patient=patient)
         shift = self.readings[0].shift if len(self.readings) == 1 else 0.0
         whole = [life.shifted(shift) for life in lives.done()]
         told = self._between(whole)
         if not told:
-            return Observation("log", self.target, error=_outside(self.target, whole), patient=patient)
+            return Observation(SourceKind.LOG, self.target, error=_outside(self.target, whole), patient=patient)
         one_in = max((n for reading in self.readings for n in reading.tally.one_in.values()), default=1)
         zoned = all(reading.zoned for reading in self.readings if reading.is_vllm)
         newest = told[-1]
         now = self._now(lives.last_at)
         return Observation(
-            kind="log",
+            kind=SourceKind.LOG,
             target=self.target,
             facts=newest.facts if now is None else {**newest.facts, **lives.recent(now)},
             models=tuple(dict.fromkeys(life.model for life in told if life.model)),

@@ -19,6 +19,7 @@ import httpx
 
 from vllm_doctor import __version__
 from vllm_doctor.model.errors import SourceError, UsageError
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Problem
 from vllm_doctor.model.window import Window
@@ -290,7 +291,7 @@ class Followed:
                 self._identity = server.identify(scrape.page, deadline)
         except SourceError as problem:
             self._identity = None  # who answers next may be another
-            return Observation("server", server.target, error=Problem(problem.kind, str(problem)))
+            return Observation(SourceKind.SERVER, server.target, error=Problem(problem.kind, str(problem)))
         self._keep(scrape, seconds)
         self._recent.add(scrape.at, scrape.page.samples)
         if len(self._recent.times) > _RECENT:
