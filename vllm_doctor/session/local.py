@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 from vllm_doctor.launch.diff import Running
@@ -39,6 +39,7 @@ class Local:
 
     server: ServerProcess
     patient: str
+    _: KW_ONLY
     kernel: Kernel = field(default_factory=Kernel)
     smi: Path | None = None
     clock: Callable[[], float] = time.monotonic

@@ -9,8 +9,8 @@ from vllm_doctor.model.kinds import State
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Report, Timeline
 from vllm_doctor.rules import postmortem
-from vllm_doctor.session import examination
-from vllm_doctor.session.examination import Watcher
+from vllm_doctor.session.observe import observe
+from vllm_doctor.session.source import Source
 from vllm_doctor.session.view_model import Event
 
 ONE_DAY = 86400.0
@@ -23,9 +23,9 @@ _MOST_EVENTS = 500
 class PastReading(threading.Thread):
     """One examination, in a thread of its own; its results stand in it when it has ended."""
 
-    def __init__(self, watchers: Sequence[Watcher], judge: Callable[[Sequence[Observation]], Report]) -> None:
+    def __init__(self, sources: Sequence[Source], judge: Callable[[Sequence[Observation]], Report]) -> None:
         super().__init__(daemon=True)
-        self._watchers, self._judge = watchers, judge
+        self._watchers, self._judge = sources, judge
         self.report: Report | None = None
         self.timeline: Timeline | None = None
         self.events: tuple[Event, ...] = ()
@@ -33,7 +33,7 @@ class PastReading(threading.Thread):
 
     def run(self) -> None:
         try:
-            observations = examination.observe(self._watchers, ONE_DAY)
+            observations = observe(self._watchers, ONE_DAY)
             self.report = self._judge(observations)
             lives = [life for o in observations for life in o.lives]
             self.timeline = postmortem.timeline(lives, STEPS) if lives else None

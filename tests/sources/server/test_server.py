@@ -41,7 +41,7 @@ from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Report, Verdict
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.session.examination import judge
+from vllm_doctor.session.judge import judge
 from vllm_doctor.sources.server import scrapes
 from vllm_doctor.sources.server import server as server_module
 from vllm_doctor.sources.server.access import Access

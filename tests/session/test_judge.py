@@ -11,20 +11,23 @@ import pytest
 
 from tests.making import shipped_catalogue, shipped_rules, window
 from vllm_doctor.model.facts import COMMAND, ENVIRONMENT
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Problem, Report, Verdict
 from vllm_doctor.model.window import Window
-from vllm_doctor.session import examination
-from vllm_doctor.session.examination import Watcher, judge, observe
+from vllm_doctor.session.judge import judge
+from vllm_doctor.session.observe import observe
+from vllm_doctor.session.patients import Examined
+from vllm_doctor.session.source import Source
 
 A, B = "http://a:8000", "http://b:8000"
 AT = datetime(2026, 11, 20, tzinfo=UTC)
 
 
-def watcher(name: str, look: Callable[[], Observation] | None = None) -> Watcher:
-    return Watcher("server", name, name, look or (lambda: Observation("server", name)))
+def watcher(name: str, look: Callable[[], Observation] | None = None) -> Source:
+    return Source(SourceKind.SERVER, name, name, look or (lambda: Observation(SourceKind.SERVER, name)))
 
 
 # observe()
@@ -43,11 +46,11 @@ def test_observations_come_in_the_order_of_their_watchers() -> None:
 
     def slow() -> Observation:
         assert late.wait(60)
-        return Observation("server", "slow")
+        return Observation(SourceKind.SERVER, "slow")
 
     def fast() -> Observation:
         late.set()
-        return Observation("server", "fast")
+        return Observation(SourceKind.SERVER, "fast")
 
     assert [o.target for o in observe([watcher("slow", slow), watcher("fast", fast)], 60)] == ["slow", "fast"]
 
@@ -57,7 +60,7 @@ def test_watchers_look_at_the_same_time() -> None:
 
     def look() -> Observation:
         together.wait(60)  # for all three
-        return Observation("server", "x")
+        return Observation(SourceKind.SERVER, "x")
 
     assert len(observe([watcher("x", look)] * 3, 60)) == 3
 
@@ -65,9 +68,9 @@ def test_watchers_look_at_the_same_time() -> None:
 def test_one_that_hangs_does_not_hang_the_doctor(never: threading.Event) -> None:
     def hang() -> Observation:
         never.wait()
-        return Observation("server", "hung")
+        return Observation(SourceKind.SERVER, "hung")
 
-    hung, fine = observe([Watcher("gpu", "the driver", A, hang), watcher("fine")], 0.1)
+    hung, fine = observe([Source(SourceKind.GPU, "the driver", A, hang), watcher("fine")], 0.1)
     assert (hung.kind, hung.target, hung.patient) == ("gpu", "the driver", A)
     assert hung.error == Problem("timeout", "the driver did not answer in time: raise --timeout")
     assert fine.error is None
@@ -107,7 +110,7 @@ def seen(
     """What a watcher saw."""
     readings = {name: value if isinstance(value, Known | Unknown) else Known(value) for name, value in facts.items()}
     return Observation(
-        kind,
+        SourceKind(kind),
         patient if kind == "server" else f"the {kind}",
         scrapes or Window(),
         readings,
@@ -234,7 +237,7 @@ def test_strict() -> None:
 
 
 def written(facts: dict[str, Reading]) -> Observation:
-    return Observation("command", "--command", facts=facts, patient="s", command=("vllm", "serve", "other"))
+    return Observation(SourceKind.COMMAND, "--command", facts=facts, patient="s", command=("vllm", "serve", "other"))
 
 
 GIVEN: dict[str, Reading] = {
@@ -247,12 +250,12 @@ GIVEN: dict[str, Reading] = {
 
 
 def flags_of(*others: Observation) -> dict[str, object]:
-    facts = examination._facts([*others, written(GIVEN)])
+    facts = Examined((*others, written(GIVEN))).facts()
     return {name: fact.value for name, fact in facts.items() if isinstance(fact, Known)}
 
 
 def test_a_written_command_says_nothing_where_the_own_one_was_read() -> None:
-    own = Observation("host", "pid 1", facts={COMMAND: Known(True), "--max-num-seqs": Known(8.0)}, patient="s")
+    own = Observation(SourceKind.HOST, "pid 1", facts={COMMAND: Known(True), "--max-num-seqs": Known(8.0)}, patient="s")
     assert flags_of(own) == {
         COMMAND: True,
         "--max-num-seqs": 8.0,
@@ -267,7 +270,7 @@ def test_a_written_command_completes_what_could_not_be_read(kind: str) -> None:
     facts: dict[str, Reading] = {
         "vllm_version": Known("0.32.0"), ENVIRONMENT: Unknown(Reason.DENIED), "--max-num-seqs": Known(8.0),
     }  # fmt: skip
-    own = Observation(kind, "s", facts=facts, patient="s")
+    own = Observation(SourceKind(kind), "s", facts=facts, patient="s")
     assert flags_of(own) == {
         **{name: fact.value for name, fact in GIVEN.items() if isinstance(fact, Known)},
         "vllm_version": "0.32.0",
@@ -276,8 +279,8 @@ def test_a_written_command_completes_what_could_not_be_read(kind: str) -> None:
 
 
 def test_the_processes_own_command_goes_before_what_its_log_and_a_text_say() -> None:
-    text = Observation("command", "--command", patient=A, command=("vllm", "serve", "text"))
-    log = Observation("log", "vllm.log", patient=A, command=("vllm", "serve", "log"))
+    text = Observation(SourceKind.COMMAND, "--command", patient=A, command=("vllm", "serve", "text"))
+    log = Observation(SourceKind.LOG, "vllm.log", patient=A, command=("vllm", "serve", "log"))
     host = seen("host", A, command=("/opt/vllm", "serve", "m"), cores_usable=2.0)
     assert judged(text, log, host).command == ("/opt/vllm", "serve", "m")
     assert judged(text, log, seen("host", A, cores_usable=2.0)).command == ("vllm", "serve", "log")
