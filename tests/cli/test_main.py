@@ -44,6 +44,7 @@ from vllm_doctor.cli import one_shot
 from vllm_doctor.cli.main import main
 from vllm_doctor.cli.options import FORMATS
 from vllm_doctor.sources.host import process
+from vllm_doctor.sources.server import fetch
 from vllm_doctor.sources.server import server as server_module
 
 REMARK = "vllm-doctor: no command was seen, so there is none to change\n"
@@ -231,7 +232,7 @@ SITUATIONS: dict[str, tuple[Situation, str]] = {
 
 @pytest.fixture
 def small_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "MAX_BODY", 3_000_000)
+    monkeypatch.setattr(fetch, "MAX_BODY", 3_000_000)
 
 
 @pytest.mark.usefixtures("hurried", "small_bodies")

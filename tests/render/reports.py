@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from vllm_doctor.model.kinds import Confidence, Role, Severity, SourceKind, State
+from vllm_doctor.model.kinds import Confidence, Role, Severity, SourceKind, Stage, State
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import (
@@ -64,7 +64,7 @@ def finding(rule: str, title: str = "Something limits it", severity: str = "warn
     )
     return Finding(
         rule, Severity(severity), Role(role), None, Confidence.HIGH, {}, title, "64 run, 44 wait.", "That is so.",
-        "heuristic", (evidence,), (remedy,), (),
+        "heuristic", (evidence,), (remedy,), (), Stage.LIMIT,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from vllm_doctor.model.kinds import Confidence, Role, Severity, SourceKind, State
+from vllm_doctor.model.kinds import Confidence, Role, Severity, SourceKind, Stage, State
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Evidence, Finding, Patient, Problem, Remedy, Report, SourceSeen, Verdict
@@ -91,20 +91,9 @@ def test_a_report_is_clean_to_its_last_text_and_lists_what_was_masked() -> None:
         gain=None,
     )
     finding = Finding(
-        EVIL,
-        Severity.WARNING,
-        Role.ROOT,
-        EVIL,
-        Confidence.HIGH,
-        {EVIL: EVIL},
-        EVIL,
-        EVIL,
-        EVIL,
-        EVIL,
-        (evidence,),
-        (remedy,),
-        (EVIL,),
-    )
+        EVIL, Severity.WARNING, Role.ROOT, EVIL, Confidence.HIGH, {EVIL: EVIL}, EVIL, EVIL, EVIL, EVIL,
+        (evidence,), (remedy,), (EVIL,), Stage.LIMIT,
+    )  # fmt: skip
     report = Report(
         at=AT,
         verdict=Verdict.WARNING,
@@ -188,8 +177,9 @@ def test_what_is_no_secret(text: str) -> None:
 def test_a_label_that_is_called_a_secret() -> None:
     subject = {"api_key": "anything", "engine": "0"}
     finding = Finding(
-        "r", Severity.WARNING, Role.ROOT, None, Confidence.HIGH, subject, "t", "h", "w", "heuristic", (), (), ()
-    )
+        "r", Severity.WARNING, Role.ROOT, None, Confidence.HIGH, subject, "t", "h", "w", "heuristic",
+        (), (), (), Stage.LIMIT,
+    )  # fmt: skip
     report = Report(AT, Verdict.OK, "x", Patient(None, None, None), (), (finding,), (), (), (), (), {})
     clean = redact.report(report)
     assert clean.findings[0].subject == {"api_key": "[masked]", "engine": "0"}

@@ -244,7 +244,7 @@ class Fleet:
                 found = self.diagnosis(place, because=False)
                 prize = max((f.prize.at_most for f in found.findings if f.prize), default=0.0)
                 causes = [f for f in found.findings if f.is_grave]
-                stage = min((f.stage.rank for f in causes if f.stage), default=len(Stage))
+                stage = min((f.stage.rank for f in causes), default=len(Stage))
                 rules = tuple(dict.fromkeys((f.rule, f.severity) for f in causes))
                 engine = Engine(place, name, named, found.verdict, found.headline, rules, outlying.get(place, ()))
                 rows.append(((stage, -prize), engine))

@@ -103,7 +103,7 @@ class Finding:
     evidence: tuple[Evidence, ...]
     remedies: tuple[Remedy, ...]
     see: tuple[str, ...]
-    stage: Stage | None = None
+    stage: Stage
     """Its place in the order of reasoning."""
     prize: Gain | None = None
     """What the cause costs at most; None: not known."""

@@ -24,7 +24,7 @@ from vllm_doctor.prometheus.engine_rows import EngineColumns, Question, is_rate
 from vllm_doctor.prometheus.query import ENGINE, Matcher, Scope
 from vllm_doctor.rules.catalogue import Catalogue, Signal, info
 from vllm_doctor.sources.server.access import Access
-from vllm_doctor.sources.server.server import shown
+from vllm_doctor.sources.server.fetch import shown
 
 WINDOW = 600.0
 """Seconds that are judged, unless the user says otherwise: often one scrape is made a minute, and rates need two."""

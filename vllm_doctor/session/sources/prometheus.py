@@ -26,7 +26,7 @@ OPENER = Opener(is_named_by, Turn.SERVER, opened)
 
 def _of_word(word: str, how: Attachment, opened: ExitStack) -> Source:
     from vllm_doctor.prometheus import survey
-    from vllm_doctor.sources.server.server import shown
+    from vllm_doctor.sources.server.fetch import shown
 
     if how.signals is None:
         raise UsageError(f"{word!r}: a Prometheus is not asked here")

@@ -58,7 +58,7 @@ def of_url(server: Server, how: Attachment) -> Source:
 
 def _host(server: Server, url: str, how: Attachment) -> list[Source]:
     """The host of a server that was named by its URL: this one, if its port is a vLLM's here."""
-    from vllm_doctor.sources.server.server import base_of
+    from vllm_doctor.sources.server.fetch import base_of
 
     parts = urlsplit(base_of(url))
     port = parts.port or (443 if parts.scheme == "https" else 80)
