@@ -134,19 +134,23 @@ def _of_rule(rule: Rule, recorder: Recorder, cases: Sequence[Case]) -> tuple[lis
             left_out.append(LeftOut(rule.id, severity, "no example of the rule shows that it can fire in Prometheus"))
         else:
             assert isinstance(when, str)
-            names = dict.fromkeys(name for condition in own for name in condition.names)
-            terms = {name: recorder.term(name) for name in names}
-            alerts.append(
-                Alert(
-                    rule,
-                    severity,
-                    f"({when}) unless ({petty})" if petty else when,
-                    {name: term for name, term in terms.items() if isinstance(term, Series)},
-                    tuple(name for name, term in terms.items() if isinstance(term, Missing)),
-                    dict(_values_to_set(rule, recorder)),
-                )
-            )
+            fires = f"({when}) unless ({petty})" if petty else when
+            alerts.append(_alert(rule, severity, fires, own, recorder))
     return _merged(rule, alerts, left_out)
+
+
+def _alert(rule: Rule, severity: Severity, fires: str, own: Sequence[Condition], recorder: Recorder) -> Alert:
+    """`fires`: when, in PromQL; `own`: the conditions of this severity, whose signals are shown."""
+    names = dict.fromkeys(name for condition in own for name in condition.names)
+    terms = {name: recorder.term(name) for name in names}
+    return Alert(
+        rule,
+        severity,
+        fires,
+        {name: term for name, term in terms.items() if isinstance(term, Series)},
+        tuple(name for name, term in terms.items() if isinstance(term, Missing)),
+        dict(_values_to_set(rule, recorder)),
+    )
 
 
 def _values_to_set(rule: Rule, recorder: Recorder) -> Iterator[tuple[str, Series]]:

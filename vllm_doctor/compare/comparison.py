@@ -165,28 +165,23 @@ def compared(before: Side, after: Side, goal: str = "throughput", open_loop: boo
     clients = before.by_client, after.by_client
     if clients[0] is not None and clients[1] is not None:
         before, after = clients[0], clients[1]
-    rows = tuple(_row(d, before, after) for d in measure.definitions().values() if not d.load)
-    rows = tuple(row for row in rows if row.before is not None or row.after is not None)
+    rows = _rows(before, after)
     load = _load(before, after)
     same_load, load_says = _same_load(load, before, after, open_loop)
     changes = _changes(before, after)
-    gone = tuple(rule for rule in before.found if rule not in after.found)
     new = tuple(rule for rule in after.found if rule not in before.found)
-    reasons = [*_lacking(before, after)]
-    if not reasons and same_load is not True:
-        reasons.append(load_says)
     decided, why = _decided(rows, goal)
-    if not reasons:
-        reasons = _spoiled(before, after, new) if decided == "better" else [why] if decided is None else []
+    reasons = [*_lacking(before, after)] or ([] if same_load else [load_says]) or ([] if decided else [why])
+    if not reasons and decided == "better":
+        reasons = _spoiled(before, after, new)
     if same_load is not True:
-        rows = tuple(replace(row, word="changed") if row.word in ("better", "worse") else row for row in rows)
+        rows = tuple(map(_without_praise, rows))
     outcome = Outcome.INCONCLUSIVE
     if not reasons:
         outcome = Outcome.PASS if decided == "better" else Outcome.FAIL
-    advised = any(change.advised == "yes" for change in changes or ())
     return Comparison(
         outcome,
-        _headline(outcome, rows, reasons, advised, goal),
+        _headline(outcome, rows, reasons, _is_advised(changes), goal),
         tuple(reasons),
         before,
         after,
@@ -197,11 +192,27 @@ def compared(before: Side, after: Side, goal: str = "throughput", open_loop: boo
         load_says,
         changes,
         _not_done(before, changes),
-        gone,
+        tuple(rule for rule in before.found if rule not in after.found),
         tuple(rule for rule in before.found if rule in after.found),
         new,
         tuple(_notes(before, after)),
     )
+
+
+def _rows(before: Side, after: Side) -> tuple[Row, ...]:
+    """The measures of the server that either side has."""
+    rows = (_row(definition, before, after) for definition in measure.definitions().values() if not definition.load)
+    return tuple(row for row in rows if row.before is not None or row.after is not None)
+
+
+def _without_praise(row: Row) -> Row:
+    """Under another load what is more is neither better nor worse."""
+    return replace(row, word="changed") if row.word in ("better", "worse") else row
+
+
+def _is_advised(changes: Sequence[Difference] | None) -> bool:
+    """Whether a change is one that the first report proposed."""
+    return any(change.advised == "yes" for change in changes or ())
 
 
 def _spread(found: Measure) -> tuple[float, float] | None:
@@ -315,20 +326,28 @@ def _is_near(one: float, two: float) -> bool:
 def _same_load(load: Sequence[LoadRow], before: Side, after: Side, open_loop: bool) -> tuple[bool | None, str]:
     """Whether the clients asked for the same, in words."""
     by_name = {row.name: row for row in load}
-    told = [name for name in (*(before.asked or {}), "prompt_tokens", "output_tokens") if name in by_name]
+    told = [name for name in (*(before.asked or {}), *_TOKENS) if name in by_name]
     if before.asked is None or after.asked is None:
         told.append("arrivals" if open_loop else "in_flight")
     differing = [by_name[name] for name in told if name in by_name and by_name[name].same is False]
     if differing:
         return False, "not the same load: " + ", ".join(_shift(row) for row in differing) + _hint(by_name, differing)
-    unknown = [name for name in told if name not in by_name or by_name[name].same is None]
-    unknown += [name for name in ("prompt_tokens", "output_tokens") if name not in by_name]
+    unknown = _unknown_load(by_name, told)
     if unknown:
-        named = ", ".join(
-            measure.definitions()[name].says if name in measure.definitions() else name for name in unknown
-        )
-        return None, f"whether the load was the same cannot be told: not known on both sides: {named}"
+        return None, f"whether the load was the same cannot be told: not known on both sides: {', '.join(unknown)}"
     return True, ", ".join(_shift(by_name[name]) for name in told)
+
+
+_TOKENS = ("prompt_tokens", "output_tokens")
+"""What of a request must be the same, however it was made."""
+
+
+def _unknown_load(by_name: Mapping[str, LoadRow], told: Sequence[str]) -> list[str]:
+    """What would tell whether the load was the same, and is not known on both sides; in words."""
+    unknown = [name for name in told if name not in by_name or by_name[name].same is None]
+    unknown += [name for name in _TOKENS if name not in by_name]
+    known = measure.definitions()
+    return [known[name].says if name in known else name for name in unknown]
 
 
 def _hint(by_name: Mapping[str, LoadRow], differing: Sequence[LoadRow]) -> str:

@@ -328,10 +328,8 @@ def not_in_force(start: Start, changes: Sequence[Change]) -> tuple[Change, ...]:
 
 def _of_lines(text: str, new: str, launches: Sequence[Launch], path: str) -> tuple[str, ...]:
     """A unified diff of the file without context, which might hold a secret; none where a changed line might."""
-    if ".." in path.split("/") or not path.isprintable() or '"' in path or "\\" in path or "\t" in path:
-        return ()
     around = _around(text, launches)
-    if around is None:
+    if around is None or not _can_be_named(path):
         return ()
     was, now, rest = text.split("\n"), new.split("\n"), around.split("\n")
     same = next((n for n, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), 0)
@@ -352,6 +350,11 @@ def _of_lines(text: str, new: str, launches: Sequence[Launch], path: str) -> tup
     name = path.lstrip("/").removeprefix("./")
     ending = "\t" if " " in name else ""
     return (f"--- a/{name}{ending}", f"+++ b/{name}{ending}", *lines) if lines else ()
+
+
+def _can_be_named(path: str) -> bool:
+    """Whether `patch` takes the path as it is written."""
+    return path.isprintable() and ".." not in path.split("/") and not set(path) & set('"\\\t')
 
 
 def _around(text: str, launches: Sequence[Launch]) -> str | None:

@@ -271,21 +271,35 @@ def _verdict(diagnoses: Sequence[_Told], findings: Sequence[Finding]) -> tuple[V
 
     `findings`: of all stretches, in their order.
     """
-    of_stretches = [(stretch, diagnosis) for _, stretch, diagnosis in diagnoses if stretch is not None]
-    alone = [diagnosis for *_, diagnosis in diagnoses]
-    judged = [diagnosis for _, diagnosis in of_stretches] or alone
+    every = [diagnosis for *_, diagnosis in diagnoses]
+    measured = [diagnosis for _, stretch, diagnosis in diagnoses if stretch is not None]
+    verdict = worst(
+        *(d.verdict for d in measured or every), *(d.verdict for d in every if d.verdict is not Verdict.UNKNOWN)
+    )
     grave = next((finding for finding in findings if finding.is_grave), None)
-    usual = max(of_stretches, key=lambda told: (told[0].busy, told[0].seconds))[1] if of_stretches else judged[-1]
-    shown = next((d for d in alone if grave is not None and any(f is grave for f in d.findings)), usual)
-    verdict = worst(*(d.verdict for d in judged), *(d.verdict for d in alone if d.verdict is not Verdict.UNKNOWN))
-    if shown.verdict is not verdict:
-        shown = next((d for d in judged if d.verdict is verdict), shown)
-    headline = shown.headline
+    shown = _shown_with(verdict, grave, diagnoses, measured or every)
     if grave is not None and verdict is not Verdict.UNKNOWN:
-        headline = grave.title
-    elif grave is None and verdict is Verdict.UNKNOWN and not of_stretches:
-        headline = NO_STATISTICS
-    return verdict, headline, shown
+        return verdict, grave.title, shown
+    if grave is None and verdict is Verdict.UNKNOWN and not measured:
+        return verdict, NO_STATISTICS, shown
+    return verdict, shown.headline, shown
+
+
+def _shown_with(
+    verdict: Verdict, grave: Finding | None, diagnoses: Sequence[_Told], judged: Sequence[Diagnosis]
+) -> Diagnosis:
+    """The diagnosis in which the gravest finding stands, else the usual one; but one that has the verdict."""
+    own = (d for *_, d in diagnoses if grave is not None and any(finding is grave for finding in d.findings))
+    shown = next(own, None) or _usual(diagnoses)
+    return shown if shown.verdict is verdict else next((d for d in judged if d.verdict is verdict), shown)
+
+
+def _usual(diagnoses: Sequence[_Told]) -> Diagnosis:
+    """Of the longest stretch with work; without any statistics, of the last life."""
+    of_stretches = [(stretch, diagnosis) for _, stretch, diagnosis in diagnoses if stretch is not None]
+    if not of_stretches:
+        return diagnoses[-1][2]
+    return max(of_stretches, key=lambda told: (told[0].busy, told[0].seconds))[1]
 
 
 def seen(lives: Sequence[Life]) -> tuple[LifeSeen, ...]:

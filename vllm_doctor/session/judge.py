@@ -74,7 +74,7 @@ def judge(
     is_measured = not is_written_alone(observations)
     diagnosis = past.diagnosis if past is not None else diagnose(rules, catalogue, snapshots, is_measured)
     verdict, headline = _concluded(diagnosis, error, is_measured, strict)
-    started = examined[0].started if len(examined) == 1 else None
+    command, variables = _command(examined)
     cure = _Cure(snapshots, catalogue, wishes.get("goal"))
     return Report(
         at=at,
@@ -89,9 +89,9 @@ def judge(
         targets=diagnosis.targets,
         states=diagnosis.states,
         error=error,
-        command=started.command if started is not None else (),
-        variables=started.variables if started is not None else {},
-        correction=cure(diagnosis.findings, started.command if started is not None else ()),
+        command=command,
+        variables=variables,
+        correction=cure(diagnosis.findings, command),
         patches=_patches(examined, diagnosis.findings, cure) if patched else (),
         lives=_lives(log),
         spans=past.spans if past is not None else (),
@@ -189,6 +189,12 @@ def _lives(log: Observation | None) -> tuple[LifeSeen, ...]:
 
 
 # ---- the corrected command -------------------------------------------------------------------------------------------
+
+
+def _command(examined: Sequence[Examined]) -> tuple[tuple[str, ...], Mapping[str, bool]]:
+    """What the one server was started with, and its pieces that a shell expands; nothing where there are several."""
+    started = examined[0].started if len(examined) == 1 else None
+    return (started.command, started.variables) if started is not None else ((), {})
 
 
 @dataclass(frozen=True)

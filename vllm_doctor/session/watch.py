@@ -290,30 +290,34 @@ class Watch:
             eye.is_fresh = False
         observations = [eye.seen for eye in self._eyes if eye.seen is not None]
         if error is None:
-            was_lost, self._lost_kind = self._lost_kind, ""
-            if self._status is not Status.LIVE and observations:
-                self._become(Status.LIVE)
-            if was_lost in ("unreachable", "gone") and self._report is not None:
-                # Who answers now may be another process: its host is looked for anew.
-                self._reattach("it is back", forced=True)
-            if answered:
-                self._measure(observations)
+            self._answering(observations, is_new=bool(answered))
         elif self._status is not Status.LOST:
-            self._become(Status.LOST, error)
-            self._tracks.gap(self._wall())
-            self._spans.extend(self._current.values())
-            self._current.clear()
+            self._lose(error)
         has_news = bool(answered and observations) and (error is None or self._seen_at is None)
         is_time = now >= self._judge_due or self._report is None
         if has_news and is_time and not self._is_early(observations):
             self._judged(observations)
         if any(o.error is not None and o.error.kind == "gone" for o in observations):
             self._reattach("its processes have ended", forced=False)
-        failed = next((eye.failure for eye in self._eyes if eye.failure is not None), None)
-        if failed is not None:
-            error = f"the doctor's own fault: {type(failed).__name__}: {failed} ({self._place(failed)})"
-        self._picture = self._drawn(observations, error)
+        self._picture = self._drawn(observations, self._own_fault() or error)
         return self._picture
+
+    def _answering(self, observations: Sequence[Observation], is_new: bool) -> None:
+        """At least one server answers. `is_new`: something was seen since the last moment."""
+        was_lost, self._lost_kind = self._lost_kind, ""
+        if self._status is not Status.LIVE and observations:
+            self._become(Status.LIVE)
+        if was_lost in ("unreachable", "gone") and self._report is not None:
+            # Who answers now may be another process: its host is looked for anew.
+            self._reattach("it is back", forced=True)
+        if is_new:
+            self._measure(observations)
+
+    def _lose(self, why: str) -> None:
+        self._become(Status.LOST, why)
+        self._tracks.gap(self._wall())
+        self._spans.extend(self._current.values())
+        self._current.clear()
 
     def _is_early(self, observations: Sequence[Observation]) -> bool:
         """Whether the next scrape is worth waiting for: with one alone nothing is known of any rate."""
@@ -321,8 +325,13 @@ class Watch:
             return False
         return any(len(o.window.times) == 1 for o in observations if o.error is None)
 
-    def _place(self, failed: Exception) -> str:
-        return next((f"{eye.source.kind} {eye.source.target}" for eye in self._eyes if eye.failure is failed), "")
+    def _own_fault(self) -> str | None:
+        """What went wrong in the doctor itself, while it looked at which source."""
+        for eye in self._eyes:
+            if eye.failure is not None:
+                what = f"{type(eye.failure).__name__}: {eye.failure}"
+                return f"the doctor's own fault: {what} ({eye.source.kind} {eye.source.target})"
+        return None
 
     # ---- what is seen -----------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from rich.text import Text
 from vllm_doctor.model.kinds import SEVERITIES, State
 from vllm_doctor.model.report import Finding, Report, Verdict, grouped
 from vllm_doctor.render import text as text_report
-from vllm_doctor.session.view_model import Status
+from vllm_doctor.session.view_model import Picture, Status
 from vllm_doctor.text import times
 from vllm_doctor.tui import finding, log, vitals
 from vllm_doctor.tui.cure import brief, to_copy
@@ -70,16 +70,12 @@ def verdict(view: View) -> list[Text]:
     picture, width = view.picture, view.width
     report = picture.report
     if report is None:
-        said = {
-            Status.READING: f"Reading the log: {picture.bytes_read / 1e6:,.0f} MB so far",
-            Status.LOST: "No answer yet",
-        }.get(picture.status, "Looking: the first answer is awaited")
-        return [say((f" {said}", "bold")), NOTHING, NOTHING]
+        return [say((f" {_awaited(picture)}", "bold")), NOTHING, NOTHING]
     main = report.main
     root = main[0] if main else report.aside[0] if report.aside else None
     is_told = root is not None and report.headline.startswith(root.title)
     tag = say((f"{root.rule} ", DIM)) if root is not None and is_told else NOTHING
-    headline = "Could not tell" if report.error is not None and not report.vitals else report.headline
+    headline = _headline(report)
     lines = [spread(say(badge(report.verdict.value), "  ", (headline, "bold")), tag, width)]
     room = 1 if view.height < 22 else 2
     here = (root.here or root.why) if root is not None and (main or is_told) else _judged(report)
@@ -88,11 +84,30 @@ def verdict(view: View) -> list[Text]:
         line.stylize(DIM, 0, 9)
     lines += why
     if root is not None and root.remedies and (main or is_told):
-        label = say(("   cure  ", DIM))
-        copies = say(("c copies it ", DIM)) if to_copy(report, [root])[0] else NOTHING
-        cure = brief(root, width - label.cell_len - copies.cell_len - 1)
-        lines.append(spread(label + say((cure, "bold")), copies, width))
+        lines.append(_cure(report, root, width))
     return lines + [NOTHING] * (2 + room - len(lines))
+
+
+def _headline(report: Report) -> str:
+    return "Could not tell" if report.error is not None and not report.vitals else report.headline
+
+
+def _cure(report: Report, root: Finding, width: int) -> Text:
+    label = say(("   cure  ", DIM))
+    copies = say(("c copies it ", DIM)) if to_copy(report, [root])[0] else NOTHING
+    cure = brief(root, width - label.cell_len - copies.cell_len - 1)
+    return spread(label + say((cure, "bold")), copies, width)
+
+
+def _awaited(picture: Picture) -> str:
+    """What there is to say before the first verdict."""
+    match picture.status:
+        case Status.READING:
+            return f"Reading the log: {picture.bytes_read / 1e6:,.0f} MB so far"
+        case Status.LOST:
+            return "No answer yet"
+        case _:
+            return "Looking: the first answer is awaited"
 
 
 def _judged(report: Report) -> str:

@@ -248,9 +248,7 @@ def _glued(text: str, begin: int, is_ours: bool) -> Iterator[int]:
         if start <= begin and is_ours:  # a message that is itself a record: of a text that vLLM breaks into lines
             continue
         if start > least:
-            if text[start - 1] in " \t" and not (may_space or text[least:start].isspace()):
-                continue
-            if text[start - 2 : start] == "\\n":
+            if _goes_on(text, least, start, may_space):
                 continue
             if least == 0 and not is_ours and not _may_precede(text, start):
                 return
@@ -259,6 +257,14 @@ def _glued(text: str, begin: int, is_ours: bool) -> Iterator[int]:
             return
         least = core.end()
         may_space = _NUMBERS.match(text, least) is not None
+
+
+def _goes_on(text: str, least: int, start: int, may_space: bool) -> bool:
+    """Whether what stands before `start` runs on into what looks like a record there. `may_space`: it may end in a
+    space by itself."""
+    if text[start - 1] in " \t" and not (may_space or text[least:start].isspace()):
+        return True
+    return text[start - 2 : start] == "\\n"
 
 
 def _may_precede(text: str, end: int) -> bool:

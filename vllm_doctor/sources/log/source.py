@@ -100,18 +100,8 @@ class Log:
     def examine(self, patient: str) -> Observation:
         """Read to the end. What cannot be read is the observation's error, what was odd its notes."""
         started = time.monotonic()
-        until = None if self.watch is None else started + self.watch
-        lives = Lives(self.table)
         try:
-            groups = [
-                [Reading(path, stream, self.table, self._scanner, until) for path in paths]
-                for stream, paths in enumerate(_rotated(self.paths))
-            ]
-            self.readings = [reading for readings in groups for reading in readings]
-            for reading in self.readings:
-                reading.may_be_empty = len(self.readings) > 1  # a log that was just rotated is
-            for sighting in merged(groups):
-                lives.add(sighting)
+            lives = self._read(None if self.watch is None else started + self.watch)
         except SourceError as error:
             return Observation(SourceKind.LOG, self.target, error=Problem(error.kind, str(error)), patient=patient)
         read = sum(reading.tally.lines_read for reading in self.readings)
@@ -123,8 +113,6 @@ class Log:
         told = self._between(whole)
         if not told:
             return Observation(SourceKind.LOG, self.target, error=_outside(self.target, whole), patient=patient)
-        one_in = max((n for reading in self.readings for n in reading.tally.one_in.values()), default=1)
-        zoned = all(reading.zoned for reading in self.readings if reading.is_vllm)
         newest = told[-1]
         now = self._now(lives.last_at)
         return Observation(
@@ -136,8 +124,28 @@ class Log:
             patient=patient,
             command=newest.command,
             lives=told,
-            lines=LinesSeen(read, recognised, zoned, time.monotonic() - started, one_in),
+            lines=LinesSeen(
+                read,
+                recognised,
+                zoned=all(reading.zoned for reading in self.readings if reading.is_vllm),
+                seconds=time.monotonic() - started,
+                one_in=max((n for reading in self.readings for n in reading.tally.one_in.values()), default=1),
+            ),
         )
+
+    def _read(self, until: float | None) -> Lives:
+        """All files, by time; those that are followed only `until` then. Raises SourceError."""
+        lives = Lives(self.table)
+        groups = [
+            [Reading(path, stream, self.table, self._scanner, until) for path in paths]
+            for stream, paths in enumerate(_rotated(self.paths))
+        ]
+        self.readings = [reading for readings in groups for reading in readings]
+        for reading in self.readings:
+            reading.may_be_empty = len(self.readings) > 1  # a log that was just rotated is
+        for sighting in merged(groups):
+            lives.add(sighting)
+        return lives
 
     def _now(self, last_at: float | None) -> float | None:
         """The time on the log's clock, if its server lives: the file was last written when its last line says."""
