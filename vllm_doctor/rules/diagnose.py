@@ -25,8 +25,9 @@ from vllm_doctor.model.report import (
 )
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.rules import prediction
-from vllm_doctor.rules.catalogue import Catalogue, Signal
+from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.rule import Outcome, RemedyRule, Rule
+from vllm_doctor.rules.signal import Signal
 from vllm_doctor.text import words
 from vllm_doctor.vllm import flags
 
@@ -85,17 +86,17 @@ def outcomes(rules: Sequence[Rule], catalogue: Catalogue, snapshot: Snapshot) ->
         for rule in rules:
             reader = Reader(snapshot, subject, catalogue)
             outcome = rule.judge(reader)
-            if outcome.state.severity in GRAVE and is_petty(rule, Reader(snapshot, subject, catalogue), catalogue):
+            if outcome.state.severity in GRAVE and is_negligible(rule, Reader(snapshot, subject, catalogue), catalogue):
                 outcome = replace(outcome, state=State.INFO)
             yield rule, outcome, reader
 
 
-def is_petty(rule: Rule, read: Callable[[str], Reading], catalogue: Catalogue) -> bool:
+def is_negligible(rule: Rule, read: Callable[[str], Reading], catalogue: Catalogue) -> bool:
     """Whether the prize is known to be too small to act for. What is not known changes nothing."""
-    prize = _gain(rule.prize, read) if rule.role == Role.ROOT else None
-    if prize is None or catalogue.petty is None or prize.at_most >= catalogue.petty.below:
+    prize = _gain(rule.prize, read) if rule.role is Role.ROOT else None
+    if prize is None or catalogue.negligible is None or prize.at_most >= catalogue.negligible.below:
         return False
-    return catalogue.petty.when.judge(read)[0] is True
+    return catalogue.negligible.when.judge(read)[0] is True
 
 
 Judge = Callable[[Snapshot], Iterable[tuple[Rule, Outcome, Reader]]]
@@ -116,7 +117,7 @@ def diagnose(
     findings: dict[tuple[str, Subject], Finding] = {}
     unknown: dict[str, dict[str, Reason]] = {}
     states: dict[str, State] = {}
-    complaints: list[tuple[Verdict, str, Subject]] = []
+    symptoms: list[tuple[Verdict, str, Subject]] = []
     for snapshot in snapshots:
         for rule, outcome, reader in judge(snapshot) if judge else outcomes(rules, catalogue, snapshot):
             states[rule.id] = min(states.get(rule.id, outcome.state), outcome.state, key=lambda state: state.rank)
@@ -128,16 +129,16 @@ def diagnose(
                     findings[rule.id, named] = _finding(rule, severity, outcome.evidence, named, reader, catalogue)
         for subject in snapshot.subjects:
             reader = Reader(snapshot, subject, catalogue)
-            for complaint in catalogue.complaints:
-                if complaint.when.judge(reader)[0]:
-                    says = words.fill(complaint.says, reader.worded) or complaint.says
-                    complaints.append((Verdict(complaint.verdict), says, (*subject, *snapshot.tag)))
+            for symptom in catalogue.symptoms:
+                if symptom.when.judge(reader)[0]:
+                    says = words.fill(symptom.says, reader.worded) or symptom.says
+                    symptoms.append((Verdict(symptom.verdict), says, (*subject, *snapshot.tag)))
     found = [replace(f, role=Role.ROOT) if f.role is Role.BLIND and not measured else f for f in findings.values()]
     in_order = ordered(_folded(found, rules), rules)
     engines = _engines(catalogue, snapshots)
     vitals = _vitals(catalogue, engines)
     told = {rule.id for rule in rules if rule.stage in HEADLINES or rule.role is Role.SYMPTOM}
-    verdict, headline = _verdict(in_order, complaints, vitals, told)
+    verdict, headline = _verdict(in_order, symptoms, vitals, told)
     return Diagnosis(
         verdict=verdict,
         headline=headline,
@@ -377,7 +378,7 @@ def ordered(
 
 def _verdict(
     findings: Sequence[Finding],
-    complaints: list[tuple[Verdict, str, Subject]],
+    symptoms: list[tuple[Verdict, str, Subject]],
     vitals: tuple[Vital, ...],
     told: Collection[str],
 ) -> tuple[Verdict, str]:
@@ -388,7 +389,7 @@ def _verdict(
     grave = [finding for finding in findings if finding.is_grave]
     unexplained = [
         (least, says)
-        for least, says, subject in complaints
+        for least, says, subject in symptoms
         if not any(_overlap(finding.subject, dict(subject)) for finding in grave)
     ]
     missing = [vital for vital in vitals if vital.needed and isinstance(vital.seen, Reason)]

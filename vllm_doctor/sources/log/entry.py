@@ -247,11 +247,10 @@ def _glued(text: str, begin: int, is_ours: bool) -> Iterator[int]:
             continue
         if start <= begin and is_ours:  # a message that is itself a record: of a text that vLLM breaks into lines
             continue
-        if start > least:
-            if _goes_on(text, least, start, may_space):
-                continue
-            if least == 0 and not is_ours and not _may_precede(text, start):
-                return
+        if start > least and not _may_begin(text, least, start, may_space):
+            continue
+        if start > least == 0 and not is_ours and not _may_precede(text, start):
+            return
         yield start
         if _SPEECH.match(text, core.end()):
             return
@@ -259,12 +258,11 @@ def _glued(text: str, begin: int, is_ours: bool) -> Iterator[int]:
         may_space = _NUMBERS.match(text, least) is not None
 
 
-def _goes_on(text: str, least: int, start: int, may_space: bool) -> bool:
-    """Whether what stands before `start` runs on into what looks like a record there. `may_space`: it may end in a
-    space by itself."""
+def _may_begin(text: str, least: int, start: int, may_space: bool) -> bool:
+    """Whether a record can begin behind the text from `least` on: not after its own space or escaped newline."""
     if text[start - 1] in " \t" and not (may_space or text[least:start].isspace()):
-        return True
-    return text[start - 2 : start] == "\\n"
+        return False
+    return text[start - 2 : start] != "\\n"
 
 
 def _may_precede(text: str, end: int) -> bool:

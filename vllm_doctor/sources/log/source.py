@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from vllm_doctor.sources.log.bytes_scan import Scanner
 from vllm_doctor.sources.log.bytes_stream import Origin
 from vllm_doctor.sources.log.reader import Reading, merged
 from vllm_doctor.sources.log.runs import Lives
+from vllm_doctor.text import durations
 from vllm_doctor.text.times import iso
 
 STDIN = "-"
@@ -57,9 +59,9 @@ class Period:
 
 def period(text: str) -> Period:
     """ "2h", "13:30", "2025-11-20", "2025-11-20 13:30:00", RFC 3339. Raises UsageError."""
-    ago = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)", text)
-    if ago:
-        return Period(text, ago=float(ago[1]) * {"s": 1, "m": 60, "min": 60, "h": 3600, "d": _DAY}[ago[2]])
+    if text[-1:].isalpha():  # a bare number is no time
+        with suppress(ValueError):
+            return Period(text, ago=durations.parse(text))
     of_day = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", text)
     if of_day:
         return Period(text, of_day=3600.0 * int(of_day[1]) + 60 * int(of_day[2]) + int(of_day[3] or 0))
@@ -100,42 +102,38 @@ class Log:
     def examine(self, patient: str) -> Observation:
         """Read to the end. What cannot be read is the observation's error, what was odd its notes."""
         started = time.monotonic()
+        lives = Lives(self.table)
         try:
-            lives = self._read(None if self.watch is None else started + self.watch)
+            self._read(lives, None if self.watch is None else started + self.watch)
         except SourceError as error:
-            return Observation(SourceKind.LOG, self.target, error=Problem(error.kind, str(error)), patient=patient)
+            return self._failed(patient, Problem(error.kind, str(error)))
         read = sum(reading.tally.lines_read for reading in self.readings)
         recognised = sum(reading.recognised for reading in self.readings)
         if not any(reading.is_vllm for reading in self.readings):
-            return Observation(SourceKind.LOG, self.target, error=self._nothing(recognised, read), patient=patient)
+            return self._failed(patient, self._nothing(recognised, read))
         shift = self.readings[0].shift if len(self.readings) == 1 else 0.0
         whole = [life.shifted(shift) for life in lives.done()]
-        told = self._between(whole)
-        if not told:
-            return Observation(SourceKind.LOG, self.target, error=_outside(self.target, whole), patient=patient)
-        newest = told[-1]
+        chosen = self._between(whole)
+        if not chosen:
+            return self._failed(patient, _outside(self.target, whole))
+        one_in = max((n for reading in self.readings for n in reading.tally.one_in.values()), default=1)
+        zoned = all(reading.zoned for reading in self.readings if reading.is_vllm)
+        newest = chosen[-1]
         now = self._now(lives.last_at)
         return Observation(
             kind=SourceKind.LOG,
             target=self.target,
             facts=newest.facts if now is None else {**newest.facts, **lives.recent(now)},
-            models=tuple(dict.fromkeys(life.model for life in told if life.model)),
-            notes=(*self._notes(), *([f"{lives.left_out:,} of its lives are not told"] if lives.left_out else [])),
+            models=tuple(dict.fromkeys(life.model for life in chosen if life.model)),
+            notes=(*self._notes(), *([f"{lives.left_out:,} of its runs are not shown"] if lives.left_out else [])),
             patient=patient,
             command=newest.command,
-            lives=told,
-            lines=LinesSeen(
-                read,
-                recognised,
-                zoned=all(reading.zoned for reading in self.readings if reading.is_vllm),
-                seconds=time.monotonic() - started,
-                one_in=max((n for reading in self.readings for n in reading.tally.one_in.values()), default=1),
-            ),
+            lives=chosen,
+            lines=LinesSeen(read, recognised, zoned, time.monotonic() - started, one_in),
         )
 
-    def _read(self, until: float | None) -> Lives:
-        """All files, by time; those that are followed only `until` then. Raises SourceError."""
-        lives = Lives(self.table)
+    def _read(self, lives: Lives, until: float | None) -> None:
+        """All files, those of a rotated set one after the other, the others by time. Raises SourceError."""
         groups = [
             [Reading(path, stream, self.table, self._scanner, until) for path in paths]
             for stream, paths in enumerate(_rotated(self.paths))
@@ -145,7 +143,9 @@ class Log:
             reading.may_be_empty = len(self.readings) > 1  # a log that was just rotated is
         for sighting in merged(groups):
             lives.add(sighting)
-        return lives
+
+    def _failed(self, patient: str, problem: Problem) -> Observation:
+        return Observation(SourceKind.LOG, self.target, error=problem, patient=patient)
 
     def _now(self, last_at: float | None) -> float | None:
         """The time on the log's clock, if its server lives: the file was last written when its last line says."""
