@@ -14,6 +14,7 @@ class _Word(StrEnum):
     """A word of a closed list, with what it means."""
 
     doc: str
+    """What the word means, for a person."""
 
     def __new__(cls, word: str, doc: str = "") -> Self:
         member = str.__new__(cls, word)
