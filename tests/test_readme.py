@@ -137,7 +137,7 @@ def test_ci_runs_exactly_its_commands() -> None:
     assert '"$(command_of 2)"' in script
 
 
-EXPECTED = {"docs/releases.md", "session/sources/"}
+EXPECTED = {"docs/releases.md"}
 """Paths that the recipes name and that are being built."""
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/architecture.md", "docs/api.md")
 BESIDE = ("LICENSE", "NOTICE", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "README.md", "pyproject.toml")
