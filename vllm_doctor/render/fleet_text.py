@@ -7,13 +7,13 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from vllm_doctor.fleet.fleet import Engine, FleetReport, Model, beside
+from vllm_doctor.model.kinds import State
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import Verdict
+from vllm_doctor.render import ansi
 from vllm_doctor.text import words
 
 WIDTH = 100
-_SIGN = {"critical": "✖", "warning": "▲", "unknown": "?", "ok": "✔"}
-_COLOUR = {"critical": "1;37;41", "warning": "1;30;43", "unknown": "1;30;46", "ok": "1;30;42"}
 _ORDER = (Verdict.CRITICAL, Verdict.WARNING, Verdict.UNKNOWN)
 _MODELS, _NAMES, _OUTLIERS, _GROUPS = 30, 8, 6, 20
 
@@ -33,9 +33,9 @@ def render(report: FleetReport, colour: bool = False) -> str:
 
 def _head(report: FleetReport, colour: bool) -> list[str]:
     word = report.verdict.value.upper()
-    painted = f"\x1b[{_COLOUR[report.verdict.value]}m{word}\x1b[0m" if colour else word
+    painted = ansi.block(word, State(report.verdict).colour, colour)
     total = len(report.engines)
-    counts = [f"{_SIGN[v.value]} {report.count(v):,} {v.value}" for v in (*_ORDER, Verdict.OK)]
+    counts = [f"{State(v).sign} {report.count(v):,} {v.value}" for v in (*_ORDER, Verdict.OK)]
     engines = f"{total:,} engine{'s' if total != 1 else ''} of {_counted(len(report.models), 'model')}"
     asked = f"{report.queries} queries in {report.asked_s:.1f} s, judged in {report.judged_s:.1f} s"
     window = words.number(report.window_s, "s") if report.window_s < 60 else f"{report.window_s / 60:g} min"
@@ -73,9 +73,9 @@ def _row(model: Model) -> tuple[str, ...]:
     elif model.rules:
         rule, count = next(iter(model.rules.items()))
         more = f", {len(model.rules) - 1} more" if len(model.rules) > 1 else ""
-        told = f"{_SIGN[worst.value]} {rule} on {count:,}{more}"
+        told = f"{State(worst).sign} {rule} on {count:,}{more}"
     else:
-        told = f"{_SIGN[worst.value]} {worst.value} on {model.verdicts[worst.value]:,}"
+        told = f"{State(worst).sign} {worst.value} on {model.verdicts[worst.value]:,}"
     return (
         model.name or "(no name)",
         f"{model.engines:,}",
@@ -105,7 +105,7 @@ def _groups(report: FleetReport) -> list[list[Engine]]:
 def _group(engines: Sequence[Engine]) -> list[str]:
     first = engines[0]
     tag = f"  [{first.rules[0][0]}]" if first.rules else ""
-    title = f"{_SIGN[first.verdict.value]} {first.verdict.value}  {first.headline}"
+    title = f"{State(first.verdict).sign} {first.verdict.value}  {first.headline}"
     lines = [*_wrapped(f"  {title}{tag}", "    ")]
     return [*lines, *_wrapped(f"    {_named([engine.name for engine in engines])}", "    ")]
 
