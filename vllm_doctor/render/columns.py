@@ -92,16 +92,13 @@ def _lines(block: Block, width: int) -> Iterator[Line]:
         case Heading() | Figures() | Diff() | Shell() | Table():
             yield from _unlabelled(block, width)
         case Lines():
-            for item in block.items:
-                for part in _parts(item, width):
-                    yield from _toned(_wrapped(f"  {plain(part)}", width, block.hang), _tone(part))
+            for part in (part for item in block.items for part in _parts(item, width)):
+                yield from _toned(_wrapped(f"  {plain(part)}", width, block.hang), _tone(part))
         case Command():
             shown = " ".join(text_words.quoted(word, block.variables) for word in block.words)
             yield from _toned(_wrapped(f"  {shown}", width, 4))
         case Numbered():
-            wide = max((len(rule) for rule, _ in block.items), default=0)
-            for number, (rule, held) in enumerate(block.items, 1):
-                yield from _toned(_wrapped(f"  {number}  {rule:<{wide}}  {held}", width, wide + 7))
+            yield from _numbered(block, width)
         case Plots():
             yield from _toned([f"  {line}" for line in block.drawn])
         case Explains():
@@ -117,9 +114,7 @@ def _lines(block: Block, width: int) -> Iterator[Line]:
         case Note():
             yield from _note(block, width)
         case Fold():
-            for place, item in enumerate(block.items):
-                label = "" if place else block.title
-                yield from _toned(_wrapped(f"{label:<{_FOLD_INDENT}}{plain(item)}", width, _FOLD_INDENT))
+            yield from _fold(block, width)
         case Footer():
             yield from _toned(_wrapped(" · ".join(map(plain, block.parts)), width, 2))
         case _:
@@ -149,6 +144,18 @@ def _headline(head: Head, width: int) -> Iterator[Line]:
         lines.append(tag.rjust(room))
     yield (Piece(word, head.state), Piece(f"  {lines[0]}"))
     yield from _toned([" " * (len(word) + 2) + line for line in lines[1:]])
+
+
+def _numbered(block: Numbered, width: int) -> Iterator[Line]:
+    wide = max((len(rule) for rule, _ in block.items), default=0)
+    for number, (rule, held) in enumerate(block.items, 1):
+        yield from _toned(_wrapped(f"  {number}  {rule:<{wide}}  {held}", width, wide + 7))
+
+
+def _fold(block: Fold, width: int) -> Iterator[Line]:
+    for place, item in enumerate(block.items):
+        label = "" if place else block.title
+        yield from _toned(_wrapped(f"{label:<{_FOLD_INDENT}}{plain(item)}", width, _FOLD_INDENT))
 
 
 def _labelled(block: Labelled, width: int) -> Iterator[Line]:

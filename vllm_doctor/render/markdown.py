@@ -118,33 +118,21 @@ def _painted(block: Block) -> Iterator[str]:
         case Heading():
             if not block.signpost:
                 yield f"### {text(block.title)}"
-        case Lines():
-            yield _list(block.items)
-        case Command():
-            yield from _fenced(text_words.folded(block.words, _WIDTH, block.variables), "sh")
+        case Lines() | Command() | Table() | Diff() | Shell():
+            yield from _body(block)
         case Figures():
-            rows = [(name, value) for name, value in block.items]
-            yield _table((block.title, "Seen"), rows, {1})
-        case Table():
-            yield _table(block.head, block.rows, block.right)
-            yield from (_sentence(note) for note in block.notes)
+            yield _table((block.title, "Seen"), block.items, {1})
         case Numbered():
             yield "\n".join(f"{n}. {code(rule)} {text(held)}" for n, (rule, held) in enumerate(block.items, 1))
         case Plots():
             yield from _fenced(block.drawn)
-        case Diff():
-            yield from _fenced([f"{sign} {line}" for sign, line in block.lines], "diff")
-        case Shell():
-            yield from _fenced(block.commands, "sh")
-            if block.note:
-                yield _list((block.note,))
         case Explains():
             yield f"Explains: {', '.join(map(_said, block.symptoms))}"
         case Labelled():
             said = _said(block.text)
             if said:
                 yield f"**{block.label}** {said}"
-            yield from _all(block.body)
+            yield from (text for part in block.body for text in _body(part))
         case Card():
             title = "" if block.repeats else f": {text(block.title)} ({text(block.state)})"
             yield f"### {code(block.rule)}{title}"
@@ -152,13 +140,36 @@ def _painted(block: Block) -> Iterator[str]:
         case Note():
             yield _note(block)
         case Fold():
-            yield f"<details>\n<summary>{block.title}{f': {block.summary}' if block.summary else ''}</summary>"
-            yield _list(block.items)
-            yield "</details>"
+            yield from _fold(block)
         case Footer():
             yield _sentence(tuple(span for part in block.parts for span in (Span(" · "), *spans(part)))[1:])
         case _:
             assert_never(block)
+
+
+def _body(block: Lines | Command | Table | Diff | Shell) -> Iterator[str]:
+    match block:
+        case Lines():
+            yield _list(block.items)
+        case Command():
+            yield from _fenced(text_words.folded(block.words, _WIDTH, block.variables), "sh")
+        case Table():
+            yield _table(block.head, block.rows, block.right)
+            yield from map(_sentence, block.notes)
+        case Diff():
+            yield from _fenced([f"{sign} {line}" for sign, line in block.lines], "diff")
+        case Shell():
+            yield from _fenced(block.commands, "sh")
+            if block.note:
+                yield _list((block.note,))
+        case _:
+            assert_never(block)
+
+
+def _fold(fold: Fold) -> Iterator[str]:
+    yield f"<details>\n<summary>{fold.title}{f': {fold.summary}' if fold.summary else ''}</summary>"
+    yield _list(fold.items)
+    yield "</details>"
 
 
 def _note(note: Note) -> str:
