@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from vllm_doctor.render import columns
 from vllm_doctor.render.columns import ADDED, DROPPED, LABEL, PLAIN, RUN, SOFT, lay
 from vllm_doctor.render.page import (
     Block,
@@ -20,6 +19,7 @@ from vllm_doctor.render.page import (
     Span,
     Table,
     code,
+    plain,
     rule,
     soft,
 )
@@ -104,7 +104,7 @@ def test_a_line_ends_at_its_break_only_where_it_must() -> None:
 
 
 def test_a_rule_within_a_sentence_is_in_brackets() -> None:
-    assert columns.plain(("slow ", rule("a"), " by ", code("--x"))) == "slow [a] by --x"
+    assert plain(("slow ", rule("a"), " by ", code("--x"))) == "slow [a] by --x"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from vllm_doctor.model.reading import Known
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Change, Correction, Gain, LeftOut, RecordingSeen, Report, Target, Verdict
 from vllm_doctor.render import html, markdown, report_page, text
-from vllm_doctor.render.columns import plain
 from vllm_doctor.render.page import (
     Block,
     Card,
@@ -35,6 +34,7 @@ from vllm_doctor.render.page import (
     Page,
     Shell,
     Table,
+    plain,
 )  # fmt: skip
 from vllm_doctor.render.parts import finding as parts
 from vllm_doctor.tui.ink import painted

@@ -31,6 +31,7 @@ from vllm_doctor.render.page import (
     Span,
     Table,
     Words,
+    plain,
     spans,
 )
 from vllm_doctor.text import words as text_words
@@ -61,11 +62,6 @@ def lay(page: Page, width: int, above: Block | None = None) -> list[Line]:
             lines += made
             above = block
     return lines
-
-
-def plain(words: Words) -> str:
-    """A sentence as characters: a rule in brackets, the rest as it stands."""
-    return "".join(f"[{span.text}]" if span.kind is Kind.RULE else span.text for span in spans(words))
 
 
 def _is_apart(block: Block, above: Block) -> bool:

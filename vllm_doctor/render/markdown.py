@@ -33,6 +33,7 @@ from vllm_doctor.render.page import (
     Span,
     Table,
     Words,
+    joined,
     spans,
 )
 from vllm_doctor.text import words as text_words
@@ -142,7 +143,7 @@ def _painted(block: Block) -> Iterator[str]:
         case Fold():
             yield from _fold(block)
         case Footer():
-            yield _sentence(tuple(span for part in block.parts for span in (Span(" · "), *spans(part)))[1:])
+            yield _sentence(joined(block.parts))
         case _:
             assert_never(block)
 

@@ -6,7 +6,7 @@ made (report_page), how it looks where it is painted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -49,9 +49,19 @@ def spans(words: Words) -> tuple[Span, ...]:
     return tuple(Span(piece) if isinstance(piece, str) else piece for piece in pieces)
 
 
-def listed(texts: tuple[str, ...]) -> tuple[str | Span, ...]:
+def plain(words: Words) -> str:
+    """A sentence as characters: a rule in brackets, the rest as it stands."""
+    return "".join(f"[{span.text}]" if span.kind is Kind.RULE else span.text for span in spans(words))
+
+
+def joined(parts: Sequence[Words], between: str = " · ") -> tuple[Span, ...]:
+    """The parts as one sentence."""
+    return tuple(span for part in parts for span in (Span(between), *spans(part)))[1:]
+
+
+def listed(texts: Sequence[str]) -> tuple[Span, ...]:
     """ "a, b, c", each as code."""
-    return tuple(piece for text in texts for piece in (", ", code(text)))[1:]
+    return joined([(code(text),) for text in texts], ", ")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.render.reports import postmortem, unreachable
 from vllm_doctor.model.report import Report
-from vllm_doctor.render.columns import plain
+from vllm_doctor.render.page import plain
 from vllm_doctor.render.parts import unseen
 
 

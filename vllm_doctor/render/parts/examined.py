@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vllm_doctor.model.report import SERVERS, Report
-from vllm_doctor.render.page import Command, Kind, Lines, Span, Words, code, listed
+from vllm_doctor.render.page import Command, Kind, Lines, Span, Words, code, joined, listed, plain
 from vllm_doctor.text import times, words
 
 _PIDS = 6
@@ -64,7 +64,7 @@ def _logs(report: Report, whole: bool) -> Iterator[Words]:
     """Which logs were read, from when to when, and how much of them said something."""
     read = report.lines
     assert read is not None
-    targets = listed(tuple(source.target for source in report.sources if source.kind == "log"))
+    targets = listed([source.target for source in report.sources if source.kind == "log"])
     thinned = f", 1 of {read.one_in} statistics lines read" if read.one_in > 1 else ""
     counted = f"{read.read:,} lines, {read.recognised:,} recognised{thinned}"
     if whole:
@@ -78,8 +78,8 @@ def _logs(report: Report, whole: bool) -> Iterator[Words]:
 def _server(report: Report, whole: bool) -> Iterator[Words]:
     patient = report.patient
     engines = f"{patient.engines} engine{'s' if patient.engines != 1 else ''}" if patient.engines else ""
-    parts: list[str | Span] = [
-        code(patient.model or ""),
+    parts: list[Words] = [
+        (code(patient.model or ""),),
         f"vLLM {patient.vllm}" if patient.vllm else _NO_VERSION[report.is_postmortem],
         engines,
     ]
@@ -88,8 +88,7 @@ def _server(report: Report, whole: bool) -> Iterator[Words]:
         parts.append(f"{len(report.lives):,} server lives" if len(report.lives) > 1 else "")
     else:
         parts.append(_watched(report))
-    known = [part for part in parts if (part.text if isinstance(part, Span) else part)]
-    yield tuple(piece for part in known for piece in (" · ", part))[1:]
+    yield joined([part for part in parts if plain(part)])
     host = []
     if patient.cores_usable is not None and patient.cores_wanted is not None:
         usable, wanted = words.number(patient.cores_usable), words.number(patient.cores_wanted)

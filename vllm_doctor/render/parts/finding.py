@@ -20,6 +20,7 @@ from vllm_doctor.render.page import (
     Table,
     Words,
     code,
+    joined,
     listed,
     rule,
     soft,
@@ -88,7 +89,7 @@ def note(group: Sequence[Finding], report: Report) -> Note:
 
 def _advice(remedy: Remedy) -> Words:
     brief = changes.brief(remedy)
-    flags = (": ", *listed(tuple(map(" ".join, brief)))) if brief else ()
+    flags: tuple[str | Span, ...] = (": ", *listed([" ".join(line) for line in brief])) if brief else ()
     return remedy.do, *flags, f" ({remedy.computed})" if remedy.computed else ""
 
 
@@ -102,8 +103,8 @@ def gist(main: Sequence[Finding]) -> tuple[Words, ...]:
         return here
     diff = changes.diff(finding.remedies[0])
     lines = [line for line in diff if line[0] == "+"] or diff
-    spaced = tuple(piece for line in lines for piece in (" ", code(" ".join(line))))
-    return (*here, (f"Cure: {finding.remedies[0].do}", *spaced))
+    flags = [(code(" ".join(line)),) for line in lines]
+    return (*here, joined([f"Cure: {finding.remedies[0].do}", *flags], " "))
 
 
 def _where(group: Sequence[Finding], report: Report) -> str:
@@ -159,8 +160,7 @@ def _remedy(place: int, remedy: Remedy, finding: Finding, whole: bool) -> Labell
     said.append(soft(f"risk: {remedy.risk}"))
     if remedy.starts_unknown:
         names = [(code(name), f" ({reason})") for name, reason in remedy.starts_unknown.items()]
-        pieces = tuple(piece for name in names for piece in (", ", *name))[1:]
-        said.append(("not known whether vLLM starts with it: ", *pieces))
+        said.append(("not known whether vLLM starts with it: ", *joined(names, ", ")))
     if remedy.gain is not None and remedy.gain != finding.prize:
         said.append(f"gain: {words.bound(remedy.gain.at_most, remedy.gain.basis)}")
     if is_unchecked and (whole or not place):  # on a terminal once is enough
@@ -175,7 +175,7 @@ def _lacking(remedy: Remedy) -> list[Words]:
         by_reason.setdefault(reason, []).append(name)
     said: list[Words] = []
     for reason, names in by_reason.items():
-        most: tuple[str | Span, ...] = (*listed(tuple(names[:-1])), " and ") if names[1:] else ()
+        most: tuple[str | Span, ...] = (*listed(names[:-1]), " and ") if names[1:] else ()
         are = "are" if names[1:] else "is"
         said.append((
             "the value needs ", *most, code(names[-1]), f", which {are} not known ({reason}): {HOW_TO_LEARN[reason]}",

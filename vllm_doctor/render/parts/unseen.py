@@ -37,7 +37,7 @@ def everything(report: Report) -> Iterator[Words]:
         yield from ((code(source.target), f": {note}") for note in source.notes)
     by_reason = report.unknown_by_reason
     for reason in sorted(by_reason, key=lambda reason: (reason is not Reason.NOT_IN_LOG, reason is Reason.NOT_LOCAL)):
-        yield f"{reason} ({HOW_TO_LEARN[reason]}): ", *listed(tuple(by_reason[reason]))
+        yield f"{reason} ({HOW_TO_LEARN[reason]}): ", *listed(by_reason[reason])
     kinds = {source.kind for source in report.sources}
     if "log" not in kinds:
         yield "the log: add its file as another argument"
