@@ -17,7 +17,7 @@ from vllm_doctor.model.reason import Reason
 from vllm_doctor.prometheus import query
 from vllm_doctor.rules import document
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.rules.diagnose import is_petty
+from vllm_doctor.rules.diagnose import is_negligible
 from vllm_doctor.rules.rule import Rule, example_reading
 from vllm_doctor.text import words
 
@@ -118,36 +118,35 @@ def _shown(alerts: Iterable[Alert]) -> Iterator[str]:
 
 
 def _of_rule(rule: Rule, recorder: Recorder, cases: Sequence[Case]) -> tuple[list[Alert], list[LeftOut]]:
-    alerts: list[Alert] = []
-    left_out: list[LeftOut] = []
+    found = [_of_severity(rule, severity, recorder, cases) for severity in SEVERITIES if severity in rule.when]
+    alerts = [one for one in found if isinstance(one, Alert)]
+    return _merged(rule, alerts, [one for one in found if isinstance(one, LeftOut)])
+
+
+def _of_severity(rule: Rule, severity: str, recorder: Recorder, cases: Sequence[Case]) -> Alert | LeftOut:
+    """The alert of one severity, or why there is none."""
     applies = True if rule.applies is None else recorder.holds(rule.applies)
-    for severity in (severity for severity in SEVERITIES if severity in rule.when):
-        conditions = [rule.when[s] for s in _FIRES[severity] if s in rule.when]
-        own = [*([rule.applies] if rule.applies else []), rule.when[severity]]
-        when = both([applies, either(recorder.holds(condition) for condition in conditions)])
-        if both([applies, recorder.holds(rule.when[severity])]) is False:
-            left_out.append(LeftOut(rule.id, severity, _why_never(own, recorder)))
-            continue
-        petty = _petty(rule, recorder)
-        if when is True or petty is True:
-            left_out.append(LeftOut(rule.id, severity, "what Prometheus has does not decide it"))
-        elif not any(severity in case.fires for case in cases):
-            left_out.append(LeftOut(rule.id, severity, "no example of the rule shows that it can fire in Prometheus"))
-        else:
-            assert isinstance(when, str)
-            names = dict.fromkeys(name for condition in own for name in condition.names)
-            terms = {name: recorder.term(name) for name in names}
-            alerts.append(
-                Alert(
-                    rule,
-                    severity,
-                    f"({when}) unless ({petty})" if petty else when,
-                    {name: term for name, term in terms.items() if isinstance(term, Series)},
-                    tuple(name for name, term in terms.items() if isinstance(term, Missing)),
-                    dict(_values_to_set(rule, recorder)),
-                )
-            )
-    return _merged(rule, alerts, left_out)
+    conditions = [rule.when[s] for s in _FIRES[severity] if s in rule.when]
+    own = [*([rule.applies] if rule.applies else []), rule.when[severity]]
+    when = both([applies, either(recorder.holds(condition) for condition in conditions)])
+    if both([applies, recorder.holds(rule.when[severity])]) is False:
+        return LeftOut(rule.id, severity, _why_never(own, recorder))
+    negligible = _negligible(rule, recorder)
+    if when is True or negligible is True:
+        return LeftOut(rule.id, severity, "what Prometheus has does not decide it")
+    if not any(severity in case.fires for case in cases):
+        return LeftOut(rule.id, severity, "no example of the rule shows that it can fire in Prometheus")
+    assert isinstance(when, str)
+    names = dict.fromkeys(name for condition in own for name in condition.names)
+    terms = {name: recorder.term(name) for name in names}
+    return Alert(
+        rule,
+        severity,
+        f"({when}) unless ({negligible})" if negligible else when,
+        {name: term for name, term in terms.items() if isinstance(term, Series)},
+        tuple(name for name, term in terms.items() if isinstance(term, Missing)),
+        dict(_values_to_set(rule, recorder)),
+    )
 
 
 def _values_to_set(rule: Rule, recorder: Recorder) -> Iterator[tuple[str, Series]]:
@@ -166,12 +165,13 @@ def _merged(rule: Rule, alerts: list[Alert], left_out: list[LeftOut]) -> tuple[l
     return alerts, left_out
 
 
-def _petty(rule: Rule, recorder: Recorder) -> str | bool:
-    """Where the cause is known to cost next to nothing, as diagnose.is_petty has it."""
-    petty = recorder.catalogue.petty
-    if rule.role != "root" or rule.prize is None or petty is None:
+def _negligible(rule: Rule, recorder: Recorder) -> str | bool:
+    """Where the cause is known to cost next to nothing, as diagnose.is_negligible has it."""
+    negligible = recorder.catalogue.negligible
+    if rule.role != "root" or rule.prize is None or negligible is None:
         return False
-    return both([recorder.holds(petty.when), recorder.holds(Condition(f"{rule.prize[0]} < {petty.below}"))])
+    cheap = Condition(f"{rule.prize[0]} < {negligible.below}")
+    return both([recorder.holds(negligible.when), recorder.holds(cheap)])
 
 
 def _why_never(conditions: Sequence[Condition], recorder: Recorder) -> str:
@@ -228,8 +228,8 @@ def _cases(rule: Rule, recorder: Recorder) -> Iterator[Case]:
 def _asked(rule: Rule, catalogue: Catalogue) -> list[str]:
     """The signals that decide whether the rule fires."""
     names = [*rule.signals()]
-    if rule.prize is not None and catalogue.petty is not None:
-        names += [rule.prize[0], *catalogue.petty.when.names]
+    if rule.prize is not None and catalogue.negligible is not None:
+        names += [rule.prize[0], *catalogue.negligible.when.names]
     return list(dict.fromkeys(names))
 
 
@@ -266,6 +266,6 @@ def _fires(rule: Rule, readings: Mapping[Series, Known], recorder: Recorder) -> 
                 return Unknown(Reason.ABSENT)
 
     state = rule.judge(read).state
-    if state not in SEVERITIES or is_petty(rule, read, recorder.catalogue):
+    if state not in SEVERITIES or is_negligible(rule, read, recorder.catalogue):
         return ()
     return tuple(severity for severity in SEVERITIES if severity in rule.when and state in _FIRES[severity])

@@ -18,9 +18,9 @@ from vllm_doctor.alerting.log_alerts import LogAlert
 from vllm_doctor.alerting.recording_rules import ENGINE, Constant, Series
 from vllm_doctor.model.reading import Value
 from vllm_doctor.prometheus import query
-from vllm_doctor.rules.catalogue import Signal
 from vllm_doctor.rules.log_lines import LogLine
 from vllm_doctor.rules.rule import RemedyRule, Rule
+from vllm_doctor.rules.signal import Signal
 from vllm_doctor.text import durations
 from vllm_doctor.text.words import COST, names, plain
 from vllm_doctor.text.yaml import dump

@@ -176,7 +176,7 @@ def chosen(view: GpuView, use: GpuUse) -> tuple[Gpu, ...]:
 
 
 def facts(view: GpuView, use: GpuUse) -> dict[str, Reading]:
-    """The facts about the server's GPUs, by the names that rules/signals.yaml gives them: always all of FACTS.
+    """The facts about the server's GPUs, by the names that rules/signals/ gives them: always all of FACTS.
 
     Each is the worst over the chosen GPUs, and a mean over a GPU's samples. `_where` names the GPUs that are meant.
     A GPU that does not tell is passed over where another one does. Without a GPU to speak of, all is unknown:
