@@ -42,13 +42,13 @@ def test_a_rule_stands_at_the_right_edge_or_below() -> None:
 
 
 def test_a_label_stands_in_the_margin_and_its_paragraph_beside_it() -> None:
-    assert shown(Labelled("Why", "one two three"), width=20) == ["  Why    one two", "         three"]
+    assert shown(Labelled("Why", "one two three"), width=25) == ["  Why         one two", "              three"]
     assert tones(Labelled("Why", "one")) == [("Why", LABEL), ("one", PLAIN)]
 
 
 def test_what_belongs_to_a_label_is_set_in_and_has_its_tone() -> None:
-    cure = Labelled(
-        "Cure",
+    fix = Labelled(
+        "Fix",
         "Do it",
         (
             Diff((("-", "--old"), ("+", "--new 1"))),
@@ -56,44 +56,44 @@ def test_what_belongs_to_a_label_is_set_in_and_has_its_tone() -> None:
             Lines(("an hour", soft("risk: none"))),
         ),
     )
-    assert shown(cure) == [
-        "  Cure   Do it",
-        "         -  --old",
-        "         +  --new 1",
-        "         $  ulimit -n 9  (as an administrator)",
-        "         an hour",
-        "         risk: none",
+    assert shown(fix) == [
+        "  Fix         Do it",
+        "              -  --old",
+        "              +  --new 1",
+        "              $  ulimit -n 9  (as an administrator)",
+        "              an hour",
+        "              risk: none",
     ]
-    assert [tone for _, tone in tones(cure)] == [LABEL, PLAIN, DROPPED, ADDED, RUN, PLAIN, SOFT]
+    assert [tone for _, tone in tones(fix)] == [LABEL, PLAIN, DROPPED, ADDED, RUN, PLAIN, SOFT]
 
 
 def test_a_command_folds_where_it_is_to_be_pasted_only() -> None:
     command = Command(("vllm", "serve", "m", "--chat-template", "a b"))
     assert shown(command, width=30) == ["  vllm serve m --chat-template", "    'a b'"]
-    assert shown(Labelled("Start", "so:", (command,)), width=30)[1:] == [
-        "         vllm serve m \\",
-        "             --chat-template \\",
-        "             'a b'",
+    assert shown(Labelled("Restart", "so:", (command,)), width=35)[1:] == [
+        "              vllm serve m \\",
+        "                  --chat-template \\",
+        "                  'a b'",
     ]
 
 
 def test_a_table_is_aligned_and_its_first_column_gives_way() -> None:
     table = Table(
-        ("What", "Seen", "Threshold", "From"),
+        ("What", "Value", "Threshold", "From"),
         (("a long name of a signal", "1", (code("> 2 (signal)"),), "log"), ("b", "10.5", "", "host")),
         frozenset({1}),
         ("a note",),
     )
-    assert shown(Labelled("Seen", body=(table,))) == [
-        "  Seen   a long name of a signal     1  > 2 (signal)  log",
-        "         b                        10.5                host",
-        "         a note",
+    assert shown(Labelled("Evidence", body=(table,))) == [
+        "  Evidence    a long name of a signal     1  > 2 (signal)  log",
+        "              b                        10.5                host",
+        "              a note",
     ]
-    assert shown(Labelled("Seen", body=(table,)), width=40) == [
-        "  Seen   a long name of     1  > 2  log",
-        "           a signal",
-        "         b               10.5       host",
-        "         a note",
+    assert shown(Labelled("Evidence", body=(table,)), width=45) == [
+        "  Evidence    a long name of     1  > 2  log",
+        "                a signal",
+        "              b               10.5       host",
+        "              a note",
     ]
 
 
@@ -114,7 +114,7 @@ def test_a_rule_within_a_sentence_is_in_brackets() -> None:
         (Lines(("x",), close=True), False),
         (Command(("x",)), False),
         (Labelled("Why", "x"), True),
-        (Labelled("Cure", "x", (Lines(("y",)),)), True),
+        (Labelled("Fix", "x", (Lines(("y",)),)), True),
         (Footer(("x",)), True),
     ],
 )

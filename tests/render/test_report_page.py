@@ -68,10 +68,10 @@ REPORTS: dict[str, Callable[[], Report]] = {
     "unreachable": unreachable,
 }
 PAINTERS: dict[str, Callable[[Page], str]] = {
-    "text": text.paint,
+    "text": lambda page: text.paint(page, width=200),
     "markdown": lambda page: markdown.paint(page).replace("\\", "").replace("`", ""),
     "html": lambda page: Parsed(html.paint(page)).text,
-    "terminal": lambda page: "\n".join(line.plain for line in painted(page, 100)),
+    "terminal": lambda page: "\n".join(line.plain for line in painted(page, 200)),
 }
 
 
@@ -160,7 +160,7 @@ def test_a_finding_alone_has_the_server_it_is_of() -> None:
 def test_the_gist_is_the_first_finding_and_its_cure() -> None:
     assert [plain(words) for words in parts.gist(rich_in_kinds().main)] == [
         "64 run, 44 wait.",
-        "Cure: Admit what fits + --max-num-seqs 128 + --async-scheduling + VLLM_X=1  (environment)",
+        "Fix: Admit what fits + --max-num-seqs 128 + --async-scheduling + VLLM_X=1  (environment)",
     ]
     assert parts.gist([]) == ()
 

@@ -16,20 +16,20 @@ def test_a_remedy_is_painted_by_what_its_lines_are() -> None:
     said = Lines(
         ("+  not a change", soft("risk: a long one that is folded, and stays of less weight on its next line"))
     )
-    assert styles(Labelled("Cure", "Do it", (changes, run, said))) == [
-        ("Cure   Do it", ["bold"]),
+    assert styles(Labelled("Fix", "Do it", (changes, run, said))) == [
+        ("Fix         Do it", ["bold"]),
         ("-  --old", ["red"]),
         ("+  --new 1", ["green"]),
         ("$  ulimit -n 9", ["cyan"]),
         ("+  not a change", []),
-        ("risk: a long one that is folded, and stays of less", ["dim"]),
-        ("weight on its next line", ["dim"]),
+        ("risk: a long one that is folded, and stays of", ["dim"]),
+        ("less weight on its next line", ["dim"]),
     ]
 
 
 def test_nothing_from_outside_is_obeyed() -> None:
     [line] = painted((Labelled("Why", "\x1b[31m[red]x[/red]"),), 60)
-    assert line.plain == "  Why    \\u001b[31m[red]x[/red]"
+    assert line.plain == "  Why         \\u001b[31m[red]x[/red]"
 
 
 def test_signs_and_colours_are_those_of_the_states() -> None:

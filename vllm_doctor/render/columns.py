@@ -36,9 +36,9 @@ from vllm_doctor.render.page import (
 )
 from vllm_doctor.text import words as text_words
 
-INDENT = 9
+INDENT = 14
 """Where paragraphs begin, right of their labels."""
-_FOLD_INDENT = 10
+_FOLD_INDENT = 13
 PLAIN, LABEL, SOFT, ADDED, DROPPED, RUN = "", "label", "soft", "added", "dropped", "run"
 """The tones; a verdict's word has its state for one."""
 
@@ -99,7 +99,7 @@ def _lines(block: Block, width: int) -> Iterator[Line]:
             yield from _toned([f"  {line}" for line in block.drawn])
         case Explains():
             for symptom in block.symptoms:
-                yield from _toned(_wrapped(f"       → explains: {plain(symptom)}", width, INDENT + 2), SOFT)
+                yield from _toned(_wrapped(f"{'':<{INDENT - 2}}→ explains: {plain(symptom)}", width, INDENT + 2), SOFT)
         case Labelled():
             yield from _labelled(block, width)
         case Card():

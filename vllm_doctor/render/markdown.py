@@ -122,7 +122,7 @@ def _painted(block: Block) -> Iterator[str]:
         case Lines() | Command() | Table() | Diff() | Shell():
             yield from _body(block)
         case Figures():
-            yield _table((block.title, "Seen"), block.items, {1})
+            yield _table((block.title, "Value"), block.items, {1})
         case Numbered():
             yield "\n".join(f"{n}. {code(rule)} {text(held)}" for n, (rule, held) in enumerate(block.items, 1))
         case Plots():

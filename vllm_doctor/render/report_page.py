@@ -16,7 +16,7 @@ from vllm_doctor.render.parts import examined, finding, over_time, unseen, vital
 
 def in_short(report: Report) -> Page:
     if report.error is not None and not report.findings and not report.vitals:
-        return Head(report.verdict.value, "Could not tell"), Labelled("Why", report.error.message)
+        return Head(report.verdict.value, "No verdict"), Labelled("Why", report.error.message)
     main = report.main
     return (
         _head(report),
@@ -43,11 +43,11 @@ def whole(report: Report) -> Page:
         *error,
         *_under("Over time", over_time.plots(report)),
         *over_time.lives(report, whole=True),
-        *_under("Vital signs", vitals.vitals(report, whole=True)),
+        *_under("Vitals", vitals.vitals(report, whole=True)),
         *over_time.numbered(main, report),
-        *_under("Cause and cure" if len(grouped(main)) == 1 else "Causes and cures", _cards(main, report, whole=True)),
+        *_under("Cause and fix" if len(grouped(main)) == 1 else "Causes and fixes", _cards(main, report, whole=True)),
         *finding.correction(report, whole=True),
-        *_under("Also seen", notes),
+        *_under("Also found", notes),
         *unseen.unseen(report, whole=True),
         _footer(report, whole=True),
     )

@@ -35,7 +35,7 @@ class FindingPage(Page):
     """All about one finding. When it is no longer found, what was last known stays, and that is said."""
 
     NAME = "finding"
-    HINTS = (("esc", "back"), ("c", "copy cure"), ("y", "markdown"), ("w", "save"), ("↑ ↓", "scroll"))
+    HINTS = (("esc", "back"), ("c", "copy fix"), ("y", "markdown"), ("w", "save"), ("↑ ↓", "scroll"))
 
     def __init__(self, key: str) -> None:
         super().__init__()
@@ -89,11 +89,11 @@ def rows(picture: Picture, report: Report, group: Sequence[Finding], width: int)
     if any(change.rule == finding.rule for change in changes):
         lines += painted(parts.correction(report), width, blocks[-1])
     elif finding.role == "symptom" and finding.explained_by:
-        lines += [Text(""), say(("  Follows ", "bold"), f" from {finding.explained_by}: cure that.")]
+        lines += [Text(""), say((f"{'  Follows':<{INDENT}}", "bold"), f"from {finding.explained_by}: fix that.")]
     if finding.see:
         lines += [Text("")]
         for place, url in enumerate(finding.see):
-            lines += wrapped(url, width, "  See    " if not place else " " * INDENT, " " * INDENT, DIM)
+            lines += wrapped(url, width, f"{'  See' if not place else '':<{INDENT}}", " " * INDENT, DIM)
     return [Row(line) for line in lines]
 
 
@@ -119,7 +119,7 @@ def _courses(picture: Picture, finding: Finding, width: int) -> list[Text]:
         top = 1.0 if evidence.unit == "share" and same else scale([*values, mark or 0.0])
         course = picture.course.columns(name, shown.first, shown.last, room)
         said = words.compared(evidence.is_, evidence.than, evidence.unit) if same else ""
-        label = "  Course " if not lines else " " * INDENT
+        label = f"{'  Trend' if not lines else '':<{INDENT}}"
         told = say((label, "bold"), fit(evidence.says, 30), " ")
         lines.append(Text.assemble(told, bars(course, top, 1, mark, "red")[0], f"  {said}", no_wrap=True, end=""))
     if lines:

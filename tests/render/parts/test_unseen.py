@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.render.reports import postmortem, unreachable
+from vllm_doctor.model.reason import HOW_TO_LEARN, Reason
 from vllm_doctor.model.report import Report
 from vllm_doctor.render.page import plain
 from vllm_doctor.render.parts import unseen
@@ -15,11 +16,10 @@ def told(report: Report) -> list[str]:
 
 
 def test_a_rule_that_could_not_be_judged_stands_by_each_of_its_reasons() -> None:
-    of_rules = [(said.partition(" (")[0], said.rpartition("): ")[2]) for said in told(postmortem()) if "): " in said]
-    assert of_rules == [
-        ("not-in-log", "preemption, flashinfer-missing"),
-        ("not-given", "latency"),
-        ("not-local", "flashinfer-missing, cpu-throttled"),
+    assert [said for said in told(postmortem()) if ". Rules: " in said] == [
+        "A log does not carry it: ask /metrics. Rules: preemption, flashinfer-missing",
+        "No target was given: --slo ttft=2s --slo itl=50ms. Rules: latency",
+        f"{HOW_TO_LEARN[Reason.NOT_LOCAL]}. Rules: flashinfer-missing, cpu-throttled",
     ], "the log's own first, what another host shows last"
 
 
@@ -38,6 +38,6 @@ def test_a_source_that_is_missing_is_named_with_how_to_give_it() -> None:
 
 def test_the_rules_are_counted_in_words() -> None:
     report = postmortem()
-    assert unseen.count(report) == "4 rules could not be judged"
-    assert unseen.count(replace(report, unknown=report.unknown[:1])) == "1 rule could not be judged"
+    assert unseen.count(report) == "4 rules could not be checked"
+    assert unseen.count(replace(report, unknown=report.unknown[:1])) == "1 rule could not be checked"
     assert unseen.count(replace(report, unknown=())) == ""

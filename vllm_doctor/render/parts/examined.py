@@ -9,7 +9,7 @@ from vllm_doctor.render.page import Command, Kind, Lines, Span, Words, code, joi
 from vllm_doctor.text import times, words
 
 _PIDS = 6
-_NO_VERSION = {True: "vLLM (version not in the log)", False: "vLLM (version not told)"}
+_NO_VERSION = {True: "vLLM (version not in the log)", False: "vLLM (version unknown)"}
 """By whether it was looked for in a log."""
 
 
@@ -37,7 +37,7 @@ def _recordings(report: Report, whole: bool) -> Iterator[Words]:
     then = report.judged_otherwise
     if then is not None:
         other = "by other rules" if then.same_rules is False else "with other options"
-        yield f"When it was taken it said, {other}: {str(then.verdict).upper()}  {then.headline}"
+        yield f"Verdict when it was captured, {other}: {str(then.verdict).upper()}  {then.headline}"
 
 
 def _sources(report: Report, whole: bool) -> Iterator[Words]:
@@ -85,7 +85,7 @@ def _server(report: Report, whole: bool) -> Iterator[Words]:
     ]
     if report.is_postmortem:
         parts.append(_gpus(report))
-        parts.append(f"{len(report.lives):,} server lives" if len(report.lives) > 1 else "")
+        parts.append(f"{len(report.lives):,} server runs" if len(report.lives) > 1 else "")
     else:
         parts.append(_watched(report))
     yield joined([part for part in parts if plain(part)])
@@ -108,7 +108,7 @@ def _watched(report: Report) -> str:
     if not scrapes:
         return "nothing was measured" if report.is_unmeasured else "no answer from /metrics"
     window = max(source.window_s for source in answered)
-    return f"seen for {words.number(round(window, 1), 's')}, {scrapes} scrapes" if scrapes > 1 else "one scrape"
+    return f"watched for {words.number(round(window, 1), 's')}, {scrapes} scrapes" if scrapes > 1 else "one scrape"
 
 
 def _gpus(report: Report) -> str:

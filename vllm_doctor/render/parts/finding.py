@@ -30,7 +30,7 @@ from vllm_doctor.text import changes, times, words
 _EVIDENCE = 6
 """The comparisons that a reader in a hurry sees."""
 _ENGINES = 4
-_NOTE = {"opportunity": "Chance", "not-server": "Client"}
+_NOTE = {"opportunity": "Opportunity", "not-server": "Client"}
 _ADMINISTRATOR = "administrator"
 
 
@@ -52,9 +52,9 @@ def about(
     blocks += [Labelled("When", when)] if when else []
     blocks.append(Labelled("Why", " ".join(part for part in (finding.here, finding.why) if part)))
     if finding.confidence != "high":
-        blocks.append(Labelled("Sure?", f"{finding.confidence} confidence: partly inferred"))
+        blocks.append(Labelled("Confidence", f"{finding.confidence}: partly inferred"))
     if finding.evidence:
-        blocks.append(Labelled("Seen", body=(_evidence(finding, whole, most),)))
+        blocks.append(Labelled("Evidence", body=(_evidence(finding, whole, most),)))
     symptoms = dict.fromkeys((s.title, s.rule) for s in report.findings if s.explained_by == finding.rule)
     if symptoms:
         blocks.append(Explains(tuple((title, " ", rule(id)) for title, id in symptoms)))
@@ -94,7 +94,7 @@ def _advice(remedy: Remedy) -> Words:
 
 
 def gist(main: Sequence[Finding]) -> tuple[Words, ...]:
-    """The first finding's own sentence, and its cure."""
+    """The first finding's own sentence, and its fix."""
     if not main:
         return ()
     finding = main[0]
@@ -104,7 +104,7 @@ def gist(main: Sequence[Finding]) -> tuple[Words, ...]:
     diff = changes.diff(finding.remedies[0])
     lines = [line for line in diff if line[0] == "+"] or diff
     flags = [(code(" ".join(line)),) for line in lines]
-    return (*here, joined([f"Cure: {finding.remedies[0].do}", *flags], " "))
+    return (*here, joined([f"Fix: {finding.remedies[0].do}", *flags], " "))
 
 
 def _where(group: Sequence[Finding], report: Report) -> str:
@@ -121,7 +121,7 @@ def _evidence(finding: Finding, whole: bool, most: int | None) -> Table:
     left = len(evidence) - len(rows)
     more = (f"and {left} more {'comparison' if left == 1 else 'comparisons'}: --json",) if left else ()
     source = f"thresholds: {words.ORIGIN[finding.threshold_from]}"
-    return Table(("What", "Seen", "Threshold", "From"), rows, frozenset({1}), (*more, source))
+    return Table(("What", "Value", "Threshold", "From"), rows, frozenset({1}), (*more, source))
 
 
 def _comparison(one: Evidence, whole: bool) -> tuple[Words, ...]:
@@ -159,13 +159,13 @@ def _remedy(place: int, remedy: Remedy, finding: Finding, whole: bool) -> Labell
     said += [f"then: {sentence}" for sentence in remedy.then]
     said.append(soft(f"risk: {remedy.risk}"))
     if remedy.starts_unknown:
-        names = [(code(name), f" ({reason})") for name, reason in remedy.starts_unknown.items()]
+        names = [(code(name), f" ({HOW_TO_LEARN[reason]})") for name, reason in remedy.starts_unknown.items()]
         said.append(("not known whether vLLM starts with it: ", *joined(names, ", ")))
     if remedy.gain is not None and remedy.gain != finding.prize:
         said.append(f"gain: {words.bound(remedy.gain.at_most, remedy.gain.basis)}")
     if is_unchecked and (whole or not place):  # on a terminal once is enough
-        said.append("the flag was not checked: the server does not tell its version")
-    return Labelled("Or" if place else "Cure", remedy.do, (*body, Lines(tuple(said))))
+        said.append("the flag was not checked: the server's version is unknown")
+    return Labelled("Or" if place else "Fix", remedy.do, (*body, Lines(tuple(said))))
 
 
 def _lacking(remedy: Remedy) -> list[Words]:
@@ -178,7 +178,7 @@ def _lacking(remedy: Remedy) -> list[Words]:
         most: tuple[str | Span, ...] = (*listed(names[:-1]), " and ") if names[1:] else ()
         are = "are" if names[1:] else "is"
         said.append((
-            "the value needs ", *most, code(names[-1]), f", which {are} not known ({reason}): {HOW_TO_LEARN[reason]}",
+            "the value needs ", *most, code(names[-1]), f", which {are} unknown here ({HOW_TO_LEARN[reason]})",
         ))  # fmt: skip
     return said
 
@@ -191,17 +191,17 @@ def correction(report: Report, whole: bool = False) -> tuple[Heading | Labelled,
     rules = tuple(dict.fromkeys(change.rule for change in corrected.changes))
     is_elsewhere = corrected.now == report.command  # in its --config file, or in its environment
     body: list[Diff | Command | Lines] = []
-    # On a terminal the changes of a single finding stand with its cure.
+    # On a terminal the changes of a single finding stand with its fix.
     if corrected.changes and (whole or len(rules) > 1 or is_elsewhere):
         body.append(Diff(changes.differences(corrected)))
     if not is_elsewhere:
         body.append(Command(corrected.now, report.variables))
     said: list[Words] = []
     if any(source.kind == "command" for source in report.sources):
-        said.append("in the form it was given in, and whole: --format patch")
+        said.append("as a patch of the given file: --format patch")
     for left in corrected.left_out:
-        said.append(("not against ", code(left.rule), f" ({left.do}): {left.reason}"))
+        said.append(("does not fix ", code(left.rule), f" ({left.do}): {left.reason}"))
     body += [Lines(tuple(said))] if said else []
-    what = "with these changes" if is_elsewhere else "like this"
-    start = Labelled("Start", (f"it {what}, against ", *listed(rules), ":"), tuple(body))
+    what = "with these changes" if is_elsewhere else "with this command"
+    start = Labelled("Restart", (f"{what}, to fix ", *listed(rules), ":"), tuple(body))
     return Heading("The corrected command, after one restart", signpost=False), start

@@ -1,4 +1,4 @@
-"""What went on over time: curves, when which finding held, and the lives of the server."""
+"""What went on over time: curves, when which finding held, and the runs of the server."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def numbered(main: Sequence[Finding], report: Report) -> tuple[Numbered, ...]:
 
 
 def lives(report: Report, whole: bool) -> tuple[Heading | Lines | Table, ...]:
-    """The server's lives and how they ended, those that ended alike as one; none of a single one that goes on."""
+    """The server's runs and how they ended, those that ended alike as one; none of a single one that goes on."""
     if len(report.lives) < 2 and all(life.end != "died" for life in report.lives):
         return ()
     groups = times.alike(report.lives)
@@ -92,11 +92,11 @@ def lives(report: Report, whole: bool) -> tuple[Heading | Lines | Table, ...]:
     died = sum(life.end == "died" for life in hidden)
     if whole:
         rows = tuple(_row(number, alike) for number, alike in (*first, *last))
-        notes = (f"{len(hidden):,} lives between them, {died:,} of which died, are not shown.",) if hidden else ()
-        head = ("Life", "From – to", "Served", "Ended", "In", "Cause", "Log line")
-        return Heading("Lives of the server"), Table(head, rows, frozenset({0, 6}), notes)
+        notes = (f"{len(hidden):,} runs between them are not shown; {died:,} of them died.",) if hidden else ()
+        head = ("Run", "From – to", "Served", "Ended", "In", "Cause", "Log line")
+        return Heading("Runs of the server"), Table(head, rows, frozenset({0, 6}), notes)
     items = [_sentence(number, alike, len(report.lives)) for number, alike in first]
-    items += [f"… {len(hidden):,} lives between them, {died:,} of which died …"] if hidden else []
+    items += [f"… {len(hidden):,} runs between them, {died:,} of them died …"] if hidden else []
     items += [_sentence(number, alike, len(report.lives)) for number, alike in last]
     return (Lines(tuple(items), hang=11),)
 
@@ -104,22 +104,24 @@ def lives(report: Report, whole: bool) -> tuple[Heading | Lines | Table, ...]:
 def _sentence(number: int, lives: Sequence[LifeSeen], of: int) -> str:
     life, count = lives[0], len(lives)
     bounds = times.lasted(lives)
-    facts = [] if life.began else ["its start is not in the log"]
-    facts += [] if life.up or not life.began else ["never served"]
-    name = f"lives {number:,}–{number + count - 1:,}" if count > 1 else f"life {number:,}"
+    facts = [] if life.began else ["log starts mid-run"]
+    is_early = life.began and not life.up
+    facts += ["never served"] if is_early and life.end != "died" else []
+    name = f"runs {number:,}–{number + count - 1:,}" if count > 1 else f"run {number:,}"
     begun = f"{name}  {times.between(*bounds) if bounds else 'no times'}{''.join(f', {fact}' for fact in facts)}; "
     if life.end == "stopped":
         return f"{begun}was stopped"
     if life.end != "died":
-        return f"{begun}the log {'ends' if number + count > of else 'goes on with another'}"
+        return f"{begun}{'the log ends' if number + count > of else 'the next run follows'}"
     at = f" {times.clock(life.died_at)}" if life.died_at is not None and count == 1 else ""
     who = f" in {life.process}" if life.process else ""
+    ended = "crashed during startup" if is_early else "died"
     cause = life.cause or _NO_CAUSE
     places = _places(lives)
     line = f" (line {places})" if places else ""
     if of == 1:
-        return f"died{at}{who}{''.join(f', {fact}' for fact in facts)}: {cause}{line}"
-    return f"{begun}{'each ' if count > 1 else ''}died{at}{who}: {cause}{line}"
+        return f"{ended}{at}{who}{''.join(f', {fact}' for fact in facts)}: {cause}{line}"
+    return f"{begun}{'each ' if count > 1 else ''}{ended}{at}{who}: {cause}{line}"
 
 
 _NO_CAUSE = "the log shows no exception"
@@ -131,7 +133,7 @@ def _row(number: int, lives: Sequence[LifeSeen]) -> tuple[Words, ...]:
     is_dead = life.end == "died"
     return (
         f"{number:,}–{number + count - 1:,}" if count > 1 else f"{number:,}",
-        (times.between(*bounds) if bounds else "no times") + ("" if life.began else " (its start is not in the log)"),
+        (times.between(*bounds) if bounds else "no times") + ("" if life.began else " (log starts mid-run)"),
         "yes" if life.up else "no" if life.began else "",
         _ended(life, count),
         (code(life.process),) if is_dead and life.process else "",

@@ -13,20 +13,20 @@ _RUNNING = (Reason.NOT_IN_COMMAND, Reason.NOT_LOCAL, Reason.NO_LOG)
 _ASKED = 6
 _SCRAPED_ONCE = {
     "prometheus": "a rate needs two scrapes in the window: --window 30m",
-    "page": "a rate needs two pages",
+    "page": "a rate needs two scrapes: give two files",
 }
-_NOT_IN_THIS_LOG = "the log does not hold it: does it begin where the server did?"
+_NOT_IN_THIS_LOG = "the log does not hold it: does it begin at the server's start?"
 
 
 def unseen(report: Report, whole: bool) -> tuple[Fold, ...]:
     items: tuple[Words, ...] = tuple(everything(report)) if whole else tuple(in_short(report))
-    return (Fold("Not seen", items, count(report)),) if items else ()
+    return (Fold("Not checked", items, count(report)),) if items else ()
 
 
 def count(report: Report) -> str:
     """How many rules could not be judged, in words; empty: none."""
     rules = len(report.unknown)
-    return f"{rules} rule{'s' if rules > 1 else ''} could not be judged" if rules else ""
+    return f"{rules} rule{'s' if rules > 1 else ''} could not be checked" if rules else ""
 
 
 def everything(report: Report) -> Iterator[Words]:
@@ -37,7 +37,7 @@ def everything(report: Report) -> Iterator[Words]:
         yield from ((code(source.target), f": {note}") for note in source.notes)
     by_reason = report.unknown_by_reason
     for reason in sorted(by_reason, key=lambda reason: (reason is not Reason.NOT_IN_LOG, reason is Reason.NOT_LOCAL)):
-        yield f"{reason} ({HOW_TO_LEARN[reason]}): ", *listed(by_reason[reason])
+        yield f"{HOW_TO_LEARN[reason][0].upper()}{HOW_TO_LEARN[reason][1:]}. Rules: ", *listed(by_reason[reason])
     kinds = {source.kind for source in report.sources}
     if "log" not in kinds:
         yield "the log: add its file as another argument"
@@ -58,10 +58,10 @@ def in_short(report: Report) -> list[str]:
         needed = f" ({len(running)} rules)" if running else ""
         said.append(f"What only a running server shows{needed}: examine it then, on its host or by its URL.")
         if report.patient.gpu is None:
-            said.append("The GPUs that it is for: --gpu 8xH100.")
+            said.append("Its GPUs: name them with --gpu 8xH100.")
     need_log = by_reason.pop(Reason.NO_LOG, []) if "log" not in kinds else []
     for reason, rules in by_reason.items():
-        said.append(_because(reason, rules, _how(reason, kinds)))
+        said.append(_because(rules, _how(reason, kinds)))
     if report.is_unmeasured:
         return said
     if "log" not in kinds:
@@ -69,7 +69,7 @@ def in_short(report: Report) -> list[str]:
         said.append(f"{needed}the log: add its file as another argument.")
     if "host" not in kinds:
         lacking = "CPU and GPUs" if kinds & {"log", "command"} else "CPU, GPUs and flags"
-        said.append(f"{lacking}: run me on its host.")
+        said.append(f"{lacking}: run vllm-doctor on its host.")
     return said
 
 
@@ -90,8 +90,8 @@ def _how(reason: Reason, kinds: set[str]) -> str:
     return HOW_TO_LEARN[reason]
 
 
-def _because(reason: Reason, rules: Sequence[str], how: str) -> str:
-    return f"{reason}: {_named(rules, 3)}. {how[0].upper()}{how[1:]}."
+def _because(rules: Sequence[str], how: str) -> str:
+    return f"{_named(rules, 3)}: {how.removesuffix('?')}{'?' if how.endswith('?') else '.'}"
 
 
 def _not_told_by_log(unknown: Sequence[UnknownRule], report: Report) -> Iterator[str]:
@@ -108,14 +108,14 @@ def _not_told_by_log(unknown: Sequence[UnknownRule], report: Report) -> Iterator
     if lacks:
         lacks.sort(key=lambda u: -sum(reason is Reason.NOT_IN_LOG for reason in u.because.values()))
         yield (
-            f"not in this log, and asked for by {_named([u.rule for u in lacks], _ASKED)}."
+            f"not in this log, but needed by {_named([u.rule for u in lacks], _ASKED)}."
             " Ask /metrics while the server runs: vllm-doctor http://HOST:PORT."
         )
     for reason, rules in others.items():
-        yield _because(reason, rules, HOW_TO_LEARN[reason])
+        yield _because(rules, HOW_TO_LEARN[reason])
     if host or not any(source.kind == "host" for source in report.sources):
         needed = f" (for {_named([u.rule for u in host], 3)})" if host else ""
-        yield f"CPU and GPUs{needed}: run me on its host."
+        yield f"CPU and GPUs{needed}: run vllm-doctor on its host."
 
 
 def _named(rules: Sequence[str], most: int) -> str:

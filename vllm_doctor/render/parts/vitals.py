@@ -14,8 +14,10 @@ _ROWS = (
         ("requests_running", "{} running", None),
         ("requests_waiting", "{} waiting", None),
         ("kv_cache_usage", "KV cache {}", None),
-        ("generation_tokens_per_second", "{} tokens/s out", ""),
-        ("prompt_tokens_per_second", "{} in", ""),
+    ),
+    (
+        ("generation_tokens_per_second", "{} generation tokens/s", ""),
+        ("prompt_tokens_per_second", "{} prompt tokens/s", ""),
     ),
     (
         ("ttft_p50", "TTFT p50 {}", None),
@@ -39,7 +41,7 @@ def vitals(report: Report, whole: bool) -> tuple[Figures | Lines, ...]:
     if whole:
         known = ((vital.says, vital.seen, vital.unit) for vital in report.vitals)
         figures = tuple((says, words.reading(seen, unit)) for says, seen, unit in known if isinstance(seen, Known))
-        return (Figures("Vital sign", (*figures, *targets)),) if figures or targets else ()
+        return (Figures("Metric", (*figures, *targets)),) if figures or targets else ()
     lines = (*_sentences(report), *(f"{name}: {met}" for name, met in targets))
     return (Lines(lines, close=True),) if lines else ()
 
@@ -61,6 +63,6 @@ def _name(target: Target) -> str:
 
 
 def _met(target: Target) -> str:
-    met = {True: "met", False: "MISSED", None: "cannot be told"}[target.met]
+    met = {True: "met", False: "MISSED", None: "unknown"}[target.met]
     seen = words.reading(target.seen, "s") if isinstance(target.seen, Known) else str(target.seen)
     return f"{met} (p99 {seen})"
