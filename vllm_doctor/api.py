@@ -116,4 +116,4 @@ def render_report(report: Report, format: str = "text") -> str:
 def load_rules(*folders: PathLike) -> tuple[Rule, ...]:
     """The shipped rules, and those of these folders, in order of id. Raises DoctorError where one is not well."""
     shipped = rule.shipped()
-    return rule.load([shipped, *map(Path, folders)], catalogue.load(shipped / "signals.yaml"))
+    return rule.load([shipped, *map(Path, folders)], catalogue.load(shipped))
