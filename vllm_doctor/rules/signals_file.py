@@ -60,13 +60,13 @@ def _check_names(signals: Mapping[str, Signal], tables: Mapping[str, Table]) -> 
     for name, names in uses.items():
         for used in names:
             if used not in signals:
-                table = tables[signals[name].way_of or name]
+                table = tables[name]
                 table.fail(f"formula of {name!r} uses {used!r}, which is no signal", _kind(name, table))
     try:
         TopologicalSorter(uses).prepare()
     except CycleError as error:
         circle: list[str] = error.args[1]
-        table = tables[signals[circle[0]].way_of or circle[0]]
+        table = tables[circle[0]]
         table.fail(f"signals are computed from each other in a circle: {' -> '.join(circle)}", _kind(circle[0], table))
 
 
