@@ -13,13 +13,14 @@ from tests.making import shipped_catalogue, shipped_rules
 from tests.serving import serving
 from vllm_doctor.fleet import fleet
 from vllm_doctor.fleet.fleet import FleetReport
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Bounded, Column, Known, Subject, Unknown, Value, Values
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Report, Verdict
 from vllm_doctor.model.window import Window
 from vllm_doctor.prometheus.survey import Prometheus, Survey
-from vllm_doctor.session import examination
+from vllm_doctor.session.judge import judge
 
 CATALOGUE, RULES = shipped_catalogue(), shipped_rules()
 WHEN = datetime.fromtimestamp(AT, UTC)
@@ -44,8 +45,8 @@ def alone(name: str) -> Report:
     taken = samples(name)
     for place, (_, page) in enumerate(taken, 25 - len(taken)):
         window.add(float(place), page)
-    seen = Observation("server", "x", window, {"stats_published": Known(True)})
-    return examination.judge([seen], RULES, CATALOGUE, {"goal": "throughput"}, WHEN)
+    seen = Observation(SourceKind.SERVER, "x", window, {"stats_published": Known(True)})
+    return judge([seen], RULES, CATALOGUE, {"goal": "throughput"}, WHEN)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from vllm_doctor.model.reason import Reason
 from vllm_doctor.prometheus import survey as prometheus
 from vllm_doctor.prometheus.query import RAY, Matcher, matchers
 from vllm_doctor.prometheus.survey import Prometheus, Survey
-from vllm_doctor.sources.server import server
+from vllm_doctor.sources.server import fetch
 from vllm_doctor.sources.server.access import Access
 
 CATALOGUE = shipped_catalogue()
@@ -329,7 +329,7 @@ def test_a_server_that_hangs_up() -> None:
 
 
 def test_an_answer_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "MAX_BODY", 10_000)
+    monkeypatch.setattr(fetch, "MAX_BODY", 10_000)
     assert "larger" in refused({"/api/v1/query": lambda request: Answer(b" " * 20_000)}, "too-large")
 
 

@@ -23,7 +23,7 @@ from vllm_doctor.compare import measure
 from vllm_doctor.model.report import Course, Report
 from vllm_doctor.recording import bundle, demo
 from vllm_doctor.render.html import render
-from vllm_doctor.session import examination
+from vllm_doctor.session.judge import judge
 from vllm_doctor.text import redact
 
 HARMLESS = {
@@ -46,7 +46,7 @@ HOSTILE = (
 def live(name: str = "preemption") -> Report:
     (server,) = bundle.read(demo.folder() / name).sources[:1]
     seen = [server.observation(shipped_catalogue().metrics)]
-    report = examination.judge(seen, shipped_rules(), shipped_catalogue(), {}, datetime(2026, 11, 20, tzinfo=UTC))
+    report = judge(seen, shipped_rules(), shipped_catalogue(), {}, datetime(2026, 11, 20, tzinfo=UTC))
     return redact.report(replace(report, courses=measure.courses(seen[0].window)))
 
 
@@ -65,7 +65,7 @@ def hostile() -> Report:
     """Each text of a report of nearly every kind tries each trick."""
     tricks = " ".join(HOSTILE)
     report = reports.hostile()
-    told = replace(report.findings[0], title=tricks, here=tricks, why=tricks, rule=tricks, severity=tricks)
+    told = replace(report.findings[0], title=tricks, here=tricks, why=tricks, rule=tricks)
     return replace(
         report,
         headline=tricks,

@@ -22,6 +22,7 @@ from tests.render.reports import (
 )
 from tests.test_fixtures import NAMES, judged
 from vllm_doctor.cli.options import FORMATS
+from vllm_doctor.model.kinds import Severity, SourceKind, Stage
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Change, Correction, EngineSeen, Gain, LeftOut, Report, SourceSeen
 from vllm_doctor.render import markdown
@@ -291,7 +292,7 @@ def test_every_rule_that_could_not_be_judged_is_listed_what_the_log_lacks_first(
 
 
 def test_what_a_source_had_to_say_is_in_the_details() -> None:
-    source = SourceSeen("log", "a.log", 0.0, 0, None, ("line 3 is cut",))
+    source = SourceSeen(SourceKind.LOG, "a.log", 0.0, 0, None, ("line 3 is cut",))
     assert "- `a.log`: line 3 is cut\n" in markdown.render(replace(capped(), sources=(source,)))
 
 
@@ -323,7 +324,7 @@ def test_what_it_costs_what_will_be_and_what_is_left_out() -> None:
     told = replace(
         cure, gain=Gain(1.2, "x"), then=("It holds *11*.",), starts_unknown={"gpu_memory_at_start": Reason.DENIED}
     )
-    dear = replace(finding("cap"), prize=Gain(2.148, "`slots`"), stage="limit", remedies=(told,))
+    dear = replace(finding("cap"), prize=Gain(2.148, "`slots`"), stage=Stage.LIMIT, remedies=(told,))
     left = LeftOut("other", "Admit *less*", "--max-num-seqs 128 cures cap")
     correction = Correction(("vllm",), (Change("--max-num-seqs", 64.0, None, "cap"),), (left,))
     shown = markdown.render(replace(postmortem([dear]), correction=correction))
@@ -333,5 +334,5 @@ def test_what_it_costs_what_will_be_and_what_is_left_out() -> None:
     assert "- not known whether vLLM starts with it: `gpu_memory_at_start` (denied)\n" in shown
     assert "- not against `other` (Admit \\*less\\*): --max-num-seqs 128 cures cap\n" in shown
     assert "**Gain** unknown\n" in markdown.render(postmortem([replace(dear, prize=None)]))
-    note = markdown.render(postmortem([replace(dear, severity="info", prize=Gain(1.004, "stopped"))]))
+    note = markdown.render(postmortem([replace(dear, severity=Severity.INFO, prize=Gain(1.004, "stopped"))]))
     assert "Gain: at most × 1.01 (stopped)." in note

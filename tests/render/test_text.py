@@ -10,6 +10,7 @@ import pytest
 
 from tests.render.reports import finding, postmortem, unreachable
 from tests.test_fixtures import NAMES, judged
+from vllm_doctor.model.kinds import Role, Severity, SourceKind, Stage
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Change, Correction, Gain, LeftOut, Remedy, Report, SourceSeen
 from vllm_doctor.render import text
@@ -80,8 +81,8 @@ def on_its_host() -> Report:
         cores_usable=1.5,
         cores_terms="1 API server + 1 engine core + 2 workers",
     )
-    host = SourceSeen("host", "pid 4099", 0.0, 0, None, ("2 of its processes have no title",))
-    gpu = SourceSeen("gpu", "NVIDIA driver", 0.0, 0, None, ("GPU 3 fell off the bus",))
+    host = SourceSeen(SourceKind.HOST, "pid 4099", 0.0, 0, None, ("2 of its processes have no title",))
+    gpu = SourceSeen(SourceKind.GPU, "NVIDIA driver", 0.0, 0, None, ("GPU 3 fell off the bus",))
     command = ("vllm", "serve", "tiny", "--port", "8000", "--chat-template", "a file; with blanks")
     return replace(report, patient=patient, sources=(*report.sources, host, gpu), command=command)
 
@@ -180,7 +181,7 @@ def test_without_a_correction_there_is_none() -> None:
 
 
 def priced(prize: Gain | None, *remedies: Remedy, **changes: Any) -> Report:
-    return postmortem([replace(finding("cap"), prize=prize, stage="limit", remedies=remedies, **changes)])
+    return postmortem([replace(finding("cap"), prize=prize, stage=Stage.LIMIT, remedies=remedies, **changes)])
 
 
 def test_what_the_cause_costs_stands_before_the_cure() -> None:
@@ -194,12 +195,12 @@ def test_what_the_cause_costs_stands_before_the_cure() -> None:
 
 def test_a_cost_that_is_not_known_is_said_to_be() -> None:
     assert "  Gain   unknown" in text.render(priced(None)).splitlines()
-    assert "Gain" not in text.render(postmortem([replace(finding("died"), stage="broken")]))
-    assert "Gain" not in text.render(priced(None, role="info"))
+    assert "Gain" not in text.render(postmortem([replace(finding("died"), stage=Stage.BROKEN)]))
+    assert "Gain" not in text.render(priced(None, role=Role.INFO))
 
 
 def test_a_note_tells_why_it_is_no_more() -> None:
-    shown = text.render(replace(priced(Gain(1.004, "stopped"), severity="info"), headline="No limit found"))
+    shown = text.render(replace(priced(Gain(1.004, "stopped"), severity=Severity.INFO), headline="No limit found"))
     assert "Gain: at most × 1.01 (stopped)." in " ".join(shown.split())
 
 

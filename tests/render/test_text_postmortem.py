@@ -8,6 +8,7 @@ import pytest
 
 from tests.render.reports import BEGAN, HOUR, course, crash_loop, finding, hostile, life, postmortem, span, unreachable
 from tests.test_fixtures import judged
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import EngineSeen, LinesSeen, Report, SourceSeen, UnknownRule
 from vllm_doctor.render import text
@@ -278,7 +279,7 @@ def test_a_blind_report_lists_no_rules() -> None:
 
 def test_a_server_and_its_log() -> None:
     live = judged("preemption", slice(0, 4))
-    log = SourceSeen("log", "/var/log/vllm.log", 0.0, 0, None)
+    log = SourceSeen(SourceKind.LOG, "/var/log/vllm.log", 0.0, 0, None)
     lives = (life(BEGAN, BEGAN + 9, BEGAN + 8), life(BEGAN + 10, BEGAN + 99))
     lacks = UnknownRule("flashinfer-missing", {"flashinfer": Reason.NOT_IN_LOG})
     report = replace(

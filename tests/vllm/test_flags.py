@@ -304,11 +304,6 @@ def test_environment_variables() -> None:
     assert variable is not None
     assert variable.default == "INFO"
     assert flags.environment("0.32.0", "VLLM_USE_V1") is None
-    assert flags.has_environment("0.10.0", "VLLM_USE_V1") is True
-    assert flags.has_environment("0.32.0", "VLLM_USE_V1") is False
-    assert flags.has_environment("9.0.0", "VLLM_LOGGING_LEVEL") is None
-    assert flags.has_environment("0.5.0", "VLLM_LOGGING_LEVEL") is None
-    assert flags.has_environment(None, "VLLM_LOGGING_LEVEL") is None
     assert flags.environment("main", "VLLM_LOGGING_LEVEL") is None
     assert "VLLM_LOGGING_LEVEL" in flags.nearest_environment("0.32.0", "VLLM_LOGING_LEVEL")
 

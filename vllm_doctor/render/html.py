@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from vllm_doctor import __version__
+from vllm_doctor.model.kinds import SERVERS
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.reason import HOW_TO_LEARN
 from vllm_doctor.model.report import (
-    SERVERS,
     Course,
     Evidence,
     Finding,

@@ -12,6 +12,7 @@ import math
 from typing import Any
 
 from vllm_doctor import __version__
+from vllm_doctor.model.kinds import State
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import (
     SCHEMA,
@@ -80,7 +81,7 @@ def document(report: Report) -> dict[str, Any]:
         "slo": [_target(target) for target in report.targets],
         "rules": dict(report.states),
         "counts": {
-            state.replace("-", "_"): report.count(state)
+            state.replace("-", "_"): report.count(State(state))
             for state in ("ok", "info", "warning", "critical", "unknown", "not-applicable")
         },
         "lives": [_life(life, report) for life in report.lives],

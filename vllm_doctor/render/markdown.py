@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from vllm_doctor.model.kinds import SERVERS
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.reason import HOW_TO_LEARN
-from vllm_doctor.model.report import SERVERS, Evidence, Finding, LifeSeen, Remedy, Report, grouped
+from vllm_doctor.model.report import Evidence, Finding, LifeSeen, Remedy, Report, grouped
 from vllm_doctor.render import unseen
 from vllm_doctor.text import times, words
 from vllm_doctor.text.changes import brief, diff, differences

@@ -9,9 +9,10 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 
+from vllm_doctor.model.kinds import SERVERS
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.reason import HOW_TO_LEARN, Reason
-from vllm_doctor.model.report import SERVERS, Evidence, Finding, LifeSeen, Remedy, Report, UnknownRule, grouped
+from vllm_doctor.model.report import Evidence, Finding, LifeSeen, Remedy, Report, UnknownRule, grouped
 from vllm_doctor.text import times, words
 from vllm_doctor.text.changes import brief, differences, dropped
 

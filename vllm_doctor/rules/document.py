@@ -7,10 +7,10 @@ no tags (nothing is constructed but text, numbers, true, false, null), and no su
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import yaml
 
@@ -20,6 +20,8 @@ try:
     from yaml import CSafeLoader as _Loader  # ten times faster; absent where PyYAML was built without libyaml
 except ImportError:  # pragma: no cover
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
+
+Word = TypeVar("Word", bound=str)
 
 _TAG = "tag:yaml.org,2002:"
 _MAX_BYTES = 1_000_000
@@ -61,11 +63,13 @@ class Table(dict[str, Any]):
             self.fail(f"{key!r} must be a list of texts", key)
         return tuple(item.strip() for item in value)
 
-    def one_of(self, key: str, choices: tuple[str, ...], default: str | None = None) -> str:
+    def one_of(self, key: str, choices: Iterable[Word], default: Word | None = None) -> Word:
+        """The choice that the key holds: of an enum, its member."""
         value = self.get(key, default)
-        if value not in choices:
+        found = next((choice for choice in choices if choice == value), None)
+        if found is None:
             self.fail(f"{key!r} must be one of {', '.join(choices)}; it is {value!r}", key)
-        return str(value)
+        return found
 
     def table(self, key: str) -> Table:
         value = self.get(key)

@@ -11,6 +11,7 @@ from pathlib import Path
 from vllm_doctor.expr.condition import Condition
 from vllm_doctor.expr.scalar import Comparison
 from vllm_doctor.model.errors import DocumentError, UsageError
+from vllm_doctor.model.kinds import SEVERITIES, Confidence, Role, Severity, Stage, State
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.rules import diagnosis_file, document, log_lines, signals_file
@@ -20,16 +21,11 @@ from vllm_doctor.rules.document import Table
 from vllm_doctor.text import words
 from vllm_doctor.vllm import flags
 
-SEVERITIES = ("critical", "warning", "info")
-ROLES = ("root", "symptom", "opportunity", "info", "not-server", "blind")
-STAGES = ("blind", "broken", "client", "host", "limit", "slow-path", "opportunity")
-"""The order of reasoning: a cause of an earlier stage is told first."""
 ORIGINS = ("vllm-docs", "vllm-source", "nvidia", "measured", "heuristic")
 COSTS = ("none", "client", "restart", "capacity", "quality")
 GOALS = ("throughput", "latency", "")
 BY = ("you", "administrator")
 """Who can carry out a remedy's commands."""
-OK, UNKNOWN, NOT_APPLICABLE = "ok", "unknown", "not-applicable"
 _NO_RULES = (log_lines.FOLDER, signals_file.FOLDER)
 """Folders that hold other things."""
 
@@ -60,7 +56,7 @@ class RemedyRule:
 class Outcome:
     """A rule judged for one engine: a severity, ok, unknown or not-applicable."""
 
-    state: str
+    state: State
     evidence: tuple[Comparison, ...] = ()
     because: tuple[tuple[str, Reason], ...] = ()
 
@@ -71,14 +67,14 @@ class Rule:
     group: str
     title: str
     status: str
-    stage: str
-    role: str
-    confidence: str
+    stage: Stage
+    role: Role
+    confidence: Confidence
     why: str
     here: tuple[str, ...]
     not_this_rule: str
     applies: Condition | None
-    when: Mapping[str, Condition]
+    when: Mapping[Severity, Condition]
     explains: tuple[str, ...]
     threshold_from: str
     prize: tuple[str, str] | None
@@ -97,9 +93,9 @@ class Rule:
         if self.applies is not None:
             holds, seen = self.applies.judge(read)
             if holds is None:
-                return Outcome(UNKNOWN, (), _unknowns(seen))
+                return Outcome(State.UNKNOWN, (), _unknowns(seen))
             if not holds:
-                return Outcome(NOT_APPLICABLE)
+                return Outcome(State.NOT_APPLICABLE)
         because: dict[str, Reason] = {}
         undecided = False
         for severity in SEVERITIES:
@@ -108,11 +104,11 @@ class Rule:
                 continue
             holds, seen = condition.judge(read)
             if holds:
-                return Outcome(severity, tuple(c for c in seen if c.holds))
+                return Outcome(State(severity), tuple(c for c in seen if c.holds))
             if holds is None:
                 undecided = True
                 because.update(_unknowns(seen))
-        return Outcome(UNKNOWN, (), tuple(because.items())) if undecided else Outcome(OK)
+        return Outcome(State.UNKNOWN, (), tuple(because.items())) if undecided else Outcome(State.OK)
 
 
 def _unknowns(seen: Iterable[Comparison]) -> tuple[tuple[str, Reason], ...]:
@@ -179,14 +175,14 @@ def read(path: Path, catalogue: Catalogue) -> Rule:
         group=path.parent.name,
         title=table.text("title"),
         status=table.one_of("status", ("experimental", "stable"), "experimental"),
-        stage=table.one_of("stage", STAGES),
-        role=table.one_of("role", ROLES),
-        confidence=table.one_of("confidence", ("high", "medium", "low"), "medium"),
+        stage=table.one_of("stage", Stage),
+        role=table.one_of("role", Role),
+        confidence=table.one_of("confidence", Confidence, Confidence.MEDIUM),
         why=" ".join(table.text("why").split()),
         here=table.texts("here"),
         not_this_rule=" ".join(table.text("not_this_rule").split()) if "not_this_rule" in table else "",
         applies=condition_of(table, "applies", is_signal) if "applies" in table else None,
-        when={key: condition_of(when_table, key, is_signal) for key in when_table},
+        when={Severity(key): condition_of(when_table, key, is_signal) for key in when_table},
         explains=table.texts("explains"),
         threshold_from=table.one_of("threshold_from", ORIGINS),
         prize=prize,
@@ -266,11 +262,11 @@ def _check_places(table: Table, key: str, template: str, catalogue: Catalogue) -
 
 def check_examples(rule: Rule, catalogue: Catalogue) -> int:
     """Run a rule on its own examples; how many there are. Raises DocumentError at the first that fails."""
-    given: set[str] = set()
+    given: set[State] = set()
     count = 0
     table = document.read(rule.table.path)
     for example in table.tables("examples"):
-        expected = example.one_of("gives", (*SEVERITIES, OK, UNKNOWN, NOT_APPLICABLE))
+        expected = example.one_of("gives", State)
         for name in example:
             if name != "gives" and name not in catalogue.signals:
                 example.fail(f"{name!r} is not a signal; the list: vllm-doctor rules --signals", name)
@@ -283,7 +279,7 @@ def check_examples(rule: Rule, catalogue: Catalogue) -> int:
             example.fail(f"the example gives {outcome.state}, not {expected}: mend the condition or the example")
         given.add(expected)
         count += 1
-    for needed in (*rule.when, OK, UNKNOWN):
+    for needed in (*(State(severity) for severity in rule.when), State.OK, State.UNKNOWN):
         if needed not in given:
             raise DocumentError(table.path, table.lines.get("examples"), f"an example with gives: {needed} is missing")
     return count

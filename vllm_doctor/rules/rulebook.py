@@ -6,10 +6,11 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from vllm_doctor.model.kinds import SEVERITIES
 from vllm_doctor.rules import document
 from vllm_doctor.rules import rule as rule_module
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.rules.rule import SEVERITIES, Rule
+from vllm_doctor.rules.rule import Rule
 
 _WIDTH = 80
 

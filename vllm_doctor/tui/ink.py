@@ -14,10 +14,11 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from vllm_doctor.model.kinds import State
 from vllm_doctor.text import redact
 
-SIGN = {"critical": "✖", "warning": "▲", "info": "•", "ok": "✔", "unknown": "?", "not-applicable": " ", "": " "}
-COLOUR = {"critical": "red", "warning": "yellow", "info": "", "ok": "green", "unknown": "cyan"}
+SIGN = {"": " "} | {state.value: state.sign for state in State}
+COLOUR = {state.value: state.colour for state in State}
 DIM, BOLD, HEAD = "dim", "bold", "bold"
 NOTHING = Text("")
 

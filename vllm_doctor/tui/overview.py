@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from vllm_doctor.model.kinds import SEVERITIES, State
 from vllm_doctor.model.report import Finding, Report, Verdict, grouped
 from vllm_doctor.render import text as text_report
 from vllm_doctor.session.view_model import Status
@@ -122,7 +123,7 @@ def _judged(report: Report) -> str:
     """What an ok, or an unknown, is worth."""
     if report.error is not None:
         return report.error.message
-    ok, unknown = report.count("ok"), report.count("unknown")
+    ok, unknown = report.count(State.OK), report.count(State.UNKNOWN)
     return f"{ok} rules were judged and are well; {unknown} could not be judged, for the reasons below." if ok else ""
 
 
@@ -138,8 +139,8 @@ def _few(lines: list[Text], most: int) -> list[Text]:
 def _counts(report: Report | None) -> tuple[str, str]:
     if report is None:
         return "findings", ""
-    parts = [f"{report.count(state)} {state}" for state in ("critical", "warning", "info") if report.count(state)]
-    told = [f"{report.count('ok')} ok", *([f"{n} unknown"] if (n := report.count("unknown")) else [])]
+    parts = [f"{report.count(state)} {state}" for state in map(State, SEVERITIES) if report.count(state)]
+    told = [f"{report.count(State.OK)} ok", *([f"{n} unknown"] if (n := report.count(State.UNKNOWN)) else [])]
     return f"findings: {', '.join(parts)}" if parts else "no findings", f"rules: {', '.join(told)}"
 
 

@@ -222,11 +222,6 @@ def environment(version: str, name: str) -> Variable | None:
     return Variable(name, _value(row.cell(0)), *_ENVIRONMENT.stretch(name, place))
 
 
-def has_environment(version: str | None, name: str) -> bool | None:
-    """Whether that vLLM knows the environment variable; None as of `has`."""
-    return _ENVIRONMENT.has(version, lambda place: any(row.is_at(place) for row in _ENVIRONMENT.rows(name)))
-
-
 def nearest_environment(version: str, name: str) -> list[str]:
     """At most three variables of the version (as `judged_as`) with much the same name, nearest first."""
     place = _ENVIRONMENT.judged_at(version)
