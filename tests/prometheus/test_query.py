@@ -7,12 +7,12 @@ import re
 import promql_parser
 import pytest
 
+from tests.making import shipped_catalogue
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.prometheus import query
 from vllm_doctor.prometheus.query import Matcher, Scope
-from vllm_doctor.rules import catalogue, rule
 
-SIGNALS = catalogue.load(rule.shipped()).signals
+SIGNALS = shipped_catalogue().signals
 TWO = Scope(identity=("job", "instance"), window="10m")
 
 
