@@ -177,7 +177,7 @@ def _default(getter: Callable[[], Any]) -> str | None:
 def defaults_by_device() -> list[dict[str, Any]] | None:
     """What the API server takes for --max-num-seqs and --max-num-batched-tokens on devices that are pretended: each
     name and each size of memory that the method compares with, just there and just below. None: no such method."""
-    arg_utils = importlib.import_module("vllm.engine.arg_utils")
+    arg_utils: Any = importlib.import_module("vllm.engine.arg_utils")
     method = getattr(arg_utils.EngineArgs, "get_batch_defaults", None)
     if method is None:
         return None

@@ -90,11 +90,11 @@ def order_of(release: str) -> tuple[list[int], int]:
 
 def rows_of(content: Mapping[str, Any]) -> dict[str, Rows]:
     """The rows of a release in each table, out of what was read of it."""
-    metrics = {
+    metrics: Rows = {
         name: (found["kind"], " ".join(found["engines"]), "hidden" if found["hidden"] else "")
         for name, found in content["metrics"].items()
     }
-    environment = {name: (_cell(default),) for name, default in content["environment"].items()}
+    environment: Rows = {name: (_cell(default),) for name, default in content["environment"].items()}
     return {"flags.tsv": _flags(content), "environment.tsv": environment, "metrics.tsv": metrics}
 
 
