@@ -201,7 +201,7 @@ def test_a_part_of_the_engines_is_not_ok() -> None:
     assert judged(survey({}, engines(2), is_partial=True)).verdict is Verdict.UNKNOWN
 
 
-def test_a_target_that_is_missed_is_a_complaint() -> None:
+def test_a_target_that_is_missed_is_a_symptom() -> None:
     slow = Bounded([Known(0.2, 0.1, 0.3), Known(8.0, 5.0, 10.0)])
     report = judged(survey({"ttft_p99": slow}, engines(2)), slo_ttft=2.0)
     assert {e.name: e.verdict for e in report.engines} == {"h0": Verdict.OK, "h1": Verdict.WARNING}

@@ -95,7 +95,7 @@ class Page(HTMLParser):
 def test_the_verdict_stands_first_and_its_cure_with_it() -> None:
     text = Page(render(live())).text
     body = text[text.index("CRITICAL", text.index("}")) :]
-    assert body.index("CRITICAL") < body.index("Cure") < body.index("Over time") < body.index("Not seen")
+    assert body.index("CRITICAL") < body.index("Fix") < body.index("Over time") < body.index("Not checked")
     assert "The KV cache is too small for the running batch" in body
     for told in ("preemptions per finished request", "rule of thumb", "at most × 2.48", "--max-num-seqs 10", "risk: "):
         assert told in body
@@ -124,7 +124,13 @@ def test_a_log_has_its_time_line_its_spans_and_its_lives() -> None:
     page = Page(render(log()))
     assert [a.get("class") for tag, a in page.tags if tag == "rect"] == ["span"]
     assert sum(a.get("class") == "died" for _, a in page.tags) == 3
-    for told in ("13 Nov 08:12:00", "Lives of the server", "CUDA error: out of memory", "9,882", "not-in-log"):
+    for told in (
+        "13 Nov 08:12:00",
+        "Runs of the server",
+        "CUDA error: out of memory",
+        "9,882",
+        "A log does not carry it",
+    ):
         assert told in page.text
 
 

@@ -303,7 +303,7 @@ def test_harm_that_is_seen_wins_over_a_vital_sign_that_is_not(rules: Rules) -> N
         pytest.param({"queue": 5.0, "usage": 0.6}, Verdict.UNKNOWN, None, id="an info is no cause"),
     ],
 )
-def test_a_complaint_demands_a_cause(rules: Rules, seen: Seen, verdict: Verdict, headline: str | None) -> None:
+def test_a_symptom_demands_a_cause(rules: Rules, seen: Seen, verdict: Verdict, headline: str | None) -> None:
     rules.add("cause", "usage > 0.8")
     rules.add("note", "usage > 0.5", severity="info", role="info")
     diagnosis = rules.diagnose(server(seen, slo=2.0))
@@ -318,9 +318,7 @@ def test_a_complaint_demands_a_cause(rules: Rules, seen: Seen, verdict: Verdict,
         pytest.param([{"latency": 99.0, "usage": 0.1}, {"usage": 0.9}], Verdict.CRITICAL, id="another engine"),
     ],
 )
-def test_only_a_cause_on_its_own_engine_answers_a_complaint(
-    rules: Rules, engines: list[Seen], verdict: Verdict
-) -> None:
+def test_only_a_cause_on_its_own_engine_answers_a_symptom(rules: Rules, engines: list[Seen], verdict: Verdict) -> None:
     rules.add("cause", "usage > 0.8")
     assert rules.diagnose(server(*engines)).verdict is verdict
 

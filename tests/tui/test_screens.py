@@ -163,7 +163,7 @@ def test_the_verdict_its_cause_and_its_cure_are_on_the_first_screen(size: tuple[
     head = "\n".join(screen(preempting(), size=size).splitlines()[:9])
     assert "CRITICAL" in head
     assert "The KV cache is too" in head
-    assert "computed again" in head or size[0] < 80
+    assert "recomputed" in head or size[0] < 80
     assert "--num-gpu-blocks-override" in head or size[0] < 80
 
 

@@ -57,7 +57,7 @@ class Api:
     def __init__(self, url: str, access: Access | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.base = address(url)
         self.target = shown(self.base)
-        self._connection = Connection(self.base, access or Access(), clock, _ADVICE, follows=False)
+        self._connection = Connection(self.base, access or Access(), clock, _ADVICE, follows=False, is_patient=False)
         self._clock = clock
         self._gets = False
         self.warnings: dict[str, None] = {}

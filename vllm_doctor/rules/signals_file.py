@@ -1,4 +1,24 @@
-"""Reading rules/signals/*.yaml, one file a topic: each entry becomes a signal, or a mistake with its file and line."""
+"""Reading rules/signals/*.yaml, one file a topic: each entry becomes a signal, or a mistake with its file and line.
+
+An entry has `says` (what it is to a person: 40 characters fit in a line; "steadily" is the median of the scrapes),
+`unit`, and one of
+
+    promql, info, present, fact, flag, env, log   read in this way (signal.py)
+    formula     computed from other signals
+    is_known    1 where this signal is known, else 0
+    from        ways in order, of which the first that is known wins; where none is, the reason is that of the first.
+                A way is {log: line.value, ...} with an own `where`, or a formula as a text
+
+and may have
+
+    where                the condition outside of which it is unknown
+    when, otherwise      the condition under which it is that, and the formula of what it is else
+    vital, needed        it is shown as a vital sign, and how it adds up; without it there is no verdict
+    target               for a target that the user may give: the signal that must stay below it
+
+A way that is read may have `none` (its value where it is not set), `count`, `reason` (why it is unknown where nobody
+looked: a fact is found on the server's host) and `exporter`. A renamed metric is PromQL's own `or`, the new name first.
+"""
 
 from __future__ import annotations
 
@@ -60,13 +80,13 @@ def _check_names(signals: Mapping[str, Signal], tables: Mapping[str, Table]) -> 
     for name, names in uses.items():
         for used in names:
             if used not in signals:
-                table = tables[signals[name].way_of or name]
+                table = tables[name]
                 table.fail(f"formula of {name!r} uses {used!r}, which is no signal", _kind(name, table))
     try:
         TopologicalSorter(uses).prepare()
     except CycleError as error:
         circle: list[str] = error.args[1]
-        table = tables[signals[circle[0]].way_of or circle[0]]
+        table = tables[circle[0]]
         table.fail(f"signals are computed from each other in a circle: {' -> '.join(circle)}", _kind(circle[0], table))
 
 

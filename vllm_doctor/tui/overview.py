@@ -8,7 +8,7 @@ from rich.text import Text
 
 from vllm_doctor.model.kinds import SEVERITIES, State
 from vllm_doctor.model.report import Finding, Report, Verdict, grouped
-from vllm_doctor.render import text as text_report
+from vllm_doctor.render.parts import unseen
 from vllm_doctor.session.view_model import Status
 from vllm_doctor.text.durations import duration
 from vllm_doctor.tui import finding, log, vitals
@@ -160,7 +160,7 @@ def rows(view: View, width: int) -> list[Row]:
                 found.append(Row(_symptom(symptom, report, width), finding.key_of(symptom[0])))
     if not found and not view.filter and report.verdict is Verdict.OK:
         found.append(Row(say(("  nothing was found to be wrong in what could be seen", DIM))))
-    for place, said in enumerate(text_report.not_seen(report)):
+    for place, said in enumerate(unseen.in_short(report)):
         if view.keeps(said):
             label = f" {SIGN['unknown']} not seen  " if not place else " " * 13
             found.append(Row(cut(say((label, "cyan"), (said, DIM)), width), f"{_UNSEEN}{place}"))
@@ -195,6 +195,6 @@ def _tag(group: Sequence[Finding], report: Report) -> Text:
 
 def _unseen_side(report: Report, width: int) -> list[Row]:
     lines = [say(("Not seen", "bold")), NOTHING]
-    for said in text_report.not_seen(report):
+    for said in unseen.in_short(report):
         lines += wrapped(said, width, "• ", "  ")
     return [Row(line) for line in lines]

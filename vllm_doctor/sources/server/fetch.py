@@ -71,13 +71,21 @@ class Connection:
     """A kept connection to the server at `base`. `clock` must not step. Raises UsageError for a --ca-file that is none.
 
     `follows`: redirects on the same host are followed, others refused; else they are the answer.
+    `is_patient`: a body that has begun by the deadline may take as long again: a starved server is slow, and examined.
     """
 
     def __init__(
-        self, base: str, access: Access, clock: Callable[[], float], advice: Advice, follows: bool = True
+        self,
+        base: str,
+        access: Access,
+        clock: Callable[[], float],
+        advice: Advice,
+        follows: bool = True,
+        is_patient: bool = True,
     ) -> None:
         self.base, self.target = base, shown(base)
-        self._access, self._clock, self._advice, self._follows = access, clock, advice, follows
+        self._access, self._clock, self._advice = access, clock, advice
+        self._follows, self._is_patient = follows, is_patient
         self._client = _client(base, access)
 
     def close(self) -> None:
@@ -105,7 +113,7 @@ class Connection:
                     if location and self._follows:
                         url = self._redirected(url, location)
                         continue
-                    body = self._body(response, where, at + left)
+                    body = self._body(response, where, at + left if self._is_patient else deadline)
                     return Answer(response.status_code, response.headers, body, at, location)
             except httpx.TimeoutException:
                 raise SourceError("timeout", advice.late.format(where=where, seconds=left)) from None
