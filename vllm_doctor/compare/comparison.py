@@ -282,7 +282,9 @@ def _lacking(before: Result, after: Result) -> list[str]:
     if before.seen_by != after.seen_by:
         lacking.append(_DIFFERENTLY.format(*sorted({before.seen_by, after.seen_by})))
     if before.model is None or after.model is None:
-        lacking.append("the model is not known of " + ("either result" if before.model == after.model else "one of them"))
+        lacking.append(
+            "the model is not known of " + ("either result" if before.model == after.model else "one of them")
+        )
     return lacking
 
 
@@ -300,7 +302,7 @@ def _too_little(result: Result) -> list[str]:
         return ["nothing was generated: an idle server has nothing to compare"]
     little = []
     if result.seconds is not None and result.seconds < LEAST_SECONDS - 0.5:
-        little.append(f"it was watched for {number(round(result.seconds, 1), 's')} only, and {LEAST_SECONDS:.0f} s are the"
+        little.append(f"it was watched for {number(round(result.seconds, 1), 's')} only; {LEAST_SECONDS:.0f} s are the"
                       " least (--window 20)")  # fmt: skip
     finished = result.measures.get("finished")
     if finished is not None and finished.value < LEAST_REQUESTS:
@@ -417,7 +419,7 @@ def _not_done(before: Result, changes: Sequence[Difference] | None) -> tuple[Adv
 def _notes(before: Result, after: Result) -> Iterable[str]:
     if before.seen_by == after.seen_by != "server" and "recording" in (before.kind, after.kind):
         yield (
-            f"tokens out, requests and latencies are those of {before.seen_by}: its client saw each request in full, and"
+            f"tokens out, requests and latencies are those of {before.seen_by}: its client saw each request, and"
             " the load is known; the rest is the server's own"
         )
     for what, was, now in (("vLLM", before.vllm, after.vllm), ("hardware", before.hardware, after.hardware)):

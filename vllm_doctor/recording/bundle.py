@@ -254,7 +254,8 @@ def parsed(name: str, parts: Mapping[str, bytes]) -> Recording:
         raise SourceError(KIND, f"{name} is not a recording of format {FORMAT}")
     if written != FORMAT:
         raise SourceError(
-            "newer-format", f"{name} is a recording of format {written[:60]}, and this vllm-doctor reads {FORMAT}: update it"
+            "newer-format",
+            f"{name} is a recording of format {written[:60]}, and this vllm-doctor reads {FORMAT}: update it",
         )
     try:
         sources = about["sources"]
@@ -392,9 +393,7 @@ def reading(told: Fact) -> Reading:
         try:
             return Unknown(Reason(told["unknown"]))
         except ValueError:
-            raise ValueError(
-                f"{str(told['unknown'])[:40]!r} is an unknown reason: of a newer vllm-doctor?"
-            ) from None
+            raise ValueError(f"{str(told['unknown'])[:40]!r} is an unknown reason: of a newer vllm-doctor?") from None
     value = told.get("value")
     if told.get("infinite") is True:
         value = math.inf
