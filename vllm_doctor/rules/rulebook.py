@@ -87,7 +87,7 @@ def check(folder: Path, shipped: Iterable[Path], catalogue: Catalogue) -> str:
             if rule.id == other.id and other.table.path.resolve() not in paths:
                 rule.table.fail(f"rule {rule.id!r} is shipped already: give this one its own id", "rule")
     examples = sum(rule_module.check_examples(rule, catalogue) for rule in own)
-    return f"{len(own)} rules and {examples} examples are well\n"
+    return f"{len(own)} rules and {examples} examples pass\n"
 
 
 def _indented(text: str, hanging: int = 0) -> list[str]:
