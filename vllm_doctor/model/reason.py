@@ -42,6 +42,6 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
     Reason.NOT_GIVEN: "no target was given: --slo ttft=2s --slo itl=50ms",
     Reason.BETWEEN: "the histogram's buckets are too coarse to decide",
     Reason.NOT_SUPPORTED: "this device, driver or kernel does not report it",
-    Reason.NO_DRIVER: "no GPU was found: run vllm-doctor on the GPU host, or give --nvidia-smi FILE, or name it: --gpu NAME",
+    Reason.NO_DRIVER: "no GPU was found: run vllm-doctor on the GPU host, or give --nvidia-smi FILE, or --gpu NAME",
     Reason.NOT_SET: "it is not on the server's command line, so vLLM's own default holds",
 }
