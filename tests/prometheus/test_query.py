@@ -12,7 +12,7 @@ from vllm_doctor.prometheus import query
 from vllm_doctor.prometheus.query import Matcher, Scope
 from vllm_doctor.rules import catalogue, rule
 
-SIGNALS = catalogue.load(rule.shipped() / "signals.yaml").signals
+SIGNALS = catalogue.load(rule.shipped()).signals
 TWO = Scope(identity=("job", "instance"), window="10m")
 
 

@@ -20,6 +20,8 @@ class DocumentError(DoctorError):
 
     def __init__(self, path: object, line: int | None, problem: str) -> None:
         self.path, self.line, self.problem = path, line, problem
+        self.is_consequence = False
+        """Of a mistake that was noted already."""
         where = f"{path}:{line}" if line else str(path)
         super().__init__(f"{where}: {problem}")
 

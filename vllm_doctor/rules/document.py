@@ -42,7 +42,7 @@ class Problems:
 
     def add(self, error: DocumentError, breaks_line: bool = False) -> None:
         """`breaks_line`: what stands in the line could not be read, so whatever else is missed there is no news."""
-        if (error.path, error.line) in self._broken:
+        if error.is_consequence or (error.path, error.line) in self._broken:
             return
         if breaks_line:
             self._broken.add((error.path, error.line))
@@ -79,9 +79,13 @@ class Table(dict[str, Any]):
     line: int
     lines: dict[str, int]
     problems: Problems | None = None
+    wrong: frozenset[str] | None = frozenset()
+    """The keys under which something of another kind stands; None: the whole table stands for what is none."""
 
     def error(self, problem: str, key: str | None = None) -> DocumentError:
-        return DocumentError(self.path, self.lines.get(key, self.line) if key else self.line, problem)
+        error = DocumentError(self.path, self.lines.get(key, self.line) if key else self.line, problem)
+        error.is_consequence = self.wrong is None or key in self.wrong
+        return error
 
     def fail(self, problem: str, key: str | None = None) -> NoReturn:
         """Refuse: after this mistake nothing can be read."""
@@ -93,6 +97,10 @@ class Table(dict[str, Any]):
         if self.problems is None:
             raise error
         self.problems.add(error)
+
+    def _is_not(self, wanted: str, key: str) -> None:
+        self.mistake(f"{key!r} must be {wanted}", key)
+        self.wrong = None if self.wrong is None else self.wrong | {key}
 
     def allow(self, *keys: str) -> None:
         """Refuse a key that is not among these."""
@@ -106,14 +114,14 @@ class Table(dict[str, Any]):
     def text(self, key: str, default: str | None = None) -> str:
         value = self.get(key, default)
         if not isinstance(value, str) or not value.strip():
-            self.mistake(f"{key!r} must be a text", key)
+            self._is_not("a text", key)
             return ""
         return value.strip()
 
     def texts(self, key: str) -> tuple[str, ...]:
         value = self.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            self.mistake(f"{key!r} must be a list of texts", key)
+            self._is_not("a list of texts", key)
             return ()
         return tuple(item.strip() for item in value)
 
@@ -124,16 +132,17 @@ class Table(dict[str, Any]):
         for choice in known:
             if choice == value:
                 return choice
-        self.mistake(f"{key!r} must be one of {', '.join(known)}; it is {value!r}", key)
+        self._is_not(f"one of {', '.join(known)}; it is {value!r}", key)
         return known[0]
 
     def table(self, key: str) -> Table:
         value = self.get(key)
         if isinstance(value, Table):
             return value
-        if value is not None:
-            self.mistake(f"{key!r} must be a mapping", key)
         empty = Table()
+        if value is not None:
+            self._is_not("a mapping", key)
+            empty.wrong = None
         empty.path, empty.line, empty.lines = self.path, self.lines.get(key, self.line), {}
         empty.problems = self.problems
         return empty
@@ -141,7 +150,7 @@ class Table(dict[str, Any]):
     def tables(self, key: str) -> Iterator[Table]:
         value = self.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, Table) for item in value):
-            self.mistake(f"{key!r} must be a list of mappings", key)
+            self._is_not("a list of mappings", key)
             return
         yield from value
 

@@ -3,6 +3,7 @@
     signals.yaml, signals/*.yaml   signals
     log-lines/*.yaml               lines of vLLM's log
     overrides.yaml                 what is changed in shipped rules
+    diagnosis.yaml                 what is no signal, but made of signals: shipped only
     any other *.yaml               a rule
 
 Each may lie in a folder of the folder.
@@ -16,6 +17,7 @@ from pathlib import Path
 SIGNALS = "signals"
 LOG_LINES = "log-lines"
 OVERRIDES = "overrides.yaml"
+DIAGNOSIS = "diagnosis.yaml"
 
 
 def shipped() -> Path:
@@ -48,6 +50,8 @@ def _all(folder: Path) -> Iterable[Path]:
 def _kind(path: Path) -> str:
     if path.name == OVERRIDES:
         return OVERRIDES
+    if path.name == DIAGNOSIS and path.parent.resolve() == shipped().resolve():
+        return DIAGNOSIS
     if path.parent.name == LOG_LINES:
         return LOG_LINES
     return SIGNALS if path.parent.name == SIGNALS or path.name == f"{SIGNALS}.yaml" else "rule"

@@ -14,7 +14,8 @@ from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.rules import document
 from vllm_doctor.rules import folders as places
-from vllm_doctor.rules.catalogue import Catalogue, condition_of
+from vllm_doctor.rules.catalogue import Catalogue
+from vllm_doctor.rules.diagnosis_file import condition_of
 from vllm_doctor.rules.document import Problems, Table
 from vllm_doctor.rules.folders import shipped as shipped
 from vllm_doctor.text import words
@@ -177,9 +178,9 @@ def read(path: Path, catalogue: Catalogue, problems: Problems | None = None) -> 
     table = document.read(path, until="examples", problems=problems)
     table.allow(*KEYS)
     id = table.text("rule")
-    if id and not re.fullmatch(ID, id):
+    if not re.fullmatch(ID, id):
         table.mistake(f"a rule's id is lower case words joined by '-'; it is {id!r}", "rule")
-    elif id and id != path.stem:
+    elif id != path.stem:
         table.mistake(f"the rule's id {id!r} is not the file's name: rename one ({id}.yaml)", "rule")
     prize = _bound(table, "prize", catalogue)
     rule = Rule(
@@ -210,7 +211,7 @@ def read(path: Path, catalogue: Catalogue, problems: Problems | None = None) -> 
 def _when(table: Table, catalogue: Catalogue) -> Mapping[str, Condition]:
     when = table.table("when")
     when.allow(*SEVERITIES)
-    if not when and not isinstance(table.get("when"), str | list):
+    if not when:
         table.mistake("'when' needs a condition under critical, warning or info", "when")
     read = {key: _condition(when, key, catalogue) for key in when if key in SEVERITIES}
     return {key: condition for key, condition in read.items() if condition is not None}
@@ -230,7 +231,7 @@ def _bound(table: Table, key: str, catalogue: Catalogue) -> tuple[str, str] | No
     bound = table.table(key)
     bound.allow("at_most", "basis")
     signal, basis = bound.text("at_most"), bound.text("basis")
-    if signal and signal not in catalogue.signals:
+    if signal not in catalogue.signals:
         bound.mistake(f"{signal!r} is not a signal", "at_most")
     return signal, basis
 
