@@ -26,8 +26,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from vllm_doctor.expr.condition import Condition, compare
+from vllm_doctor.expr.condition import Condition
 from vllm_doctor.expr.formula import Formula
+from vllm_doctor.expr.scalar import compare
 from vllm_doctor.model.reading import Known, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.prometheus import query

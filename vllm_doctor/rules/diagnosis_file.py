@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vllm_doctor.expr.condition import Condition, ConditionError
+from vllm_doctor.expr.condition import Condition
+from vllm_doctor.expr.parser import ConditionError
 from vllm_doctor.rules import document
 from vllm_doctor.rules.document import Problems, Table
 from vllm_doctor.rules.signal import Signal

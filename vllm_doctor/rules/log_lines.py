@@ -29,7 +29,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from vllm_doctor.expr.formula import Formula, FormulaError
+from vllm_doctor.expr.formula import Formula
+from vllm_doctor.expr.parser import FormulaError
 from vllm_doctor.model.reading import Known, Value
 from vllm_doctor.model.window import Labels
 from vllm_doctor.rules import document

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vllm_doctor.expr.condition import Comparison, Condition
+from vllm_doctor.expr.condition import Condition
+from vllm_doctor.expr.scalar import Comparison
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason

@@ -2,65 +2,175 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import TypedDict
 
-from vllm_doctor.expr.formula import Formula, FormulaError
-from vllm_doctor.expr.promql import PromQLError, aggregated_by
+from vllm_doctor.expr.formula import Formula
+from vllm_doctor.expr.parser import FormulaError
+from vllm_doctor.expr.promql_eval import PromQLError, aggregated_by
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.rules import document
-from vllm_doctor.rules.document import Table
-from vllm_doctor.rules.signal import UNITS, WAYS, Exporter, Signal, expression, info
+from vllm_doctor.rules import folders as places
+from vllm_doctor.rules.document import Problems, Table
+from vllm_doctor.rules.signal import BETWEEN, UNITS, WAYS, Exporter, Signal, expression, info
 from vllm_doctor.vllm import flags
-
-FOLDER = "signals"
 
 EXPORTERS = ("cadvisor", "dcgm")
 """Those whose series tell facts."""
 
 
-def load(folder: Path) -> dict[str, Signal]:
-    """The signals of all files of the folder, by name. Raises DocumentError with file and line."""
+_SHARED = ("says", "unit", "vital", "needed", "target")
+_OF_WAY = ("none", "count", "reason", "exporter")
+_KINDS = (*WAYS, "from", "is_known")
+
+
+def load(*folders: Path, problems: Problems | None = None) -> dict[str, Signal]:
+    """The signals of these folders, by name; the ways of one stand above it. Raises DocumentError with file and line.
+
+    With `problems`, mistakes are noted there, and a signal that cannot be read is one that is never known.
+    """
     tables: dict[str, Table] = {}
-    for path in sorted(folder.glob("*.yaml")):
-        root = document.read(path)
-        root.allow("signals")
-        entries = root.table("signals")
-        for name in entries:
-            table = entries.table(name)
-            if name in tables:
-                first = tables[name]
-                entries.fail(
-                    f"signal {name!r} stands twice (first in {first.path}:{first.line}): give this one its own name",
-                    name,
-                )
-            tables[name] = table
-    signals = {name: _signal(name, table) for name, table in tables.items()}
+    for path in (path for folder in folders for path in places.signals(folder)):
+        with document.gathered(problems):
+            root = document.read(path, problems=problems)
+            root.allow("signals", "known_metrics")
+            root.texts("known_metrics")
+            _gather(root.table("signals"), tables)
+    signals: dict[str, Signal] = {}
+    for name, table in tables.items():
+        unread = Signal(name=name, says=name, unit="", way="fact", definition="")
+        with document.gathered(problems):
+            ways = {signal.name: signal for signal in _entry(name, table)}
+            unread = ways.pop(name)
+            signals |= ways
+        signals[name] = unread
     _check_names(signals, tables)
     return signals
 
 
-def _check_names(signals: Mapping[str, Signal], tables: Mapping[str, Table]) -> None:
+def _gather(entries: Table, tables: dict[str, Table]) -> None:
+    for name in entries:
+        table = entries.table(name)
+        if name not in tables:
+            tables[name] = table
+            continue
+        first = tables[name]
+        entries.mistake(
+            f"signal {name!r} stands twice (first in {first.path}:{first.line}): give this one its own name", name
+        )
+
+
+def _check_names(signals: dict[str, Signal], tables: Mapping[str, Table]) -> None:
     """Every name in a formula is a signal, and none is computed from itself."""
     uses = {name: signal.formula.names for name, signal in signals.items() if signal.formula is not None}
     for name, names in uses.items():
+        table = tables[signals[name].way_of or name]
         for used in names:
             if used not in signals:
-                tables[name].fail(f"formula of {name!r} uses {used!r}, which is no signal", "formula")
+                table.mistake(f"formula of {name!r} uses {used!r}, which is no signal", _kind(table))
+                signals[name] = _never_known(signals[name])
+    while True:
+        try:
+            uses = {name: signal.formula.names for name, signal in signals.items() if signal.formula is not None}
+            return TopologicalSorter(uses).prepare()
+        except CycleError as error:
+            circle: list[str] = error.args[1]
+            table = tables[signals[circle[0]].way_of or circle[0]]
+            table.mistake(f"signals are computed from each other in a circle: {' -> '.join(circle)}", _kind(table))
+            signals[circle[0]] = _never_known(signals[circle[0]])
+
+
+def _never_known(signal: Signal) -> Signal:
+    return replace(signal, way="fact", definition="", formula=None)
+
+
+def _kind(table: Table) -> str:
+    kinds = [kind for kind in _KINDS if kind in table]
+    if len(kinds) != 1:
+        table.fail(f"a signal needs exactly one of {', '.join(_KINDS)}")
+    return kinds[0]
+
+
+def _entry(name: str, table: Table) -> Iterator[Signal]:
+    """The signal, below those that are its ways."""
+    if BETWEEN in name:
+        table.fail(f"{BETWEEN!r} stands between a signal and its way: name {name!r} without it")
+    table.allow(*_SHARED, *_KINDS, *_OF_WAY, "where", "when", "otherwise")
+    kind = _kind(table)
+    is_chosen = "where" in table or "when" in table
+    if kind in WAYS and kind != "formula" and not is_chosen:
+        yield _read_as(name, table, table, kind)
+        return
+    ways = list(_ways(name, table, kind))
+    yield from (way for way in ways if isinstance(way, Signal))
+    texts = [way.name if isinstance(way, Signal) else way for way in ways]
+    text = f"known({', '.join(texts)})" if len(texts) > 1 else texts[0]
+    if "where" in table:
+        text = f"where({table.text('where')}, {text})"
+    if ("when" in table) != ("otherwise" in table):
+        table.fail("'when' and 'otherwise' need each other", "when" if "when" in table else "otherwise")
+    if "when" in table:
+        text = f"({text}) if ({table.text('when')}) else ({_number_or_text(table, 'otherwise')})"
     try:
-        TopologicalSorter(uses).prepare()
-    except CycleError as error:
-        circle: list[str] = error.args[1]
-        tables[circle[0]].fail(f"signals are computed from each other in a circle: {' -> '.join(circle)}", "formula")
+        formula = Formula(text)
+    except FormulaError as error:
+        table.fail(str(error), kind)
+    written = tuple(way.written[0] if isinstance(way, Signal) else f"formula: {way}" for way in ways)
+    if kind == "is_known":
+        written = (f"is_known: {table.text(kind)}",)
+    written += tuple(f"{key}: {table[key]}" for key in ("where", "when", "otherwise") if key in table)
+    yield Signal(name=name, way="formula", definition=text, formula=formula, written=written, **_shared(table))
 
 
-def _signal(name: str, table: Table) -> Signal:
-    table.allow("says", "unit", *WAYS, "vital", "needed", "target", "none", "count", "reason", "exporter")
-    ways = [way for way in WAYS if way in table]
-    if len(ways) != 1:
-        table.fail(f"signal {name!r} needs exactly one of {', '.join(WAYS)}")
-    way = ways[0]
+def _ways(name: str, table: Table, kind: str) -> Iterator[Signal | str]:
+    """The ways in order: a formula as its text, any other as a signal of its own."""
+    match kind:
+        case "formula":
+            yield table.text(kind)
+        case "is_known":
+            yield f"is_known({table.text(kind)})"
+        case "from":
+            yield from _listed(name, table)
+        case _:
+            yield _way(f"{name}{BETWEEN}{kind}", table, table, kind)
+
+
+def _listed(name: str, table: Table) -> Iterator[Signal | str]:
+    ways = table.get("from")
+    if not isinstance(ways, list) or len(ways) < 2:
+        table.fail("'from' must be a list of ways, two at least: the first that is known wins", "from")
+    taken: set[str] = set()
+    for way in ways:
+        if isinstance(way, Table):
+            kind = _kind(way)
+            way.allow(*WAYS, *_OF_WAY)
+            own = f"{name}{BETWEEN}{kind}"
+            while own in taken:
+                own += "_too"
+            taken.add(own)
+            yield _way(own, way, table, kind)
+        elif isinstance(way, str) or (isinstance(way, int | float) and not isinstance(way, bool)):
+            yield str(way)
+        else:
+            table.fail("a way is a mapping (log: line.value), or a formula as a text", "from")
+
+
+def _way(name: str, way: Table, entry: Table, kind: str) -> Signal:
+    """One of several ways as a signal of its own: no vital sign, as its entry may be."""
+    of = name.partition(BETWEEN)[0]
+    return replace(_read_as(name, way, entry, kind), way_of=of, vital=None, needed=False, target=None)
+
+
+def _number_or_text(table: Table, key: str) -> str:
+    value = table.get(key)
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else table.text(key)
+
+
+def _read_as(name: str, table: Table, entry: Table, way: str) -> Signal:
+    """The signal that is read in one way, which the table says. `entry`: what it is a way of, or the same table."""
     present: tuple[str, ...] = ()
     formula: Formula | None = None
     definition = ""
@@ -84,20 +194,36 @@ def _signal(name: str, table: Table) -> Signal:
     none = table.get("none")
     return Signal(
         name=name,
-        says=table.text("says"),
-        unit=table.one_of("unit", UNITS),
         way=way,
         definition=definition,
-        vital=table.one_of("vital", ("sum", "max")) if "vital" in table else None,
-        needed=table.get("needed") is True,
-        target=table.text("target") if "target" in table else None,
         none=float(none) if type(none) is int else none,
         count=table.get("count") is True,
         reason=Reason(table.one_of("reason", tuple(Reason), Reason.NOT_LOCAL.value)),
         present=present,
         formula=formula,
         exporter=_exporter(table.table("exporter")) if "exporter" in table else None,
+        written=(f"{way}: {', '.join(present) or ' '.join(definition.split())}",),
+        **_shared(entry),
     )
+
+
+def _shared(table: Table) -> _Shared:
+    """What is said of a signal, however it is known."""
+    return {
+        "says": table.text("says"),
+        "unit": table.one_of("unit", UNITS),
+        "vital": table.one_of("vital", ("sum", "max")) if "vital" in table else None,
+        "needed": table.get("needed") is True,
+        "target": table.text("target") if "target" in table else None,
+    }
+
+
+class _Shared(TypedDict):
+    says: str
+    unit: str
+    vital: str | None
+    needed: bool
+    target: str | None
 
 
 def _exporter(table: Table) -> Exporter:
