@@ -235,14 +235,13 @@ def check(line: LogLine) -> None:
         if _compiled(pattern).groups != 1:
             table.table("fields").mistake(f"{name!r} needs exactly one group, (…)", name)
     known = names_of(line)
-    named = [(table.table("facts"), name) for name in line.facts] + [
-        (table.table("gives"), name) for name in line.gives
-    ]
-    named += [(table, "complete")] if line.complete is not None else []
-    for where, key in named:
-        name = line.complete if key == "complete" and where is table else key
-        if name not in known:
-            where.mistake(no_value(str(name), known), key)
+    named = [(table.table("facts"), name, name) for name in line.facts]
+    named += [(table.table("gives"), name, name) for name in line.gives]
+    if line.complete is not None:
+        named.append((table, "complete", line.complete))
+    for where, key, value_name in named:
+        if value_name not in known:
+            where.mistake(no_value(value_name, known), key)
     samples = table.table("samples")
     for metric, measure in zip(samples, line.samples, strict=False):
         for name in measure.of.names:
