@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from vllm_doctor.model.errors import UsageError
+
 SIGNALS = "signals"
 LOG_LINES = "log-lines"
 OVERRIDES = "overrides.yaml"
@@ -25,6 +27,13 @@ def shipped() -> Path:
     folder = Path(__file__).parent
     inside, beside = folder / "shipped", folder.parents[1] / "rules"
     return inside if inside.is_dir() else beside
+
+
+def check(folders: Iterable[Path]) -> None:
+    """Raises UsageError where one is none."""
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"no such folder of rules: {folder}")
 
 
 def rules(folder: Path) -> list[Path]:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from vllm_doctor.expr.condition import Condition
 from vllm_doctor.expr.scalar import Comparison
-from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.rules import document
@@ -97,6 +96,8 @@ class Rule:
     remedies: tuple[RemedyRule, ...]
     see: tuple[str, ...]
     table: Table
+    overridden: str = ""
+    """Where, and why, its conditions were changed."""
 
     def signals(self) -> tuple[str, ...]:
         """The signals its conditions name."""
@@ -146,8 +147,7 @@ def load(folders: Iterable[Path], catalogue: Catalogue, problems: Problems | Non
     """
     rules: dict[str, Rule] = {}
     for folder in folders:
-        if not folder.is_dir():
-            raise UsageError(f"no such folder of rules: {folder}")
+        places.check([folder])
         for path in places.rules(folder):
             with document.gathered(problems):
                 rule = read(path, catalogue, problems)
