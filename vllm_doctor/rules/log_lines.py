@@ -6,7 +6,7 @@ rules/log-lines/*.yaml, one entry a line:
               wrapper would write differently (no quotes, backslashes, <>&): one of them is enough
     match     what the message must look like from its start, as a regular expression; its named groups are values.
               The expressions are those of the `regex` package, and one that takes too long is given up
-    fields    more values: name -> a regular expression with one group, searched for in the message
+    fields    more values: name -> a regular expression with a group, or one in each alternative, searched for in the message
     says      flags: name -> a regular expression; true where it is found in the message, else false; of a line that was
               cut (see `complete`) only what is true
     once      `start`: printed while the server starts, if at all; `run`: at any time. Where such a line is missing
@@ -116,7 +116,7 @@ class LogLine:
         texts = found.groupdict()
         for name, pattern in self.fields.items():
             field = _compiled(pattern).search(message, timeout=seconds)
-            texts[name] = field[1] if field else None
+            texts[name] = field[field.lastindex or 0] if field else None
         told = {name: value(text) for name, text in texts.items() if text is not None}
         said = {n: _compiled(p).search(message, timeout=seconds) is not None for n, p in self.says.items()}
         return told | {name: so for name, so in said.items() if so or not self.is_cut(told)}
@@ -232,8 +232,8 @@ def check(line: LogLine) -> None:
     if not all(are_patterns):
         return
     for name, pattern in line.fields.items():
-        if _compiled(pattern).groups != 1:
-            table.table("fields").mistake(f"{name!r} needs exactly one group, (…)", name)
+        if _compiled(pattern).groups < 1:
+            table.table("fields").mistake(f"{name!r} needs a group, (…): the value", name)
     known = names_of(line)
     named = [(table.table("facts"), name, name) for name in line.facts]
     named += [(table.table("gives"), name, name) for name in line.gives]

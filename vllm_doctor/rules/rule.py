@@ -152,15 +152,23 @@ def load(folders: Iterable[Path], catalogue: Catalogue, problems: Problems | Non
             with document.gathered(problems):
                 rule = read(path, catalogue, problems)
                 if rule.id in rules:
-                    first = rules[rule.id].table.path
-                    rule.table.fail(
-                        f"rule {rule.id!r} stands twice (first in {first}): give this one its own id", "rule"
-                    )
+                    _fail_twice(rule, rules[rule.id])
                 rules[rule.id] = rule
     for rule in rules.values():
         with document.gathered(problems):
             _check_explains(rule, rules, ())
     return tuple(rules[id] for id in sorted(rules))
+
+
+def _fail_twice(rule: Rule, first: Rule) -> None:
+    path = first.table.path
+    if path.resolve().is_relative_to(shipped().resolve()):
+        rule.table.fail(
+            f"rule {rule.id!r} is shipped already ({path}): give this one its own id, or change that one in "
+            f"{places.OVERRIDES}",
+            "rule",
+        )
+    rule.table.fail(f"rule {rule.id!r} stands twice (first in {path}): give this one its own id", "rule")
 
 
 def _check_explains(rule: Rule, rules: Mapping[str, Rule], path: tuple[str, ...]) -> None:

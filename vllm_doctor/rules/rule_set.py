@@ -32,12 +32,17 @@ def load(folders: Sequence[Path], problems: Problems | None = None) -> RuleSet:
 
     With `problems`, mistakes are noted there, and what is wrong is left out as far as it can be.
     """
-    shipped = places.shipped()
-    own = [folder for folder in folders if not folder.resolve().is_relative_to(shipped.resolve())]
-    places.check(own)
-    signals = catalogue.load(shipped, *own, problems=problems)
-    rules = rule.load([shipped, *own], signals, problems)
-    changes = overrides.load(own, rules, signals, problems)
+    shipped, others = places.shipped(), own(folders)
+    places.check(others)
+    signals = catalogue.load(shipped, *others, problems=problems)
+    rules = rule.load([shipped, *others], signals, problems)
+    changes = overrides.load(others, rules, signals, problems)
     return RuleSet(
         tuple(overrides.applied(one, changes[one.id]) if one.id in changes else one for one in rules), signals, changes
     )
+
+
+def own(folders: Sequence[Path]) -> list[Path]:
+    """Those that are not among the shipped ones."""
+    shipped = places.shipped().resolve()
+    return [folder for folder in folders if not folder.resolve().is_relative_to(shipped)]
