@@ -38,7 +38,11 @@ def test_a_log_is_examined() -> None:
 
 def test_its_keywords_are_the_options_of_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     report = vllm_doctor.examine(
-        SICK, command="vllm serve m --num-gpu-blocks-override 80", gpu="H100", slo={"ttft": 0.001}, skip=["kv-cache-saturated"]
+        SICK,
+        command="vllm serve m --num-gpu-blocks-override 80",
+        gpu="H100",
+        slo={"ttft": 0.001},
+        skip=["kv-cache-saturated"],
     )
     words = [str(SICK), "--command", "vllm serve m --num-gpu-blocks-override 80", "--gpu", "H100", "--slo", "ttft=1ms"]
     main([*words, "--skip", "kv-cache-saturated", "--text", "--window", "3"])

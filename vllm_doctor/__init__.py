@@ -3,7 +3,7 @@
 The flow, and the folder of each step (the drawing: docs/architecture.md):
 
     source      sources/, prometheus/, recording/   what is there is observed
-    signals     rules/catalogue.py, expr/           observations become named values, each known or unknown with a reason
+    signals     rules/catalogue.py, expr/           observations become named values, or a reason why not
     rules       rules/                              conditions over signals become findings with evidence and remedies
     report      model/report.py                     frozen: findings, unknowns, vitals, the corrected command
     output      render/, tui/                       text, JSON, markdown, HTML, monitoring formats, the terminal
