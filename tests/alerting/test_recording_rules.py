@@ -7,8 +7,9 @@ from itertools import product
 
 import pytest
 
-from vllm_doctor.alerting.recording_rules import Constant, Missing, Recorder, Series
+from vllm_doctor.alerting.recording_rules import Recorder
 from vllm_doctor.expr.condition import Condition
+from vllm_doctor.expr.promql import Constant, Missing, Series
 from vllm_doctor.expr.promql_eval import Expression
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason

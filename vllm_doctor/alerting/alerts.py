@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from vllm_doctor.alerting.recording_rules import ENGINE, Constant, Missing, Recorder, Series, both, either
+from vllm_doctor.alerting.recording_rules import ENGINE, Recorder
 from vllm_doctor.expr.condition import Condition
+from vllm_doctor.expr.promql import Constant, Missing, Series, both, either
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.prometheus import query

@@ -55,7 +55,7 @@ class Engines:
             case nodes.Choose(condition, then, otherwise):
                 return self._chosen(self.truth(condition), self.value(then), self.value(otherwise))
             case nodes.IsKnown(of):
-                known = _known(self.value(of))
+                known = _known(self._side(of))
                 return (
                     Known(float(known), origin="") if isinstance(known, bool) else Values([float(one) for one in known])
                 )
@@ -69,7 +69,7 @@ class Engines:
             case nodes.Not(part):
                 return _not(self.truth(part))
             case nodes.IsKnown(of):
-                known = _known(self.value(of))
+                known = _known(self._side(of))
                 return known if isinstance(known, bool) else list(known)
             case nodes.Compare(left, sign, right):
                 return self._compared(self._side(left), sign, self._side(right))
@@ -132,7 +132,7 @@ class Engines:
     # ---- truths ------------------------------------------------------------------------------------------------------
 
     def _side(self, node: ValueNode) -> Column:
-        """What is compared is finite, as a signal is."""
+        """What is compared, or asked for, is finite as a signal is."""
         column = self.value(node)
         return column if isinstance(node, nodes.Name | nodes.Number | nodes.Literal) else finite(column)
 

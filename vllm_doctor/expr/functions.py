@@ -41,13 +41,18 @@ class Function:
     otherwise: Reason = Reason.INVALID
     """Why the result is unknown where the value is not kept."""
     is_monotone: bool = True
-    """In each operand, so that the ends of the operands' bounds give the ends of the result's."""
+    """In each operand. Of one that is not, and has a bounded operand, the result is unknown."""
     has_bounds: Callable[[Sequence[Ends]], bool] | None = None
     """Whether the result has bounds, given the operands'; None: always."""
     falls_with: frozenset[int] = frozenset()
     """The operands with which the result falls, counted from 0."""
     promql: Callable[[list[str]], str] | None = None
     """Written over operands that are written already; None: PromQL has no such function."""
+
+    @property
+    def carries_bounds(self) -> bool:
+        """Whether the ends of the operands' bounds give the ends of the result's."""
+        return self.compute is not None and self.is_monotone
 
     def takes(self, operands: int) -> bool:
         return self.least <= operands <= self.most

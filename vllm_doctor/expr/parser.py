@@ -59,6 +59,18 @@ def formula(text: str) -> ValueNode:
         raise FormulaError(f"not a formula: {text}") from None
 
 
+def truth(text: str) -> TruthNode:
+    """A condition within a formula: it may compare what is computed. Raises FormulaError."""
+    if len(text) > _MAX_LENGTH:
+        raise FormulaError(f"longer than {_MAX_LENGTH} characters")
+    try:
+        return _truth(ast.parse(text.strip(), mode="eval").body)
+    except FormulaError:
+        raise
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise FormulaError(f"not a condition: {text}") from None
+
+
 # ---- conditions of rules ---------------------------------------------------------------------------------------------
 
 

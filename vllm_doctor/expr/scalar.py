@@ -69,7 +69,7 @@ def value(node: ValueNode) -> Compute:
         case nodes.Choose(condition, then, otherwise):
             return _choose(truth(condition), value(then), value(otherwise))
         case nodes.IsKnown(of):
-            return _is_known(value(of))
+            return _is_known(_side(of))
 
 
 def finite(reading: Reading) -> Reading:
@@ -233,7 +233,7 @@ def truth(node: TruthNode, negated: bool = False) -> Judge:
         case nodes.Not(part):
             return _not(truth(part, not negated))
         case nodes.IsKnown(of):
-            return _knows(value(of))
+            return _knows(_side(of))
         case nodes.Compare(left, sign, right):
             return _compared(left, sign, right, negated)
 
@@ -282,7 +282,7 @@ def _compared(left: ValueNode, sign: str, right: ValueNode, negated: bool) -> Ju
 
 
 def _side(node: ValueNode) -> Compute:
-    """What is compared is finite, as a signal is."""
+    """What is compared, or asked for, is finite as a signal is."""
     compute = value(node)
     return compute if isinstance(node, nodes.Name) else lambda read: finite(compute(read))
 

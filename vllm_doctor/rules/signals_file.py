@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TypedDict
 
+from vllm_doctor.expr import nodes, parser
 from vllm_doctor.expr.formula import Formula
+from vllm_doctor.expr.nodes import TruthNode, ValueNode
 from vllm_doctor.expr.parser import FormulaError
 from vllm_doctor.expr.promql_eval import PromQLError, aggregated_by
 from vllm_doctor.model.reason import Reason
@@ -100,45 +102,44 @@ def _entry(name: str, table: Table) -> Iterator[Signal]:
         table.fail(f"{BETWEEN!r} stands between a signal and its way: name {name!r} without it")
     table.allow(*_SHARED, *_KINDS, *_OF_WAY, "where", "when", "otherwise")
     kind = _kind(table)
-    is_chosen = "where" in table or "when" in table
-    if kind in WAYS and kind != "formula" and not is_chosen:
+    if kind in WAYS and kind != "formula" and "where" not in table and "when" not in table:
         yield _read_as(name, table, table, kind)
         return
     ways = list(_ways(name, table, kind))
-    yield from (way for way in ways if isinstance(way, Signal))
-    texts = [way.name if isinstance(way, Signal) else way for way in ways]
-    text = f"known({', '.join(texts)})" if len(texts) > 1 else texts[0]
-    if "where" in table:
-        text = f"where({table.text('where')}, {text})"
-    if ("when" in table) != ("otherwise" in table):
-        table.fail("'when' and 'otherwise' need each other", "when" if "when" in table else "otherwise")
-    if "when" in table:
-        text = f"({text}) if ({table.text('when')}) else ({_number_or_text(table, 'otherwise')})"
-    try:
-        formula = Formula(text)
-    except FormulaError as error:
-        table.fail(str(error), kind)
-    written = tuple(way.written[0] if isinstance(way, Signal) else f"formula: {way}" for way in ways)
-    if kind == "is_known":
-        written = (f"is_known: {table.text(kind)}",)
-    written += tuple(f"{key}: {table[key]}" for key in ("where", "when", "otherwise") if key in table)
-    yield Signal(name=name, way="formula", definition=text, formula=formula, written=written, **_shared(table))
+    yield from (way.signal for way in ways if way.signal is not None)
+    root = nodes.FirstKnown(tuple(way.node for way in ways)) if len(ways) > 1 else ways[0].node
+    root = _chosen(_where(root, table), table)
+    written = [text for way in ways for text in way.written]
+    written += [f"{key}: {table[key]}" for key in ("where", "when", "otherwise") if key in table]
+    formula = Formula(root)
+    yield Signal(
+        name=name, way="formula", definition=formula.text, formula=formula, written=tuple(written), **_shared(table)
+    )
 
 
-def _ways(name: str, table: Table, kind: str) -> Iterator[Signal | str]:
-    """The ways in order: a formula as its text, any other as a signal of its own."""
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """One way: its value, the text of the file, and the signal that it is of its own, unless it is a formula."""
+
+    node: ValueNode
+    written: tuple[str, ...]
+    signal: Signal | None = None
+
+
+def _ways(name: str, table: Table, kind: str) -> Iterator[_Way]:
     match kind:
         case "formula":
-            yield table.text(kind)
+            yield _Way(_formula(table, kind), (f"formula: {table[kind]}",))
         case "is_known":
-            yield f"is_known({table.text(kind)})"
+            yield _Way(nodes.IsKnown(_formula(table, kind)), (f"is_known: {table[kind]}",))
         case "from":
             yield from _listed(name, table)
         case _:
-            yield _way(f"{name}{BETWEEN}{kind}", table, table, kind)
+            signal = _way(f"{name}{BETWEEN}{kind}", table, table, kind)
+            yield _Way(nodes.Name(signal.name), signal.written, signal)
 
 
-def _listed(name: str, table: Table) -> Iterator[Signal | str]:
+def _listed(name: str, table: Table) -> Iterator[_Way]:
     ways = table.get("from")
     if not isinstance(ways, list) or len(ways) < 2:
         table.fail("'from' must be a list of ways, two at least: the first that is known wins", "from")
@@ -146,14 +147,19 @@ def _listed(name: str, table: Table) -> Iterator[Signal | str]:
     for way in ways:
         if isinstance(way, Table):
             kind = _kind(way)
-            way.allow(*WAYS, *_OF_WAY)
+            way.allow(*WAYS, *_OF_WAY, "where")
+            where = (f"where: {way['where']}",) if "where" in way else ()
+            if kind == "formula":
+                yield _Way(_where(_formula(way, kind), way), (f"formula: {way[kind]}", *where))
+                continue
             own = f"{name}{BETWEEN}{kind}"
             while own in taken:
                 own += "_too"
             taken.add(own)
-            yield _way(own, way, table, kind)
+            signal = _way(own, way, table, kind)
+            yield _Way(_where(nodes.Name(own), way), (*signal.written, *where), signal)
         elif isinstance(way, str) or (isinstance(way, int | float) and not isinstance(way, bool)):
-            yield str(way)
+            yield _Way(_parsed(table, "from", str(way)), (f"formula: {way}",))
         else:
             table.fail("a way is a mapping (log: line.value), or a formula as a text", "from")
 
@@ -164,9 +170,37 @@ def _way(name: str, way: Table, entry: Table, kind: str) -> Signal:
     return replace(_read_as(name, way, entry, kind), way_of=of, vital=None, needed=False, target=None)
 
 
-def _number_or_text(table: Table, key: str) -> str:
+def _where(node: ValueNode, table: Table) -> ValueNode:
+    return nodes.Where(_condition(table, "where"), node) if "where" in table else node
+
+
+def _chosen(node: ValueNode, table: Table) -> ValueNode:
+    if ("when" in table) != ("otherwise" in table):
+        table.fail("'when' and 'otherwise' need each other", "when" if "when" in table else "otherwise")
+    if "when" not in table:
+        return node
+    return nodes.Choose(_condition(table, "when"), node, _formula(table, "otherwise"))
+
+
+def _condition(table: Table, key: str) -> TruthNode:
+    try:
+        return parser.truth(table.text(key))
+    except FormulaError as error:
+        table.fail(str(error), key)
+
+
+def _formula(table: Table, key: str) -> ValueNode:
+    """A formula; a number need not be written as a text."""
     value = table.get(key)
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else table.text(key)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return _parsed(table, key, str(value) if is_number else table.text(key))
+
+
+def _parsed(table: Table, key: str, text: str) -> ValueNode:
+    try:
+        return parser.formula(text)
+    except FormulaError as error:
+        table.fail(str(error), key)
 
 
 def _read_as(name: str, table: Table, entry: Table, way: str) -> Signal:
@@ -176,6 +210,9 @@ def _read_as(name: str, table: Table, entry: Table, way: str) -> Signal:
     definition = ""
     if way == "present":
         present = table.texts(way)
+    elif way == "formula":
+        formula = Formula(_formula(table, way))
+        definition = str(table[way])
     else:
         definition = table.text(way)
     try:
@@ -185,9 +222,7 @@ def _read_as(name: str, table: Table, entry: Table, way: str) -> Signal:
             info(definition)
         elif way == "flag" and not flags.is_flag(definition):
             table.fail(f"{definition} is a flag of no vLLM", way)
-        elif way == "formula":
-            formula = Formula(definition)
-    except (PromQLError, FormulaError) as error:
+    except PromQLError as error:
         table.fail(str(error), way)
     if "exporter" in table and way != "fact":
         table.fail(f"signal {name!r} stands on /metrics: only a fact of the host has an exporter", "exporter")
