@@ -284,7 +284,7 @@ def _check_example(line: LogLine) -> None:
     prefix = None if line.bare else _PREFIX.search(line.example)
     if prefix is None and not line.bare:
         return table.mistake(
-            "the example is a whole line, with vLLM's prefix (INFO 11-20 10:00:00 [x.py:1])", "example"
+            "the example must be a whole line: INFO 11-20 10:00:00 [x.py:1] and the message", "example"
         )
     try:
         values = line.values(line.example[prefix.end() :] if prefix else line.example)
