@@ -61,7 +61,7 @@ def test_every_mistake_is_reported_in_one_run(tmp_path: Path) -> None:
         *(f"slow-queue.yaml:{number}" for number in (1, 2, 3, 10, 10, 17, 20, 31)),
     ]  # fmt: skip
     assert found[3].endswith("'title' must be a text")
-    assert [line.partition(": ")[2][:21] for line in found[6:8]] == ["'motors' is not a sig", "'queue' is not a sign"]
+    assert [line.partition(": ")[2][:21] for line in found[6:8]] == ["'queue' is not a sign", "'motors' is not a sig"]
 
 
 def test_a_mistake_has_no_consequences(tmp_path: Path) -> None:
