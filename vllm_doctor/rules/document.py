@@ -110,6 +110,8 @@ class Table(dict[str, Any]):
                 self.mistake(
                     f"unknown key {key!r}" + (f"; meant {near[0]!r}?" if near else f"; known: {', '.join(keys)}"), key
                 )
+                if near and near[0] not in self and self.wrong is not None:
+                    self.wrong |= {near[0]}
 
     def text(self, key: str, default: str | None = None) -> str:
         value = self.get(key, default)

@@ -40,7 +40,7 @@ def _check_rules(folder: Path, found: RuleSet, problems: Problems) -> int:
     paths = {path.resolve() for path in places.rules(folder)}
     ids = [one.id for one in found.rules]
     examples = 0
-    for one in found.rules:
+    for one in found.as_written:
         if one.table.path.resolve() not in paths:
             continue
         for other in one.explains:

@@ -312,6 +312,7 @@ def check_examples(rule: Rule, catalogue: Catalogue, problems: Problems | None =
             outcome = rule.judge(lambda name, example=example: example_reading(example.get(name)))  # type: ignore[misc]
             if outcome.state != expected:
                 example.mistake(f"the example gives {outcome.state}, not {expected}: mend the condition or the example")
+            given.add(outcome.state)
         given.add(expected)
         count += 1
     for needed in (*rule.when, OK, UNKNOWN):

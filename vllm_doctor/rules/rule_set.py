@@ -16,9 +16,10 @@ from vllm_doctor.rules.rule import Rule
 
 @dataclass(frozen=True)
 class RuleSet:
-    """`overrides`: by rule; those that are skipped are among `rules` all the same."""
+    """`as_written`: the rules before the overrides. Those that an override skips are among `rules` all the same."""
 
     rules: tuple[Rule, ...]
+    as_written: tuple[Rule, ...]
     catalogue: Catalogue
     overrides: Mapping[str, Override]
 
@@ -41,9 +42,8 @@ def load(folders: Sequence[Path], problems: Problems | None = None) -> RuleSet:
     signals = catalogue.load(shipped, *others, problems=problems)
     rules = rule.load([shipped, *others], signals, problems)
     changes = overrides.load(others, rules, signals, problems)
-    return RuleSet(
-        tuple(overrides.applied(one, changes[one.id]) if one.id in changes else one for one in rules), signals, changes
-    )
+    changed = (overrides.applied(one, changes[one.id]) if one.id in changes else one for one in rules)
+    return RuleSet(tuple(changed), rules, signals, changes)
 
 
 def own(folders: Sequence[Path]) -> list[Path]:
