@@ -173,7 +173,7 @@ def test_signals_log_lines_and_overrides_of_ones_own(doctor: Doctor, tmp_path: P
     report = doctor(log, "--rules", folder, "--json").report
     (mine,) = [finding for finding in report["findings"] if finding["rule"] == "my-rule"]
     assert mine["severity"] == "warning"
-    assert mine["here"][-1] == f"This rule is changed by {folder / 'overrides.yaml'}:2 (it is small)."
+    assert mine["here"].endswith(f"This rule is changed by {folder / 'overrides.yaml'}:2 (it is small).")
     assert "changed by" in doctor("rules", "my-rule", "--rules", folder).out
     (folder / "overrides.yaml").write_text("overrides: {my-rule: {skip: true}}\n")
     report = doctor(log, "--rules", folder, "--json").report
