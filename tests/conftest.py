@@ -1,17 +1,107 @@
-"""Fixtures of the tests that talk to servers."""
+"""Fixtures of the tests that talk to servers; and which tests are fast (`pytest -m fast`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Callable, Generator
+from fnmatch import translate
+from pathlib import Path
 
 import pytest
 
 from tests.making import shipped_catalogue
+from tests.paths import ROOT
 from tests.serving import Clock
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.sources.server import server
 from vllm_doctor.sources.server.access import Access
 from vllm_doctor.sources.server.server import Server
+
+SLOW = (
+    # whole folders and modules: they start processes, servers or terminals, or live through real seconds
+    "tests/alerting/*",
+    "tests/cli/*",
+    "tests/tui/*",
+    "tests/fleet/*",
+    "tests/compare/test_bench_run.py*",
+    "tests/launch/test_patches.py*",
+    "tests/prometheus/test_real_prometheus.py*",
+    "tests/prometheus/test_survey.py*",
+    "tests/recording/test_demo.py*",
+    "tests/render/test_html.py*",
+    "tests/rules/test_columns.py*",
+    "tests/session/test_attach.py*",
+    "tests/session/test_capture.py*",
+    "tests/session/test_local.py*",
+    "tests/session/test_watch.py*",
+    "tests/sources/gpu/test_nvml.py*",
+    "tests/sources/server/test_server.py*",
+    "tests/test_alerts_page.py*",
+    "tests/test_api.py*",
+    "tests/test_contributing.py*",
+    "tests/test_guides.py*",
+    "tests/test_hooks.py*",
+    "tests/test_programs.py*",
+    "tests/test_readme.py*",
+    "tests/test_secrets.py*",
+    "tests/vllm/test_flag_catalogue.py*",
+    "tests/vllm/test_installed.py*",
+    # wherever it stands: what floods a reader to see that it holds, and what has a process of its own
+    "*take*_long*",
+    "*too_long*",
+    "*one_short_line*",
+    "*hundred_thousand*",
+    "*endless*",
+    "*giant*",
+    "*too_strange*",
+    "*without_end*",
+    "*::test_a_bomb*",
+    "*::test_any_division*",
+    "*::test_a_real_process*",
+    "*::test_standard_input*",
+    "*::test_a_named_pipe*",
+    "*::test_nothing_is_read_before_the_first_question*",
+)
+"""Tests that are not fast, as patterns of their names: `tests/FOLDER/MODULE.py::TEST`. All others are."""
+
+_PROCESS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "pty.spawn"})
+_running: list[str] = []
+"""The fast test that runs."""
+
+
+_is_slow = re.compile("|".join(translate(pattern) for pattern in SLOW)).match
+
+
+def _no_process_in_a_fast_test(event: str, _: object) -> None:
+    if event in _PROCESS and _running:
+        pytest.fail(f"a fast test starts a process ({event}): name its place in SLOW, tests/conftest.py", pytrace=False)
+
+
+sys.addaudithook(_no_process_in_a_fast_test)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m fast` modules without a fast test are not even imported."""
+    name = collection_path.relative_to(ROOT).as_posix() if collection_path.is_relative_to(ROOT) else ""
+    return True if config.getoption("markexpr") == "fast" and _is_slow(name) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each test is fast, or is named in SLOW."""
+    for item in items:
+        if not _is_slow(item.nodeid):
+            item.add_marker(pytest.mark.fast)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Whether a fast test runs, for the process guard."""
+    _running[:] = [item.nodeid] if item.get_closest_marker("fast") else []
+    try:
+        return (yield)
+    finally:
+        _running.clear()
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -16,6 +16,7 @@ import textwrap
 from dataclasses import dataclass
 
 from vllm_doctor.cli import main
+from vllm_doctor.vllm import flags as catalogue
 
 HEAD = """\
 # Five public guides, judged
@@ -24,7 +25,7 @@ The flags and names that five public guides give to make vLLM faster, and what `
 command that was asked, then the verdict with the exit code, then each finding. Nothing is measured here: what only a
 running server shows is not said, and a command without a finding is unknown (3), not ok. `M` is the model.
 
-Written by `python -m tests.guides > docs/guides.md`; a test compares.
+Written by `python -m tests.guides > docs/guides.md`; a test compares. The newest release known then: {newest}.
 """
 
 
@@ -178,7 +179,7 @@ GUIDES: tuple[tuple[str, tuple[Claim, ...]], ...] = (
 
 def page() -> str:
     """docs/guides.md as it must be."""
-    parts = [HEAD]
+    parts = [HEAD.replace("{newest}", catalogue.newest())]
     for title, claims in GUIDES:
         parts.append(f"\n## {title}\n")
         parts += [_entry(claim) for claim in claims]

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.recording import demo
 from vllm_doctor.recording.bundle import Recorded, Recording
 from vllm_doctor.recording.tape import Metrics, Tape
@@ -240,7 +241,7 @@ def recorded(times: Sequence[float], pages: Sequence[bytes], version: Any = None
     for at, body in zip(times, pages, strict=True):
         tape.add(at, body.decode())
     server = Recorded(
-        "server", "http://127.0.0.1:8000", metrics=Metrics(tape.text()), version=version, models_answer=models
+        SourceKind.SERVER, "http://127.0.0.1:8000", metrics=Metrics(tape.text()), version=version, models_answer=models
     )
     return Recording("r", datetime(2026, 11, 20, tzinfo=UTC), times[-1], "0.1.0", "", False, {}, (server,))
 

@@ -8,21 +8,23 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.making import shipped_catalogue
 from tests.paths import FIXTURES
 from vllm_doctor.model.facts import COMMAND
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Report
 from vllm_doctor.model.window import Window
 from vllm_doctor.recording import bundle
-from vllm_doctor.rules import catalogue, rule
-from vllm_doctor.session import examination
+from vllm_doctor.rules import rule
+from vllm_doctor.session.judge import judge
 from vllm_doctor.sources.server.exposition import parse
 from vllm_doctor.vllm import command_line
 
 NAMES = sorted(path.parent.name for path in FIXTURES.glob("*/recording.json"))
-SIGNALS = catalogue.load(rule.shipped())
+SIGNALS = shipped_catalogue()
 RULES = rule.load([rule.shipped()], SIGNALS)
 
 
@@ -41,13 +43,15 @@ def judged(name: str, scrapes: slice, command: str = "", goal: str = "throughput
         **taken.facts,
     }
     target = "http://127.0.0.1:8000"
-    seen = [Observation("server", target, window, facts, ("tiny",))]
+    seen = [Observation(SourceKind.SERVER, target, window, facts, ("tiny",))]
     if command:
         started = command_line.parse(command.split(), lambda _: Reason.ABSENT)
         given: dict[str, Reading] = {flag: Known(value, origin="cmdline") for flag, value in started.flags.items()}
         given[COMMAND] = Known(True, origin="cmdline")
-        seen.append(Observation("host", "this host", facts=given, patient=target, command=tuple(command.split())))
-    return examination.judge(seen, RULES, SIGNALS, {"goal": goal}, datetime(2026, 11, 20, tzinfo=UTC))
+        seen.append(
+            Observation(SourceKind.HOST, "this host", facts=given, patient=target, command=tuple(command.split()))
+        )
+    return judge(seen, RULES, SIGNALS, {"goal": goal}, datetime(2026, 11, 20, tzinfo=UTC))
 
 
 def expected(name: str) -> dict[str, Any]:

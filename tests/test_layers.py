@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 import pytest
 
-from tests.paths import PACKAGE
+from tests.paths import PACKAGE, ROOT
 
 FOLDERS = (
     "model",
@@ -70,6 +71,12 @@ def test_a_folder_knows_only_those_before_it(folder: str) -> None:
         if _folder(name) not in {*allowed, None}
     ]
     assert wrong == []
+
+
+def test_the_architecture_page_has_the_folders_in_this_order() -> None:
+    page = (ROOT / "docs/architecture.md").read_text("utf-8").split("## The folders")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `([\w/]+?)(?:/|\.py)` \|", page, re.MULTILINE)
+    assert tuple(row.replace("/", ".") for row in rows) == FOLDERS
 
 
 def test_every_module_is_in_a_folder() -> None:

@@ -10,19 +10,23 @@ import shlex
 import ssl
 import subprocess
 import sys
+import tarfile
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trustme
+import yaml
 
 from tests.cli.test_examine_local import fake_vllm
 from tests.compare.test_bench_run import script
 from tests.compare.test_vllm_bench import run
 from tests.fake_prometheus import FakePrometheus, targets
-from tests.paths import ROOT
+from tests.paths import PACKAGE, ROOT
 from tests.serving import pages, serving, vllm
+from vllm_doctor import __version__
 from vllm_doctor.cli import main
 from vllm_doctor.cli.options import FORMATS
 from vllm_doctor.recording import archive
@@ -133,13 +137,79 @@ def test_ci_runs_exactly_its_commands() -> None:
     assert '"$(command_of 2)"' in script
 
 
-def test_the_wheel_ships_rules_signals_recordings_and_schema(tmp_path: Path) -> None:
+EXPECTED = {"docs/releases.md", "session/sources/"}
+"""Paths that the recipes name and that are being built."""
+PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/architecture.md", "docs/api.md")
+BESIDE = ("LICENSE", "NOTICE", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "README.md", "pyproject.toml")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_paths_that_a_page_names_exist(page: str) -> None:
+    """What looks like a path of the checkout or of the package (`docs/api.md`, `render/`) is one."""
+    text = re.sub(r"```.*?```", "", (ROOT / page).read_text("utf-8"), flags=re.DOTALL)
+    made = set(re.findall(r"^New file `([^`]+)`", text, re.MULTILINE))
+    named = set(re.findall(r"`((?:\.?[\w-]+/)+(?:[\w-]+\.[\w.]+)?|[\w-]+\.py)`", text)) - made
+    named -= EXPECTED
+    roots = (ROOT, PACKAGE, *(folder for folder in PACKAGE.rglob("*") if folder.is_dir()))
+    assert [name for name in sorted(named) if not any((root / name).exists() for root in roots)] == []
+
+
+def test_the_hooks_of_pre_commit_are_programs_of_the_environment() -> None:
+    """Local ones, so that nothing is fetched; and the README's own."""
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))
+    assert {repo["repo"] for repo in config["repos"]} == {"local"}
+    entries = [hook["entry"] for repo in config["repos"] for hook in repo["hooks"]]
+    for program in (".venv/bin/ruff check", ".venv/bin/ruff format --check", ".venv/bin/mypy"):
+        assert program in README
+        assert any(entry.startswith(program) for entry in entries)
+    assert ".venv/bin/vllm-doctor rules --check rules" in entries
+
+
+def test_the_hosted_workflow_runs_the_commands_of_the_readme() -> None:
+    workflow = (ROOT / ".github/workflows/ci.yml").read_text("utf-8")
+    assert ".venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy" in workflow
+    assert ".ci/run" in workflow
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert f'"{project["requires-python"].removeprefix(">=")}"' in workflow
+    yaml.safe_load(workflow)
+
+
+@pytest.mark.parametrize("form", sorted((ROOT / ".github/ISSUE_TEMPLATE").iterdir()), ids=lambda path: path.stem)
+def test_an_issue_form_asks_for_a_recording(form: Path) -> None:
+    fields = yaml.safe_load(form.read_text("utf-8"))["body"]
+    assert "recording" in {field.get("id") for field in fields}
+    assert re.search(r"vllm-doctor record .*--share", form.read_text("utf-8"))
+
+
+def test_the_changelog_begins_with_this_version_or_what_comes_after_it() -> None:
+    versions = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert versions[0] == "Unreleased"
+    assert versions[1] == __version__
+
+
+def test_the_sdist_holds_what_a_fork_needs(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
+    subprocess.run(words, cwd=ROOT, capture_output=True, check=True)
+    (sdist,) = tmp_path.glob("vllm_throughput_doctor-*.tar.gz")
+    with tarfile.open(sdist) as tar:
+        names = {name.partition("/")[2] for name in tar.getnames()}
+    wanted = {*BESIDE, "vllm_doctor/py.typed", "rules/scheduler/preemption.yaml", "docs/architecture.md"}
+    assert wanted | {"fixtures/preemption/recording.json", "tests/conftest.py"} <= names
+
+
+def test_the_wheel_ships_rules_signals_recordings_schema_and_licence(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)],
         check=True,
     )
     (wheel,) = tmp_path.glob("vllm_throughput_doctor-*.whl")
-    names = set(zipfile.ZipFile(wheel).namelist())
+    with zipfile.ZipFile(wheel) as held:
+        names = set(held.namelist())
+        (metadata,) = (held.read(name).decode() for name in names if name.endswith(".dist-info/METADATA"))
+    for name in ("LICENSE", "NOTICE"):
+        assert any(held_name.endswith(f".dist-info/licenses/{name}") for held_name in names)
+    assert "vllm_doctor/py.typed" in names
+    assert "\nLicense-Expression: Apache-2.0\n" in metadata
     for path in ROOT.glob("rules/**/*.yaml"):
         assert f"vllm_doctor/rules/shipped/{path.relative_to(ROOT / 'rules').as_posix()}" in names
     assert "vllm_doctor/recording/shipped/preemption/recording.json" in names

@@ -44,13 +44,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """PEP 562: the public names, out of api.py."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from vllm_doctor import api
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
 
-    return getattr(api, name)
+    def __getattr__(name: str) -> object:
+        """PEP 562: the public names, out of api.py."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from vllm_doctor import api
+
+        return getattr(api, name)
 
 
 def __dir__() -> list[str]:

@@ -5,17 +5,16 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 import os
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from pathlib import Path
 
-from vllm_doctor.cli import one_shot
+from vllm_doctor.cli import chosen_rules, one_shot
 from vllm_doctor.cli.options import FORMATS, WINDOW, Parser, add_examining
 from vllm_doctor.model.errors import DoctorError, SourceError, UsageError
 from vllm_doctor.model.report import Finding, Remedy, Report, Verdict
-from vllm_doctor.rules import rule_set
 from vllm_doctor.rules.rule import Rule
 
 __all__ = [
@@ -83,17 +82,21 @@ def examine(
         *(["--strict"] if strict else []),
         *(["--insecure"] if insecure else []),
     ]
-    parser = Parser("vllm_doctor.examine", "")
-    add_examining(parser)
-    options = parser.parse_args(words)
     threshold = gc.get_threshold()
     try:
-        report = one_shot.judge_of(options, is_measured=True, is_quiet=True)([_text(source) for source in sources])
+        judge = one_shot.judge_of(_options(words), is_measured=True, is_quiet=True)
+        report = judge([_text(source) for source in sources])
     finally:
         gc.set_threshold(*threshold)  # a program of its own may change it, a guest may not
     if report.error is not None and not report.vitals:
         raise SourceError(report.error.kind, report.error.message)
     return report
+
+
+def _options(words: list[str]) -> argparse.Namespace:
+    parser = Parser("vllm_doctor.examine", "")
+    add_examining(parser)
+    return parser.parse_args(words)
 
 
 def _words(option: str, *values: PathLike | float | None) -> list[str]:
@@ -115,4 +118,4 @@ def render_report(report: Report, format: str = "text") -> str:
 
 def load_rules(*folders: PathLike) -> tuple[Rule, ...]:
     """The shipped rules, and those of these folders, in order of id. Raises DoctorError where one is not well."""
-    return rule_set.load([Path(folder) for folder in folders]).judging
+    return tuple(chosen_rules.load(_options(_words("rules", *folders)))[0])

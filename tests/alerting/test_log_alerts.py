@@ -15,6 +15,7 @@ from vllm_doctor.alerting import files as render
 from vllm_doctor.alerting import log_alerts
 from vllm_doctor.alerting.log_alerts import LogAlert
 from vllm_doctor.alerting.recording_rules import Recorder
+from vllm_doctor.model.kinds import Severity
 from vllm_doctor.prometheus.query import Scope
 from vllm_doctor.rules import log_lines, rule
 
@@ -38,7 +39,7 @@ def fires(alert: LogAlert, line: str) -> bool:
 
 
 def test_a_death_is_known_by_any_line_that_marks_one() -> None:
-    alert = ALERTS["engine-died", "warning"]
+    alert = ALERTS["engine-died", Severity.WARNING]
     deaths = [line for line in LINES.lines.values() if line.marks == "died"]
     assert len(deaths) > 5
     for line in deaths:
@@ -48,7 +49,7 @@ def test_a_death_is_known_by_any_line_that_marks_one() -> None:
 
 
 @pytest.mark.parametrize("key", ALERTS)
-def test_it_fires_on_the_real_lines_and_on_no_others(key: tuple[str, str]) -> None:
+def test_it_fires_on_the_real_lines_and_on_no_others(key: tuple[str, Severity]) -> None:
     alert = ALERTS[key]
     for line in alert.lines:
         assert fires(alert, line.example), line.id

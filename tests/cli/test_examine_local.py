@@ -24,6 +24,7 @@ from tests.paths import NVIDIA_SMI
 from tests.serving import pages
 from vllm_doctor.cli.options import FORMATS
 from vllm_doctor.session import attach, watch
+from vllm_doctor.session.attachment import Attachment
 from vllm_doctor.session.view_model import Picture
 from vllm_doctor.sources.server.access import Access
 
@@ -379,10 +380,10 @@ def test_the_servers_of_this_host_can_be_chosen_from(tmp_path: Path) -> None:
 def test_a_server_of_this_host_is_watched_with_its_processes(tmp_path: Path) -> None:
     signals = shipped_catalogue()
     judge = watch.Judge(shipped_rules(), signals, {"goal": "throughput"})
-    look = attach.Attachment(signals.metrics, Access(), 3.0, 0.0)
+    look = Attachment(signals.metrics, Access(), 3.0, 0.0)
     told: list[Picture] = []
     with fake_vllm(tmp_path, "--max-num-seqs", "64") as server:
-        made = watch.Watch(lambda opened: look.watchers([str(server.pid)], opened), judge)
+        made = watch.Watch(lambda opened: attach.attach([str(server.pid)], look, opened), judge)
 
         def tell(picture: Picture) -> None:
             told.append(picture)

@@ -40,10 +40,11 @@ from tests.serving import (
     vllm,
 )
 from vllm_doctor import __version__
+from vllm_doctor.cli import one_shot
 from vllm_doctor.cli.main import main
 from vllm_doctor.cli.options import FORMATS
-from vllm_doctor.session import examination
 from vllm_doctor.sources.host import process
+from vllm_doctor.sources.server import fetch
 from vllm_doctor.sources.server import server as server_module
 
 REMARK = "vllm-doctor: no command was seen, so there is none to change\n"
@@ -231,7 +232,7 @@ SITUATIONS: dict[str, tuple[Situation, str]] = {
 
 @pytest.fixture
 def small_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "MAX_BODY", 3_000_000)
+    monkeypatch.setattr(fetch, "MAX_BODY", 3_000_000)
 
 
 @pytest.mark.usefixtures("hurried", "small_bodies")
@@ -852,7 +853,7 @@ def crashing(error: BaseException) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("place", ["judge", "observe"])
 def test_a_crash_of_our_own(place: str, doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examination, place, crashing(RuntimeError("boom\nand more\x1b[31m")))
+    monkeypatch.setattr(one_shot, place, crashing(RuntimeError("boom\nand more\x1b[31m")))
     ran = doctor(URL, "--timeout", "5", "--json")
     assert "internal error: RuntimeError: boom" in one_line(ran)
     assert ran.report["error"]["kind"] == "internal"
@@ -873,13 +874,13 @@ def test_a_crash_in_a_renderer_leaves_the_file(doctor: Doctor, monkeypatch: pyte
 
 def test_a_crash_can_be_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_DOCTOR_DEBUG", "1")
-    monkeypatch.setattr(examination, "judge", crashing(RuntimeError("boom")))
+    monkeypatch.setattr(one_shot, "judge", crashing(RuntimeError("boom")))
     with pytest.raises(RuntimeError, match="boom"):
         main([URL, "--timeout", "5"])
 
 
 def test_interrupted(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examination, "observe", crashing(KeyboardInterrupt()))
+    monkeypatch.setattr(one_shot, "observe", crashing(KeyboardInterrupt()))
     ran = doctor(URL, "--json")
     assert one_line(ran) == "vllm-doctor: interrupted\n"
     assert ran.report["error"]["kind"] == "interrupted"

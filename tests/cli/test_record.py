@@ -25,7 +25,8 @@ from tests.serving import dead_url, pages, serving, vllm
 from vllm_doctor.cli.main import main
 from vllm_doctor.cli.options import FORMATS
 from vllm_doctor.recording import archive, demo
-from vllm_doctor.session.attach import Attachment
+from vllm_doctor.session.attach import attach
+from vllm_doctor.session.attachment import Attachment
 from vllm_doctor.session.view_model import Picture, Status
 from vllm_doctor.session.watch import Judge, Watch
 from vllm_doctor.sources.server.access import Access
@@ -334,11 +335,11 @@ def test_at_a_terminal_it_is_lived_through_again() -> None:
     signals = shipped_catalogue()
     told: list[Picture] = []
 
-    def attach(opened: ExitStack) -> Any:
+    def attached(opened: ExitStack) -> Any:
         look = Attachment(signals.metrics, Access(), 3.0, 0.0)
-        return look.watchers([str(demo.folder() / "preemption")], opened)
+        return attach([str(demo.folder() / "preemption")], look, opened)
 
-    made = Watch(attach, Judge(shipped_rules(), signals, {}))
+    made = Watch(attached, Judge(shipped_rules(), signals, {}))
 
     def tell(picture: Picture) -> None:
         told.append(picture)

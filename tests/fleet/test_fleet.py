@@ -13,13 +13,14 @@ from tests.making import shipped_catalogue, shipped_rules
 from tests.serving import serving
 from vllm_doctor.fleet import fleet
 from vllm_doctor.fleet.fleet import FleetReport
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Bounded, Column, Known, Subject, Unknown, Value, Values
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Report, Verdict
 from vllm_doctor.model.window import Window
 from vllm_doctor.prometheus.survey import Prometheus, Survey
-from vllm_doctor.session import examination
+from vllm_doctor.session.judge import judge
 
 CATALOGUE, RULES = shipped_catalogue(), shipped_rules()
 WHEN = datetime.fromtimestamp(AT, UTC)
@@ -44,8 +45,8 @@ def alone(name: str) -> Report:
     taken = samples(name)
     for place, (_, page) in enumerate(taken, 25 - len(taken)):
         window.add(float(place), page)
-    seen = Observation("server", "x", window, {"stats_published": Known(True)})
-    return examination.judge([seen], RULES, CATALOGUE, {"goal": "throughput"}, WHEN)
+    seen = Observation(SourceKind.SERVER, "x", window, {"stats_published": Known(True)})
+    return judge([seen], RULES, CATALOGUE, {"goal": "throughput"}, WHEN)
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +201,7 @@ def test_a_part_of_the_engines_is_not_ok() -> None:
     assert judged(survey({}, engines(2), is_partial=True)).verdict is Verdict.UNKNOWN
 
 
-def test_a_target_that_is_missed_is_a_complaint() -> None:
+def test_a_target_that_is_missed_is_a_symptom() -> None:
     slow = Bounded([Known(0.2, 0.1, 0.3), Known(8.0, 5.0, 10.0)])
     report = judged(survey({"ttft_p99": slow}, engines(2)), slo_ttft=2.0)
     assert {e.name: e.verdict for e in report.engines} == {"h0": Verdict.OK, "h1": Verdict.WARNING}
@@ -236,7 +237,7 @@ def test_the_source_that_opens_an_engine() -> None:
 
 def test_hostile_labels_leave_in_no_report() -> None:
     told = ((("instance", "x\x1b]0;evil\x07"), ("model_name", "m\u202e")),)
-    report = judged(survey({"kv_cache_dtype_exported": Values(["\x1b[2J"], True)}, told, identity=("instance",)))
+    report = judged(survey({"kv_cache_dtype__info": Values(["\x1b[2J"], True)}, told, identity=("instance",)))
     text = repr(report.report(report.engines[0])) + report.engines[0].name + report.models[0].name
     assert "\x1b" not in text
     assert "\u202e" not in text

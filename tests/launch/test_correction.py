@@ -49,11 +49,11 @@ def test_the_cures_of_all_roots_are_one_command() -> None:
         Change("--enforce-eager", True, None, "eager"),
     )
     assert differences(correction) == (
-        "-  --max-num-seqs 64",
-        "+  --max-num-seqs 128",
-        "-  --no-enable-prefix-caching",
-        "+  --enable-prefix-caching",
-        "-  --enforce-eager",
+        ("-", "--max-num-seqs 64"),
+        ("+", "--max-num-seqs 128"),
+        ("-", "--no-enable-prefix-caching"),
+        ("+", "--enable-prefix-caching"),
+        ("-", "--enforce-eager"),
     )
 
 
@@ -100,7 +100,7 @@ def test_a_variable_is_a_change_beside_the_command() -> None:
     correction = corrected([found("threads", remedy(env={"OMP_NUM_THREADS": 1.0}))], COMMAND)
     assert correction is not None
     assert correction.now == COMMAND
-    assert differences(correction) == ("+  OMP_NUM_THREADS=1  (environment)",)
+    assert differences(correction) == (("+", "OMP_NUM_THREADS=1  (environment)"),)
 
 
 def test_without_a_command_there_is_none_to_correct() -> None:

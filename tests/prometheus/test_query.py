@@ -7,13 +7,12 @@ import re
 import promql_parser
 import pytest
 
+from tests.making import shipped_catalogue
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.prometheus import query
 from vllm_doctor.prometheus.query import Matcher, Scope
-from vllm_doctor.rules import catalogue, rule
-from vllm_doctor.rules.signal import Signal
 
-SIGNALS = catalogue.load(rule.shipped()).signals
+SIGNALS = shipped_catalogue().signals
 TWO = Scope(identity=("job", "instance"), window="10m")
 
 
@@ -149,14 +148,6 @@ def test_every_signal_means_the_same_before_and_after(name: str) -> None:
     expected = promql_parser.parse(plain.replace("$window", "1m")).prettify()
     text = promql_parser.parse(written(definition, bare)).prettify()
     assert text.replace(" by ()", "").split() == expected.split()
-
-
-@pytest.mark.parametrize("signal", SIGNALS.values(), ids=lambda signal: signal.name)
-def test_what_a_prometheus_tells_has_a_query(signal: Signal) -> None:
-    text = query.of_signal(signal, Scope(query.matchers('a="b"')))
-    assert (text is not None) == (signal.way in ("promql", "info", "present"))
-    if text is not None:
-        promql_parser.parse(text)
 
 
 def test_what_a_definition_is_made_of() -> None:

@@ -21,6 +21,7 @@ from tests.render.test_fleet import valid
 from tests.serving import recording
 from vllm_doctor.fleet import fleet
 from vllm_doctor.fleet.fleet import FleetReport
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.report import Report, Verdict
@@ -28,7 +29,7 @@ from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.window import Window
 from vllm_doctor.prometheus import query
 from vllm_doctor.prometheus.survey import Prometheus, Survey
-from vllm_doctor.session import examination
+from vllm_doctor.session.judge import judge
 
 __all__ = ["doctor"]
 
@@ -114,8 +115,8 @@ def snapshot(name: str) -> Snapshot:
 
 def alone(name: str) -> Report:
     """What the single doctor says of the same scrapes, knowing as little of the server."""
-    seen = Observation("server", "x", window_of(name), {"stats_published": Known(True)})
-    return examination.judge([seen], RULES, CATALOGUE, {"goal": "throughput"}, WHEN)
+    seen = Observation(SourceKind.SERVER, "x", window_of(name), {"stats_published": Known(True)})
+    return judge([seen], RULES, CATALOGUE, {"goal": "throughput"}, WHEN)
 
 
 def place(survey: Survey, instance: str) -> int:

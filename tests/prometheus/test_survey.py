@@ -16,7 +16,7 @@ from vllm_doctor.model.reason import Reason
 from vllm_doctor.prometheus import survey as prometheus
 from vllm_doctor.prometheus.query import RAY, Matcher, matchers
 from vllm_doctor.prometheus.survey import Prometheus, Survey
-from vllm_doctor.sources.server import server
+from vllm_doctor.sources.server import fetch
 from vllm_doctor.sources.server.access import Access
 
 CATALOGUE = shipped_catalogue()
@@ -76,8 +76,8 @@ def test_every_engine_is_told_with_its_own_values() -> None:
     assert value(survey, "preemptions_per_second", well) == 0
     assert value(survey, "kv_blocks", sick) == 80  # a label of cache_config_info, which has no model_name
     assert value(survey, "kv_blocks", well) == 4096 or value(survey, "kv_blocks", well) == 8192
-    assert value(survey, "prefix_caching_exported", sick) is True
-    assert value(survey, "speculative_decoding_exported", sick) is False
+    assert value(survey, "prefix_caching__info", sick) is True
+    assert value(survey, "speculative_decoding__present", sick) is False
 
 
 def test_the_number_of_queries_does_not_hang_on_the_number_of_engines() -> None:
@@ -329,7 +329,7 @@ def test_a_server_that_hangs_up() -> None:
 
 
 def test_an_answer_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "MAX_BODY", 10_000)
+    monkeypatch.setattr(fetch, "MAX_BODY", 10_000)
     assert "larger" in refused({"/api/v1/query": lambda request: Answer(b" " * 20_000)}, "too-large")
 
 

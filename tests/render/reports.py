@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from vllm_doctor.model.kinds import Confidence, Role, Severity, SourceKind, Stage, State
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import (
@@ -35,7 +36,7 @@ COLUMNS = 56
 def unreachable() -> Report:
     """Nobody answered."""
     problem = Problem("unreachable", "http://127.0.0.1:1 refuses connections: is the server up, and is this its port?")
-    source = SourceSeen("server", "http://127.0.0.1:1", 0.0, 0, problem)
+    source = SourceSeen(SourceKind.SERVER, "http://127.0.0.1:1", 0.0, 0, problem)
     nobody = Patient(None, None, None)
     return Report(AT, Verdict.UNKNOWN, problem.message, nobody, (source,), (), (), (), (), (), {}, problem)
 
@@ -62,8 +63,8 @@ def finding(rule: str, title: str = "Something limits it", severity: str = "warn
         gain=None,
     )
     return Finding(
-        rule, severity, role, None, "high", {}, title, "64 run, 44 wait.", "That is so.", "heuristic",
-        (evidence,), (remedy,), (),
+        rule, Severity(severity), Role(role), None, Confidence.HIGH, {}, title, "64 run, 44 wait.", "That is so.",
+        "heuristic", (evidence,), (remedy,), (), Stage.LIMIT,
     )  # fmt: skip
 
 
@@ -87,7 +88,7 @@ def course(first: float, last: float) -> Timeline:
 
 
 def span(rule: str, first: float, last: float, lived: int = 0, **subject: str) -> Span:
-    return Span(rule, "warning", lived, subject, first, last)
+    return Span(rule, Severity.WARNING, lived, subject, first, last)
 
 
 def postmortem(
@@ -101,13 +102,14 @@ def postmortem(
     """Of a log alone."""
     found = tuple(findings)
     vitals = (Vital("requests_running", "requests running", "requests", Reason.NOT_IN_LOG),)
-    states = {finding.rule: finding.severity for finding in found} | {"cpu-throttled": "unknown", "quiet": "ok"}
+    states = {finding.rule: State(finding.severity) for finding in found}
+    states |= {"cpu-throttled": State.UNKNOWN, "quiet": State.OK}
     return Report(
         at=AT,
         verdict=Verdict.WARNING if found else Verdict.OK,
         headline=headline or (found[0].title if found else "No limit found in what could be seen"),
         patient=Patient("0.22.1", "org/model-8B", 1, 1),
-        sources=(SourceSeen("log", "/var/log/vllm.log", 0.0, 0, None),),
+        sources=(SourceSeen(SourceKind.LOG, "/var/log/vllm.log", 0.0, 0, None),),
         findings=found,
         unknown=(
             UnknownRule("preemption", {"preemptions": Reason.NOT_IN_LOG, "kv_room": Reason.NOT_IN_LOG}),
@@ -162,6 +164,6 @@ def hostile() -> Report:
     )
     aside = replace(finding("slow", HOSTILE, "info", "opportunity"), here=HOSTILE)
     report = postmortem([found, aside], [life(BEGAN, BEGAN + 9, BEGAN + 8, cause=HOSTILE, process=HOSTILE)])
-    notes = SourceSeen("log", HOSTILE, 0.0, 0, Problem("unreadable", f"> {HOSTILE}"), (HOSTILE,))
+    notes = SourceSeen(SourceKind.LOG, HOSTILE, 0.0, 0, Problem("unreadable", f"> {HOSTILE}"), (HOSTILE,))
     patient = Patient(HOSTILE, HOSTILE, 1, 1, HOSTILE)
     return replace(report, sources=(notes,), patient=patient, command=("vllm", HOSTILE, "````"))

@@ -79,7 +79,7 @@ def test_the_text_names_the_sick_ones_worst_first(sick: FleetReport) -> None:
     assert "✖ 1 critical" in lines[0]
     assert text.index("host-0:8000") < text.index("host-1:8000")
     assert "[preemption]" in text
-    assert f"Open     vllm-doctor 'prom+{sick.target}/?instance=host-0%3A8000'" in text
+    assert f"Open         vllm-doctor 'prom+{sick.target}/?instance=host-0%3A8000'" in text
     assert max(map(len, lines)) <= fleet_text.WIDTH
 
 
@@ -92,7 +92,7 @@ def test_what_stands_out_has_its_unit() -> None:
 def test_a_healthy_fleet_says_so_and_what_it_could_not_see() -> None:
     text = fleet_text.render(judged(survey({}, engines(3))))
     assert text.startswith("OK  3 engines of 1 model")
-    assert "Not seen" in text
+    assert "Not checked" in text
     assert "Open" not in text
 
 

@@ -23,7 +23,7 @@ from vllm_doctor.compare import measure
 from vllm_doctor.model.report import Course, Report
 from vllm_doctor.recording import bundle, demo
 from vllm_doctor.render.html import render
-from vllm_doctor.session import examination
+from vllm_doctor.session.judge import judge
 from vllm_doctor.text import redact
 
 HARMLESS = {
@@ -46,7 +46,7 @@ HOSTILE = (
 def live(name: str = "preemption") -> Report:
     (server,) = bundle.read(demo.folder() / name).sources[:1]
     seen = [server.observation(shipped_catalogue().metrics)]
-    report = examination.judge(seen, shipped_rules(), shipped_catalogue(), {}, datetime(2026, 11, 20, tzinfo=UTC))
+    report = judge(seen, shipped_rules(), shipped_catalogue(), {}, datetime(2026, 11, 20, tzinfo=UTC))
     return redact.report(replace(report, courses=measure.courses(seen[0].window)))
 
 
@@ -65,7 +65,7 @@ def hostile() -> Report:
     """Each text of a report of nearly every kind tries each trick."""
     tricks = " ".join(HOSTILE)
     report = reports.hostile()
-    told = replace(report.findings[0], title=tricks, here=tricks, why=tricks, rule=tricks, severity=tricks)
+    told = replace(report.findings[0], title=tricks, here=tricks, why=tricks, rule=tricks)
     return replace(
         report,
         headline=tricks,
@@ -95,7 +95,7 @@ class Page(HTMLParser):
 def test_the_verdict_stands_first_and_its_cure_with_it() -> None:
     text = Page(render(live())).text
     body = text[text.index("CRITICAL", text.index("}")) :]
-    assert body.index("CRITICAL") < body.index("Cure") < body.index("Over time") < body.index("Not seen")
+    assert body.index("CRITICAL") < body.index("Fix") < body.index("Over time") < body.index("Not checked")
     assert "The KV cache is too small for the running batch" in body
     for told in ("preemptions per finished request", "rule of thumb", "at most × 2.48", "--max-num-seqs 10", "risk: "):
         assert told in body
@@ -124,7 +124,13 @@ def test_a_log_has_its_time_line_its_spans_and_its_lives() -> None:
     page = Page(render(log()))
     assert [a.get("class") for tag, a in page.tags if tag == "rect"] == ["span"]
     assert sum(a.get("class") == "died" for _, a in page.tags) == 3
-    for told in ("13 Nov 08:12:00", "Lives of the server", "CUDA error: out of memory", "9,882", "not-in-log"):
+    for told in (
+        "13 Nov 08:12:00",
+        "Runs of the server",
+        "CUDA error: out of memory",
+        "9,882",
+        "A log does not carry it",
+    ):
         assert told in page.text
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.paths import PACKAGE
 from tests.render.reports import finding, postmortem, unreachable
 from tests.test_fixtures import NAMES, judged
+from vllm_doctor.model.kinds import Stage
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Change, Correction, Gain, LeftOut
 from vllm_doctor.render import json_v1
@@ -89,7 +90,7 @@ def test_the_prize_and_what_will_be() -> None:
     told = replace(
         remedy, gain=gain, then=("11 fit.",), starts_unknown={"gpu_memory_at_start": Reason.DENIED}, goal="latency"
     )
-    one = replace(finding("cap"), prize=Gain(2.25, "all"), stage="limit", remedies=(told, remedy))
+    one = replace(finding("cap"), prize=Gain(2.25, "all"), stage=Stage.LIMIT, remedies=(told, remedy))
     document = valid(json_v1.render(postmortem([one])))
     [shown] = document["findings"]
     assert (shown["prize"], shown["stage"]) == ({"at_most": 2.25, "basis": "all"}, "limit")

@@ -22,6 +22,7 @@ from tests.render.reports import (
 )
 from tests.test_fixtures import NAMES, judged
 from vllm_doctor.cli.options import FORMATS
+from vllm_doctor.model.kinds import Severity, SourceKind, Stage
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Change, Correction, EngineSeen, Gain, LeftOut, Report, SourceSeen
 from vllm_doctor.render import markdown
@@ -168,16 +169,16 @@ def test_what_comes_first() -> None:
         "### `cap`\n",
         "**When** 6 h of 10 h: 13 Nov 10:12:00 – 16:12:00",
         "**Why** 64 run, 44 wait. That is so.",
-        "| What | Seen | Threshold | From |\n|---|--:|---|---|\n"
+        "| What | Value | Threshold | From |\n|---|--:|---|---|\n"
         "| requests waiting per running one | 0.772 | `> 0.1` | log |",
         "Thresholds: rule of thumb",
-        "**Cure** Admit what fits",
+        "**Fix** Admit what fits",
         "- 64 × 2 = 128",
-        "- the value needs `kv_room`, `kv_blocks`, not known (not-in-log)",
-        "- cost: restart",
-        "<details>\n<summary>Not seen: 4 rules could not be judged</summary>\n\n",
+        "- the value needs `kv_room` and `kv_blocks`, which are unknown here (a log",
+        "- restart; then expect: waiting falls to 0",
+        "<details>\n<summary>Not checked: 4 rules could not be checked</summary>\n\n",
         "\n\n</details>",
-        "Rules: 1 ok · 1 warning · 1 unknown · `vllm-doctor rules cap`",
+        "Rules: 1 ok · 1 warning · 1 unknown · more: `vllm-doctor rules cap`",
     )
     places = [shown.index(part) for part in parts]
     assert places == sorted(places)
@@ -223,36 +224,36 @@ def test_the_command_can_be_pasted() -> None:
 def test_the_lives_are_a_table_those_alike_in_one_row() -> None:
     lives = [life(BEGAN, BEGAN + HOUR, BEGAN + HOUR), life(BEGAN + 2 * HOUR, BEGAN + 10 * HOUR, began=False)]
     shown = markdown.render(postmortem(lives=lives))
-    assert "| Life | From – to | Served | Died | In | Cause | Log line |\n|--:|---|---|---|---|---|--:|\n" in shown
+    assert "| Run | From – to | Served | Ended | In | Cause | Log line |\n|--:|---|---|---|---|---|--:|\n" in shown
     assert (
-        "| 1 | 13 Nov 08:12:00 – 09:12:00 | yes | 13 Nov 09:12:00 | `Worker_TP2` | `CUDA error: out of memory` |"
-        " 9,882 |\n| 2 | 13 Nov 10:12:00 – 18:12:00 (its start is not in the log) | yes |  |  |  |  |"
+        "| 1 | 13 Nov 08:12:00 – 09:12:00 | yes | died 13 Nov 09:12:00 | `Worker_TP2` | `CUDA error: out of memory` |"
+        " 9,882 |\n| 2 | 13 Nov 10:12:00 – 18:12:00 (log starts mid-run) | yes | goes on |  |  |  |"
     ) in shown
     loop = markdown.render(crash_loop(500))
-    assert "| 1–500 | 13 Nov 08:12:00 – 14 Nov 00:51:00 | no | each of them | `Worker_TP2` |" in loop
+    assert "| 1–500 | 13 Nov 08:12:00 – 14 Nov 00:51:00 | no | died, each of them | `Worker_TP2` |" in loop
     assert "50 … 49,950 |" in loop
     assert "500 times" in loop
-    assert "| Life |" not in markdown.render(capped())
+    assert "| Run |" not in markdown.render(capped())
 
 
-def test_of_lives_that_differ_a_dozen_is_shown() -> None:
+def test_of_lives_that_differ_forty_are_shown() -> None:
     report = crash_loop(500)
     lives = tuple(replace(lived, cause=f"error {place % 7}") for place, lived in enumerate(report.lives))
     shown = markdown.render(replace(report, lives=lives))
-    assert len(re.findall(r"^\| \d+ \|", shown, re.MULTILINE)) == 12
-    assert "488 lives between them are not shown." in shown
+    assert len(re.findall(r"^\| \d+ \|", shown, re.MULTILINE)) == 40
+    assert "460 runs between them are not shown; 460 of them died." in shown
 
 
 def test_a_life_of_which_little_is_known() -> None:
     lives = [life(None, None, end="died"), life(None, None, end="stopped")]
     shown = markdown.render(postmortem(lives=lives))
-    assert "| 1 | no times | yes | yes |  | the log shows no exception |  |" in shown
+    assert "| 1 | no times | yes | died |  | the log shows no exception |  |" in shown
     assert "| 2 | no times | yes | was stopped |  |  |  |" in shown
 
 
 def test_a_log_that_tells_its_zone() -> None:
     assert "18:12 UTC (10 h)" in markdown.render(replace(postmortem(zoned=True)))
-    assert "UTC" not in markdown.render(postmortem())
+    assert "18:12 (10 h)" in markdown.render(postmortem())
 
 
 def test_several_engines() -> None:
@@ -286,18 +287,18 @@ def test_every_rule_that_could_not_be_judged_is_listed_what_the_log_lacks_first(
     details = shown[shown.index("<details>") : shown.index("</details>")]
     items = [line for line in details.splitlines() if line.startswith("- ")]
     assert items[0].endswith(": `preemption`, `flashinfer-missing`")
-    assert items[1].startswith("- not-given ")
+    assert items[1].startswith("- No target was given")
     assert items[2].endswith(": `flashinfer-missing`, `cpu-throttled`")
 
 
 def test_what_a_source_had_to_say_is_in_the_details() -> None:
-    source = SourceSeen("log", "a.log", 0.0, 0, None, ("line 3 is cut",))
+    source = SourceSeen(SourceKind.LOG, "a.log", 0.0, 0, None, ("line 3 is cut",))
     assert "- `a.log`: line 3 is cut\n" in markdown.render(replace(capped(), sources=(source,)))
 
 
 def test_vital_signs_of_a_server_and_none_of_a_log() -> None:
-    assert "| Vital sign | Seen |" in markdown.render(judged("preemption", slice(0, 4)))
-    assert "| Vital sign" not in markdown.render(capped())
+    assert "| Metric | Value |" in markdown.render(judged("preemption", slice(0, 4)))
+    assert "| Metric |" not in markdown.render(capped())
 
 
 def test_nobody_answered() -> None:
@@ -314,8 +315,9 @@ def test_the_corrected_command_is_a_diff() -> None:
     change = Change("--max-num-seqs", 64.0, None, "cap")
     shown = markdown.render(replace(capped(), correction=Correction(("vllm", "serve", "a b"), (change,))))
     assert (
-        "### The corrected command, after one restart\n\n```diff\n-  --max-num-seqs 64\nvllm serve 'a b'\n```" in shown
-    )
+        "### The corrected command, after one restart\n\n**Restart** with this command, to fix `cap`:\n\n"
+        "```diff\n- --max-num-seqs 64\n```\n\n```sh\nvllm serve 'a b'\n```"
+    ) in shown
 
 
 def test_what_it_costs_what_will_be_and_what_is_left_out() -> None:
@@ -323,15 +325,15 @@ def test_what_it_costs_what_will_be_and_what_is_left_out() -> None:
     told = replace(
         cure, gain=Gain(1.2, "x"), then=("It holds *11*.",), starts_unknown={"gpu_memory_at_start": Reason.DENIED}
     )
-    dear = replace(finding("cap"), prize=Gain(2.148, "`slots`"), stage="limit", remedies=(told,))
+    dear = replace(finding("cap"), prize=Gain(2.148, "`slots`"), stage=Stage.LIMIT, remedies=(told,))
     left = LeftOut("other", "Admit *less*", "--max-num-seqs 128 cures cap")
     correction = Correction(("vllm",), (Change("--max-num-seqs", 64.0, None, "cap"),), (left,))
     shown = markdown.render(replace(postmortem([dear]), correction=correction))
     assert "**Gain** at most × 2.15 (\\`slots\\`)\n" in shown
     assert "- gain: at most × 1.2 (x)\n" in shown
     assert "- then: It holds \\*11\\*.\n" in shown
-    assert "- not known whether vLLM starts with it: `gpu_memory_at_start` (denied)\n" in shown
-    assert "- not against `other` (Admit \\*less\\*): --max-num-seqs 128 cures cap\n" in shown
+    assert "- not known whether vLLM starts with it: `gpu_memory_at_start` (permission was denied" in shown
+    assert "- does not fix `other` (Admit \\*less\\*): --max-num-seqs 128 cures cap\n" in shown
     assert "**Gain** unknown\n" in markdown.render(postmortem([replace(dear, prize=None)]))
-    note = markdown.render(postmortem([replace(dear, severity="info", prize=Gain(1.004, "stopped"))]))
+    note = markdown.render(postmortem([replace(dear, severity=Severity.INFO, prize=Gain(1.004, "stopped"))]))
     assert "Gain: at most × 1.01 (stopped)." in note

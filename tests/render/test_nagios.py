@@ -28,7 +28,7 @@ def test_one_ascii_line_with_perfdata(name: str) -> None:
 def test_the_line_names_cause_evidence_and_cure() -> None:
     line = nagios.render(judged("max-num-seqs-cap", slice(0, 4)))
     assert "max-num-seqs-cap: " in line
-    assert "cure: --max-num-seqs 32" in line
+    assert "fix: --max-num-seqs 32" in line
 
 
 def test_nobody_answered() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.render.reports import unreachable
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.report import Change, Correction, Patch, SourceSeen
 from vllm_doctor.render import patch
 
@@ -52,7 +53,7 @@ def test_where_nothing_is_to_change_nothing_is_printed() -> None:
 
 
 def test_the_remark_beside_it() -> None:
-    written = replace(NOBODY, sources=(SourceSeen("command", "c.yaml", 0.0, 0, None),))
+    written = replace(NOBODY, sources=(SourceSeen(SourceKind.COMMAND, "c.yaml", 0.0, 0, None),))
     assert patch.remark(replace(NOBODY, patches=(YAML,))) == ""
     assert patch.remark(replace(NOBODY, patches=(replace(YAML, lines=(), problem="why"),))) == "why"
     assert patch.remark(NOBODY) == "no command was seen, so there is none to change"

@@ -8,6 +8,7 @@ import pytest
 
 from tests.render.reports import BEGAN, HOUR, course, crash_loop, finding, hostile, life, postmortem, span, unreachable
 from tests.test_fixtures import judged
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import EngineSeen, LinesSeen, Report, SourceSeen, UnknownRule
 from vllm_doctor.render import text
@@ -72,10 +73,10 @@ def test_what_comes_first() -> None:
         "  1  max-num-seqs-cap",
         "  When",
         "  Why",
-        "  Seen",
-        "  Cure",
+        "  Evidence",
+        "  Fix",
         "WARNING  Graphs are off",
-        "Not seen",
+        "Not checked",
         "rules:",
     )
     places = [shown.index(part) for part in parts]
@@ -100,7 +101,7 @@ def test_a_short_log_takes_one_line() -> None:
 
 
 def test_the_model_its_gpus_and_the_lives_are_one_line() -> None:
-    assert "  org/model-8B · vLLM 0.22.1 · 1 engine · 1 GPU · 2 server lives\n" in text.render(two_lives())
+    assert "  org/model-8B · vLLM 0.22.1 · 1 engine · 1 GPU · 2 server runs\n" in text.render(two_lives())
     unknown = replace(capped(), patient=replace(capped().patient, vllm=None, model=None, gpus=0))
     assert "  vLLM (version not in the log) · 1 engine · no GPU\n" in text.render(unknown)
     named = replace(capped(), patient=replace(capped().patient, gpus=8, gpu="NVIDIA H100"))
@@ -156,7 +157,7 @@ def test_a_finding_says_when_it_held_and_a_note_only_for_how_long() -> None:
     report = capped()
     spans = (*report.spans, span("client-limited", BEGAN, BEGAN + HOUR))
     shown = text.render(replace(report, findings=(*report.findings, note), spans=spans))
-    assert "  When   6 h of 10 h: 13 Nov 10:12:00 – 16:12:00\n" in shown
+    assert "  When        6 h of 10 h: 13 Nov 10:12:00 – 16:12:00\n" in shown
     assert "It waits [client-limited]: 64 run, 44 wait. (60 min of 10 h)" in flat(shown)
 
 
@@ -177,7 +178,9 @@ def test_long_names_of_evidence_are_wrapped_within_their_column() -> None:
 
 def test_what_a_value_needs_is_said_once() -> None:
     shown = flat(text.render(capped()))
-    assert "the value needs kv_room and kv_blocks, which are not known (not-in-log): a log does not carry it" in shown
+    assert (
+        "the value needs kv_room and kv_blocks, which are unknown here (a log does not carry it: ask /metrics)" in shown
+    )
 
 
 # ---- lives
@@ -186,48 +189,48 @@ def test_what_a_value_needs_is_said_once() -> None:
 def test_lives_and_how_they_ended() -> None:
     shown = flat(text.render(two_lives()))
     assert (
-        "life 1 13 Nov 08:12:00 – 12:12:00; died 13 Nov 12:11:51 in Worker_TP2: CUDA error: out of memory (line 9,882)"
+        "run 1 13 Nov 08:12:00 – 12:12:00; died 13 Nov 12:11:51 in Worker_TP2: CUDA error: out of memory (line 9,882)"
         in shown
     )
-    assert "life 2 13 Nov 13:12:00 – 18:12:00, its start is not in the log; the log ends" in shown
+    assert "run 2 13 Nov 13:12:00 – 18:12:00, log starts mid-run; the log ends" in shown
     assert "✖ died" in shown
 
 
 def test_a_single_life_that_goes_on_is_not_told() -> None:
-    assert "life 1" not in text.render(postmortem())
+    assert "run 1" not in text.render(postmortem())
 
 
 def test_a_single_death() -> None:
     lives = [life(BEGAN, BEGAN + 90, BEGAN + 60, up=False)]
     shown = text.render(postmortem([finding("engine-died", "The engine died", "critical")], lives))
-    said = "died 13 Nov 08:13:00 in Worker_TP2, never served: CUDA error: out of memory (line 9,882)"
+    said = "crashed during startup 13 Nov 08:13:00 in Worker_TP2: CUDA error: out of memory (line 9,882)"
     assert said in flat(shown)
-    assert "  When   13 Nov 08:13:00, 60 s after its start\n" in shown
-    assert "life 1" not in shown
+    assert "  When        13 Nov 08:13:00, 60 s after its start\n" in shown
+    assert "run 1" not in shown
 
 
 def test_of_a_life_whose_start_is_missing_it_is_not_said_that_it_never_served() -> None:
     lives = [replace(life(BEGAN, BEGAN + 90, BEGAN + 60, up=False), began=False)]
     shown = flat(text.render(postmortem([finding("engine-died", "The engine died", "critical")], lives)))
-    assert "its start is not in the log: CUDA" in shown
-    assert "never served" not in shown
+    assert "log starts mid-run: CUDA" in shown
+    assert "during startup" not in shown
 
 
 def test_a_death_of_which_little_is_known() -> None:
     lives = [life(0.0, 0.0, end="died"), life(None, None, end="stopped"), life(None, None, end="open")]
     shown = flat(text.render(postmortem(lives=lives)))
-    assert "life 1 1 Jan 00:00:00; died: the log shows no exception" in shown
-    assert "life 2 no times; was stopped" in shown
-    assert "life 3 no times; the log ends" in shown
+    assert "run 1 1 Jan 00:00:00; died: the log shows no exception" in shown
+    assert "run 2 no times; was stopped" in shown
+    assert "run 3 no times; the log ends" in shown
     goes_on = text.render(postmortem(lives=[life(None, None), life(None, None, end="stopped")]))
-    assert "life 1  no times; the log goes on with another" in goes_on
+    assert "run 1  no times; the next run follows" in goes_on
 
 
 def test_a_crash_loop_is_short() -> None:
     shown = text.render(crash_loop(500))
-    assert "lives 1–500  13 Nov 08:12:00 – 14 Nov 00:51:00, never served; each died in" in shown
+    assert "runs 1–500  13 Nov 08:12:00 – 14 Nov 00:51:00; each crashed during startup in" in shown
     assert "(line 50 … 49,950)" in flat(shown)
-    assert "  When   500 times, 13 Nov 08:12:55 – 14 Nov 00:50:55\n" in shown
+    assert "  When        500 times, 13 Nov 08:12:55 – 14 Nov 00:50:55\n" in shown
     assert len(shown.splitlines()) < 50
 
 
@@ -235,16 +238,16 @@ def test_lives_that_differ_are_told_from_both_ends() -> None:
     report = crash_loop(500)
     lives = tuple(replace(lived, cause=f"error {place % 7}") for place, lived in enumerate(report.lives, 1))
     shown = text.render(replace(report, lives=lives))
-    assert [line.split("  ")[1] for line in shown.splitlines() if line.startswith("  life ")] == [
-        "life 1",
-        "life 2",
-        "life 3",
-        "life 498",
-        "life 499",
-        "life 500",
+    assert [line.split("  ")[1] for line in shown.splitlines() if line.startswith("  run ")] == [
+        "run 1",
+        "run 2",
+        "run 3",
+        "run 498",
+        "run 499",
+        "run 500",
     ]
-    assert "  … 494 lives between them, 494 of which died …\n" in shown
-    assert shown.index("life 3 ") < shown.index("494 lives") < shown.index("life 498 ")
+    assert "  … 494 runs between them, 494 of them died …\n" in shown
+    assert shown.index("run 3 ") < shown.index("494 runs") < shown.index("run 498 ")
 
 
 # ---- what was not seen
@@ -252,25 +255,25 @@ def test_lives_that_differ_are_told_from_both_ends() -> None:
 
 def test_what_the_log_lacks_then_the_rest_then_the_host_each_rule_once() -> None:
     shown = flat(text.render(capped()))
-    missing = shown[shown.index("Not seen") : shown.index("rules:")]
-    assert missing.startswith("Not seen not in this log, and asked for by preemption, flashinfer-missing. Ask /metrics")
-    assert "not-given: latency. No target was given: --slo" in missing
-    assert missing.endswith("CPU and GPUs (for cpu-throttled): run me on its host. ")
+    missing = shown[shown.index("Not checked") : shown.index("rules:")]
+    assert missing.startswith("Not checked not in this log, but needed by preemption, flashinfer-missing. Ask /metrics")
+    assert "latency: no target was given: --slo" in missing
+    assert missing.endswith("CPU and GPUs (for cpu-throttled): run vllm-doctor on its host. ")
     assert all(missing.count(rule) == 1 for rule in ("preemption", "flashinfer-missing", "latency", "cpu-throttled"))
 
 
 def test_how_many_more_is_said() -> None:
     unknown = tuple(UnknownRule(f"rule-{place:02}", {"x": Reason.NOT_IN_LOG}) for place in range(20))
     shown = flat(text.render(replace(capped(), unknown=unknown)))
-    assert "asked for by rule-00, rule-01, rule-02, rule-03, rule-04, rule-05 and 14 more." in shown
-    assert "CPU and GPUs: run me on its host." in shown
+    assert "needed by rule-00, rule-01, rule-02, rule-03, rule-04, rule-05 and 14 more." in shown
+    assert "CPU and GPUs: run vllm-doctor on its host." in shown
 
 
 def test_a_blind_report_lists_no_rules() -> None:
     blind = finding("stats-disabled", "Statistics are off", role="blind")
     shown = flat(text.render(postmortem([blind])))
     assert "preemption" not in shown
-    assert "CPU and GPUs: run me on its host." in shown
+    assert "CPU and GPUs: run vllm-doctor on its host." in shown
 
 
 # ---- a server and its log
@@ -278,7 +281,7 @@ def test_a_blind_report_lists_no_rules() -> None:
 
 def test_a_server_and_its_log() -> None:
     live = judged("preemption", slice(0, 4))
-    log = SourceSeen("log", "/var/log/vllm.log", 0.0, 0, None)
+    log = SourceSeen(SourceKind.LOG, "/var/log/vllm.log", 0.0, 0, None)
     lives = (life(BEGAN, BEGAN + 9, BEGAN + 8), life(BEGAN + 10, BEGAN + 99))
     lacks = UnknownRule("flashinfer-missing", {"flashinfer": Reason.NOT_IN_LOG})
     report = replace(
@@ -290,19 +293,17 @@ def test_a_server_and_its_log() -> None:
     )
     shown = text.render(report)
     assert max(map(len, shown.splitlines())) <= text.WIDTH
-    assert "running · " in shown
-    assert "life 1  13 Nov" in shown
+    assert " running · " in shown
+    assert "run 1  13 Nov" in shown
     assert "2 scrapes" in shown or "4 scrapes" in shown
-    assert "not-in-log: flashinfer-missing. The log does not hold it: does it begin where the server did?" in flat(
-        shown
-    )
+    assert "flashinfer-missing: the log does not hold it: does it begin at the server's start?" in flat(shown)
     assert "the log: add its file" not in shown
 
 
 def test_a_server_without_its_log_says_how_many_rules_need_it() -> None:
     live = judged("preemption", slice(0, 4))
     need = tuple(UnknownRule(f"rule-{place}", {"x": Reason.NO_LOG}) for place in range(5))
-    said = "Not seen  5 rules need the log: add its file as another argument.\n"
+    said = "Not checked  5 rules need the log: add its file as another argument.\n"
     assert said in text.render(replace(live, unknown=need))
     assert "  1 rule needs the log: add its file" in text.render(replace(live, unknown=need[:1]))
-    assert "Not seen  the log: add its file" in text.render(replace(live, unknown=()))
+    assert "Not checked  the log: add its file" in text.render(replace(live, unknown=()))

@@ -7,11 +7,9 @@ import pytest
 
 from tests.making import catalogue_of, shipped_catalogue, window
 from tests.sources.host.test_model_files import LLAMA_KV
-from vllm_doctor.model.errors import DocumentError
 from vllm_doctor.model.reading import Known, Reading, Subject, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.snapshot import Snapshot
-from vllm_doctor.rules import catalogue
 
 ENGINE = (("engine", "0"), ("model_name", "m"))
 ON_0 = 'engine="0",model_name="m"'
@@ -267,88 +265,6 @@ def test_the_catalogue_tells_which_metrics_a_source_must_keep() -> None:
     } <= shipped_catalogue().metrics
 
 
-# ---- mistakes in the file
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "says"),
-    [
-        pytest.param("signal:\n", 1, "unknown key 'signal'; meant 'signals'?", id="unknown key at the top"),
-        pytest.param("signals:\n  a: {fact: a, says: s, unit: s, sum: 1}", 2, "unknown key 'sum'", id="unknown key"),
-        pytest.param(
-            "signals:\n  a:\n    says: s\n    unit: s\n    fact: a\n    promql: a",
-            3,
-            "signal 'a' needs exactly one of promql, info, present, fact, flag, env, log, formula",
-            id="two ways",
-        ),
-        pytest.param("signals:\n  a:\n    says: s\n    unit: s", 3, "signal 'a' needs exactly one of", id="no way"),
-        pytest.param("signals:\n  a: text", 2, "'a' must be a mapping", id="no mapping"),
-        pytest.param("signals:\n  a: {fact: a, unit: s}", 2, "'says' must be a text", id="no meaning"),
-        pytest.param("signals:\n  a: {fact: a, says: s, unit: miles}", 2, "'unit' must be one of", id="unknown unit"),
-        pytest.param("signals:\n  a: {fact: a, says: s, unit: s, vital: avg}", 2, "'vital' must be one", id="vital"),
-        pytest.param("signals:\n  a: {fact: a, says: s, unit: s, reason: why}", 2, "'reason' must be one", id="reason"),
-        pytest.param(
-            "signals:\n  a:\n    says: s\n    unit: s\n    formula: b + 1",
-            5,
-            "formula of 'a' uses 'b', which is no signal",
-            id="formula of no signal",
-        ),
-        pytest.param(
-            "signals:\n  a:\n    says: s\n    unit: s\n    formula: a + 1",
-            5,
-            "signals are computed from each other in a circle: a -> a",
-            id="of itself",
-        ),
-        pytest.param(
-            "signals:\n  a:\n    says: s\n    unit: s\n    formula: b + 1\n  b: {formula: a, says: s, unit: s}",
-            5,
-            "signals are computed from each other in a circle: a -> b -> a",
-            id="a circle",
-        ),
-        pytest.param(
-            "signals:\n  a:\n    says: s\n    unit: s\n    formula: open(1)", 5, "not part of a formula", id="formula"
-        ),
-        pytest.param("signals:\n  a:\n    says: s\n    unit: s\n    promql: sum by (", 5, "", id="bad PromQL"),
-        pytest.param(
-            "signals:\n  a:\n    says: s\n    unit: s\n    promql: absent(a)", 5, "not in the subset", id="PromQL"
-        ),
-        pytest.param(
-            "signals:\n  a:\n    says: s\n    unit: s\n    info: metric", 5, "write an info signal as metric", id="info"
-        ),
-        pytest.param(
-            "signals:\n  a: {fact: a, says: s, unit: s}\n  a: {fact: a, says: s, unit: s}",
-            3,
-            "key 'a' stands twice (first in line 2)",
-            id="twice",
-        ),
-    ],
-)
-def test_a_mistake_is_told_with_file_and_line(text: str, line: int, says: str, tmp_path: Path) -> None:
-    with pytest.raises(DocumentError) as refused:
-        catalogue_of(tmp_path, text)
-    assert str(refused.value).startswith(f"{tmp_path / 'signals' / 'signals.yaml'}:{line}: {says}")
-
-
-def test_a_signal_that_stands_in_two_files_is_a_mistake_with_both_places(tmp_path: Path) -> None:
-    entry = "signals:\n  a: {fact: a, says: s, unit: s}\n"
-    catalogue_of(tmp_path, entry)
-    other = tmp_path / "signals" / "other.yaml"
-    other.write_text(f"# Others.\n{entry}", "utf-8")
-    with pytest.raises(DocumentError) as refused:
-        catalogue.load(tmp_path)
-    then = tmp_path / "signals" / "signals.yaml"
-    assert str(refused.value).startswith(f"{then}:2: signal 'a' stands twice (first in {other}:3)")
-
-
-def test_a_formula_may_use_what_stands_below_it_and_in_another_file(tmp_path: Path) -> None:
-    catalogue_of(tmp_path, "signals:\n  c: {fact: c, says: s, unit: s}\n")
-    (tmp_path / "signals" / "a.yaml").write_text(
-        "signals:\n  a: {formula: b + c, says: s, unit: s}\n  b: {fact: b, says: s, unit: s}\n", "utf-8"
-    )
-    seen = catalogue.load(tmp_path).snapshot(window(), {"b": Known(1.0), "c": Known(2.0)})
-    assert seen.read("a", ())[1] == Known(3.0)
-
-
 # ---- what a server was started with
 
 STARTED = """
@@ -391,12 +307,6 @@ def test_flags_and_variables(
     if isinstance(reading, Known):
         assert reading.origin == origin
         assert isinstance(reading.value, bool) == (signal == "eager")
-
-
-def test_a_flag_of_no_vllm_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(DocumentError, match="--max-number-seqs is a flag of no vLLM") as refused:
-        catalogue_of(tmp_path, "signals:\n  a:\n    says: s\n    unit: s\n    flag: --max-number-seqs")
-    assert str(refused.value).startswith(f"{tmp_path / 'signals' / 'signals.yaml'}:5: ")
 
 
 def test_the_flags_of_a_server_go_with_its_snapshot() -> None:
@@ -926,53 +836,3 @@ def test_an_even_spread_gains_no_more_than_the_busiest_engine_has() -> None:
     waiting = f"vllm:num_requests_waiting{{{ON_0}}} %d\nvllm:num_requests_waiting{{{ON_1}}} 0\n"
     assert snapshot(pages + waiting % 0).read("spread_prize", ENGINE)[1] == Known(1.5)
     assert snapshot(pages + waiting % 60).read("spread_prize", ENGINE)[1] == Known(2.5)
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("symptoms: [{says: s, when: y > 1, verdict: warning}]", "'y' is not a signal"),
-        ("symptoms: [{says: s, when: x > 1, verdict: bad}]", "'verdict' must be one of"),
-        ("symptoms: [{says: s, when: x(), verdict: warning}]", "not part of the condition language"),
-        ("negligible: {below: much, when: x > 1}", "'below' must be a number"),
-        ("negligible: {below: 1.02, when: y > 1}", "'y' is not a signal"),
-        ("negligible: {under: 1.02, when: x > 1}", "unknown key 'under'"),
-        ("refusals: [{when: y > 1, says: no, from: f}]", "'y' is not a signal"),
-        ("refusals: [{when: x > 1, says: no}]", "'from'"),
-        ("outliers: [{signal: y, factor: 2, least: 1}]", "'y' is not a signal"),
-        ("outliers: [{signal: x, factor: 0, least: 1}]", "'factor' must be a number above 0"),
-    ],
-)
-def test_a_mistake_in_what_is_made_of_signals(text: str, says: str, tmp_path: Path) -> None:
-    with pytest.raises(DocumentError, match=says) as refused:
-        catalogue_of(tmp_path, "signals:\n  x: {says: s, unit: s, fact: x}\n", f"{text}\n")
-    assert str(refused.value).startswith(f"{tmp_path / 'diagnosis.yaml'}:1: ")
-
-
-EXPORTED = """\
-signals:
-  x:
-    says: s
-    unit: s
-    fact: x
-    exporter: {from: cadvisor, promql: "max by (pod) (rate(y[$window]))"}
-"""
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ("y[$window]", "y[", "promql|parse|unexpected"),
-        ("max by (pod) (rate(y[$window]))", "rate(y[$window])", "aggregate by the labels"),
-        ("max by (pod)", "max without (pod)", "aggregate by the labels"),
-        ("cadvisor", "nobody", "cadvisor"),
-        ("fact: x", "promql: up", "only a fact of the host has an exporter"),
-        ("promql:", "query:", "query"),
-    ],
-)
-def test_a_mistake_in_an_exporter(old: str, new: str, says: str, tmp_path: Path) -> None:
-    exporter = catalogue_of(tmp_path, EXPORTED).signals["x"].exporter
-    assert exporter is not None
-    assert exporter.labels == ("pod",)
-    with pytest.raises(DocumentError, match=says):
-        catalogue_of(tmp_path, EXPORTED.replace(old, new))

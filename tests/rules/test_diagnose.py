@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -302,7 +303,7 @@ def test_harm_that_is_seen_wins_over_a_vital_sign_that_is_not(rules: Rules) -> N
         pytest.param({"queue": 5.0, "usage": 0.6}, Verdict.UNKNOWN, None, id="an info is no cause"),
     ],
 )
-def test_a_complaint_demands_a_cause(rules: Rules, seen: Seen, verdict: Verdict, headline: str | None) -> None:
+def test_a_symptom_demands_a_cause(rules: Rules, seen: Seen, verdict: Verdict, headline: str | None) -> None:
     rules.add("cause", "usage > 0.8")
     rules.add("note", "usage > 0.5", severity="info", role="info")
     diagnosis = rules.diagnose(server(seen, slo=2.0))
@@ -317,9 +318,7 @@ def test_a_complaint_demands_a_cause(rules: Rules, seen: Seen, verdict: Verdict,
         pytest.param([{"latency": 99.0, "usage": 0.1}, {"usage": 0.9}], Verdict.CRITICAL, id="another engine"),
     ],
 )
-def test_only_a_cause_on_its_own_engine_answers_a_complaint(
-    rules: Rules, engines: list[Seen], verdict: Verdict
-) -> None:
+def test_only_a_cause_on_its_own_engine_answers_a_symptom(rules: Rules, engines: list[Seen], verdict: Verdict) -> None:
     rules.add("cause", "usage > 0.8")
     assert rules.diagnose(server(*engines)).verdict is verdict
 
@@ -739,28 +738,36 @@ def seen_for_ten_seconds(
 @pytest.mark.parametrize(
     ("seen", "verdict", "headline"),
     [
-        pytest.param(seen_for_ten_seconds(), Verdict.UNKNOWN, STUCK, id="stuck"),
-        pytest.param(seen_for_ten_seconds(waiting=14), Verdict.UNKNOWN, STUCK, id="stuck, with a queue"),
-        pytest.param(seen_for_ten_seconds(tokens=400), Verdict.OK, None, id="it generates"),
-        pytest.param(seen_for_ten_seconds(prompts=900), Verdict.OK, None, id="it reads prompts"),
-        pytest.param(seen_for_ten_seconds(finished=1), Verdict.OK, None, id="it finishes requests"),
-        pytest.param(seen_for_ten_seconds(running=0), Verdict.OK, None, id="nothing runs"),
+        pytest.param(seen_for_ten_seconds, Verdict.UNKNOWN, STUCK, id="stuck"),
+        pytest.param(partial(seen_for_ten_seconds, waiting=14), Verdict.UNKNOWN, STUCK, id="stuck, with a queue"),
+        pytest.param(partial(seen_for_ten_seconds, tokens=400), Verdict.OK, None, id="it generates"),
+        pytest.param(partial(seen_for_ten_seconds, prompts=900), Verdict.OK, None, id="it reads prompts"),
+        pytest.param(partial(seen_for_ten_seconds, finished=1), Verdict.OK, None, id="it finishes requests"),
+        pytest.param(partial(seen_for_ten_seconds, running=0), Verdict.OK, None, id="nothing runs"),
         # 200 requests in ten seconds that had waited 0.1 s are a queue of two: but a step takes 0.2 s
         pytest.param(
-            seen_for_ten_seconds(tokens=200, prompts=9000, finished=200, waited=0.1), Verdict.OK, None, id="half a step"
+            partial(seen_for_ten_seconds, tokens=200, prompts=9000, finished=200, waited=0.1),
+            Verdict.OK,
+            None,
+            id="half a step",
         ),
         pytest.param(
-            seen_for_ten_seconds(tokens=200, prompts=9000, finished=20, waited=1.0), Verdict.UNKNOWN, QUEUED, id="steps"
+            partial(seen_for_ten_seconds, tokens=200, prompts=9000, finished=20, waited=1.0),
+            Verdict.UNKNOWN,
+            QUEUED,
+            id="steps",
         ),
         pytest.param(
-            seen_for_ten_seconds(waiting=2, tokens=200, prompts=9000, finished=200, waited=0.1),
+            partial(seen_for_ten_seconds, waiting=2, tokens=200, prompts=9000, finished=200, waited=0.1),
             Verdict.UNKNOWN,
             QUEUED,
             id="half a step, and some wait",
         ),
     ],
 )
-def test_what_is_called_slow_without_a_cause(seen: Snapshot, verdict: Verdict, headline: str | None) -> None:
-    found = diagnose.diagnose([], shipped_catalogue(), [seen])
+def test_what_is_called_slow_without_a_cause(
+    seen: Callable[[], Snapshot], verdict: Verdict, headline: str | None
+) -> None:
+    found = diagnose.diagnose([], shipped_catalogue(), [seen()])
     assert found.verdict is verdict
     assert headline is None or found.headline == headline

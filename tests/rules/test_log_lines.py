@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 
 import pytest
 
+from tests.lab.release import log_calls
 from tests.paths import DATA
 from vllm_doctor.rules import catalogue, log_lines, rule
+from vllm_doctor.vllm import flags
 
 TABLE = log_lines.load(rule.shipped() / log_lines.FOLDER)
-CALLS = DATA / "log_calls_0.32.tsv.gz"
-"""Every log call of vLLM 0.32: file, line, level, format."""
-
-FORMATS = [line.split("\t")[3] for line in gzip.decompress(CALLS.read_bytes()).decode().splitlines()]
+RELEASE, CALLS = log_calls.read(DATA / "log_calls.tsv.gz")
+FORMATS = [text for _, _, _, text in CALLS]
 
 
 FROM_PARTS = {"banner-version", "stats"}
@@ -59,8 +58,12 @@ def test_what_it_names_are_its_values(line: log_lines.LogLine) -> None:
     [line for line in TABLE.lines.values() if not line.bare and line.until is None and line.id not in FROM_PARTS],
     ids=id_of,
 )
-def test_a_line_that_is_still_printed_is_one_of_vllm_0_32(line: log_lines.LogLine) -> None:
+def test_a_line_that_is_still_printed_is_one_of_the_newest_release(line: log_lines.LogLine) -> None:
     assert any(text.decode() in a_format for text in line.find for a_format in FORMATS)
+
+
+def test_the_log_calls_are_those_of_the_newest_release() -> None:
+    assert flags.newest() == RELEASE
 
 
 def test_each_signal_of_a_log_names_a_line_or_its_value() -> None:

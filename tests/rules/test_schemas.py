@@ -11,6 +11,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from vllm_doctor.model import kinds
+from vllm_doctor.model.kinds import Confidence, Role, Stage, State
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.rules import document, folders, log_lines, overrides, rule, schemas, signals_file, skeleton
 from vllm_doctor.rules.document import Table
@@ -44,7 +46,7 @@ def test_a_shipped_file_is_as_its_schema_has_it(name: str, path: Path) -> None:
     Draft202012Validator(schema(name)).validate(plain(document.read(path)))
 
 
-SEVERITIES = [str(severity) for severity in rule.SEVERITIES]
+SEVERITIES = [str(severity) for severity in kinds.SEVERITIES]
 
 
 @pytest.mark.parametrize(
@@ -52,12 +54,12 @@ SEVERITIES = [str(severity) for severity in rule.SEVERITIES]
     [
         ("rule", "properties", rule.KEYS),
         ("rule", "properties.status.enum", rule.STATUSES),
-        ("rule", "properties.stage.enum", rule.STAGES),
-        ("rule", "properties.role.enum", rule.ROLES),
-        ("rule", "properties.confidence.enum", rule.CONFIDENCES),
+        ("rule", "properties.stage.enum", tuple(Stage)),
+        ("rule", "properties.role.enum", tuple(Role)),
+        ("rule", "properties.confidence.enum", tuple(Confidence)),
         ("rule", "properties.threshold_from.enum", rule.ORIGINS),
         ("rule", "properties.when.properties", SEVERITIES),
-        ("rule", "$defs.example.properties.gives.enum", [*SEVERITIES, rule.OK, rule.UNKNOWN, rule.NOT_APPLICABLE]),
+        ("rule", "$defs.example.properties.gives.enum", tuple(State)),
         ("rule", "$defs.remedy.properties", rule.REMEDY_KEYS),
         ("rule", "$defs.remedy.properties.cost.enum", rule.COSTS),
         ("rule", "$defs.remedy.properties.goal.enum", rule.GOALS),

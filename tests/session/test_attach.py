@@ -21,9 +21,11 @@ from vllm_doctor.model.reading import Known, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.recording import demo
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.session.attach import NOBODY, Attachment
-from vllm_doctor.session.examination import Watcher
+from vllm_doctor.session import attach as attaching
+from vllm_doctor.session.attachment import Attachment
 from vllm_doctor.session.local import Local
+from vllm_doctor.session.source import Source
+from vllm_doctor.session.sources.pid import NOBODY
 from vllm_doctor.sources.host.process import ServerProcess
 from vllm_doctor.sources.server.access import Access
 
@@ -39,16 +41,16 @@ def proc(tmp_path: Path) -> FakeProc:
     return FakeProc(tmp_path)
 
 
-Attach = Callable[..., list[Watcher]]
+Attach = Callable[..., list[Source]]
 
 
 @pytest.fixture
 def attach(proc: FakeProc, signals: Catalogue) -> Iterator[Attach]:
     with contextlib.ExitStack() as opened:
 
-        def watchers(*sources: str, smi: Path | None = None) -> list[Watcher]:
+        def watchers(*sources: str, smi: Path | None = None) -> list[Source]:
             look = Attachment(signals.metrics, Access(), 0.0, time.monotonic() + 1000, smi, proc.kernel())
-            return look.watchers(sources, opened)
+            return attaching.attach(sources, look, opened)
 
         yield watchers
 
@@ -61,7 +63,7 @@ def serve(proc: FakeProc, pid: int = API, port: int = 8000, address: str = "0.0.
     return f"http://127.0.0.1:{port}"
 
 
-def kinds(watchers: Sequence[Watcher]) -> Kinds:
+def kinds(watchers: Sequence[Source]) -> Kinds:
     return [(watcher.kind, watcher.target, watcher.patient) for watcher in watchers]
 
 
@@ -328,7 +330,7 @@ def test_connections_are_closed_at_the_end(proc: FakeProc, signals: Catalogue) -
     with raw(conversation) as url:
         with contextlib.ExitStack() as opened:
             look = Attachment(signals.metrics, Access(), 0.0, time.monotonic() + 1000, None, proc.kernel())
-            [watcher] = look.watchers([url], opened)
+            [watcher] = attaching.attach([url], look, opened)
             assert watcher.look().error is not None
         assert ended.wait(60)
 
@@ -341,9 +343,8 @@ def test_real_processes(is_ours: bool, signals: Catalogue, monkeypatch: pytest.M
     if not Path("/proc/net/tcp").exists():
         pytest.skip("needs /proc")
     with serving({}) as server, contextlib.ExitStack() as opened:
-        watchers = Attachment(signals.metrics, Access(), 0.0, time.monotonic() + 1000).watchers(
-            [server.url, dead_url()], opened
-        )
+        look = Attachment(signals.metrics, Access(), 0.0, time.monotonic() + 1000)
+        watchers = attaching.attach([server.url, dead_url()], look, opened)
         assert kinds(watchers) == [
             ("server", server.url, server.url),
             *([] if is_ours else [("host", f"port {server.port}", server.url)]),

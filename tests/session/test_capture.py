@@ -15,27 +15,28 @@ import pytest
 from tests.making import shipped_catalogue
 from tests.serving import Answer, Request, Route, pages, serving, vllm
 from vllm_doctor.model.errors import SourceError
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import GpuSeen, Observation, ProcessSeen
 from vllm_doctor.model.reading import Known, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Problem
 from vllm_doctor.recording import archive, bundle
 from vllm_doctor.session.capture import Recorder, packable
-from vllm_doctor.session.examination import Watcher
+from vllm_doctor.session.source import Source
 from vllm_doctor.sources.server.server import Server
 from vllm_doctor.text.redact import Pseudonyms
 
 PAGES = pages("preemption", 10)
 
 
-def taken(watchers: Sequence[Watcher], seconds: float = 0.3, share: bool = False) -> dict[str, bytes]:
+def taken(watchers: Sequence[Source], seconds: float = 0.3, share: bool = False) -> dict[str, bytes]:
     return Recorder(watchers, seconds, "0123456789ab", {"goal": "throughput"}, share).take()
 
 
-def of(url: str, opened: ExitStack) -> Watcher:
+def of(url: str, opened: ExitStack) -> Source:
     server = opened.enter_context(closing(Server(url, shipped_catalogue().metrics)))
-    nothing = Observation("server", server.target)
-    return Watcher("server", server.target, server.target, lambda: nothing, server=server)
+    nothing = Observation(SourceKind.SERVER, server.target)
+    return Source(SourceKind.SERVER, server.target, server.target, lambda: nothing, server=server)
 
 
 def taken_of(metrics: Route | Sequence[str], seconds: float = 0.2) -> dict[str, bytes]:
@@ -62,12 +63,13 @@ class Told:
         facts = {"cores": Known(2.0, origin="proc"), "cpu": Known(float(self.looks), origin="proc")}
         row = ProcessSeen("worker", 7, Known(1.0), Unknown(Reason.DENIED), 3)
         gpu = GpuSeen(0, "H100", {"clock": Known(1.9e9, origin="nvml")})
-        return Observation("host", "pid 7", facts=facts, patient="p", notes=("a note",), command=("vllm", "serve"),
+        return Observation(SourceKind.HOST, "pid 7", facts=facts, patient="p", notes=("a note",),
+                           command=("vllm", "serve"),
                            processes=(("worker", 7),), process_rows=(row,), gpu_rows=(gpu,))  # fmt: skip
 
 
-def host(make: Callable[[], Any] = Told) -> Watcher:
-    return Watcher("host", "pid 7", "p", Told().look.__func__, follow=make)  # type: ignore[attr-defined]
+def host(make: Callable[[], Any] = Told) -> Source:
+    return Source(SourceKind.HOST, "pid 7", "p", Told().look.__func__, follow=make)  # type: ignore[attr-defined]
 
 
 # ---- a server -------------------------------------------------------------------------------------------------------
@@ -161,7 +163,7 @@ def test_what_was_seen_of_one_that_goes_away_stays() -> None:
         def look(self, seconds: float) -> Observation:
             seen = super().look(seconds)
             gone = Problem("gone", "pid 7 has ended")
-            return seen if self.looks == 1 else Observation("host", "pid 7", patient="p", error=gone)
+            return seen if self.looks == 1 else Observation(SourceKind.HOST, "pid 7", patient="p", error=gone)
 
     (found,) = bundle.parsed("r", taken([host(Gone)])).sources
     assert found.error == Problem("gone", "pid 7 has ended")
@@ -176,8 +178,8 @@ def test_what_is_kept_cannot_write_on_a_terminal() -> None:
 
 
 def test_one_that_fails_is_said() -> None:
-    gone = Observation("gpu", "NVIDIA driver", error=Problem("denied", "no"), patient="p")
-    watcher = Watcher("gpu", "NVIDIA driver", "p", lambda: gone)
+    gone = Observation(SourceKind.GPU, "NVIDIA driver", error=Problem("denied", "no"), patient="p")
+    watcher = Source(SourceKind.GPU, "NVIDIA driver", "p", lambda: gone)
     found = bundle.parsed("r", taken([host(), watcher]))
     assert found.sources[1].error == Problem("denied", "no")
 
@@ -192,7 +194,7 @@ def test_one_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> No
         never.wait(30)
         raise AssertionError
 
-    found = bundle.parsed("r", taken([host(), Watcher("gpu", "NVIDIA driver", "p", hang)], 0.1))
+    found = bundle.parsed("r", taken([host(), Source(SourceKind.GPU, "NVIDIA driver", "p", hang)], 0.1))
     never.set()
     assert found.sources[1].error is not None
     assert found.sources[1].error.kind == "timeout"
@@ -250,6 +252,6 @@ def test_pseudonyms_leave_what_is_ours() -> None:
 
 def test_there_is_no_infinity_in_json() -> None:
     look = replace(Told().look(1.0), facts={"quota": Known(math.inf, origin="cgroup"), "x": Known(math.nan)})
-    parts = taken([Watcher("host", "pid 7", "p", lambda: look)])
+    parts = taken([Source(SourceKind.HOST, "pid 7", "p", lambda: look)])
     found = json.loads(parts["1-host/facts.json"], parse_constant=lambda text: pytest.fail(text))
     assert found == {"quota": {"infinite": True, "from": "cgroup"}, "x": {"unknown": "invalid"}}

@@ -57,7 +57,7 @@ class Site:
     def local(self, smi: Path | None = None, kernel: Kernel | None = None) -> Local:
         kernel = kernel or self.proc.kernel()
         clock = Clock()
-        return Local(process.of_pid(kernel, API), PATIENT, kernel, smi, clock.now, clock.sleep)
+        return Local(process.of_pid(kernel, API), PATIENT, kernel=kernel, smi=smi, clock=clock.now, sleep=clock.sleep)
 
     def host(self) -> Observation:
         return self.local().examine_host(0, 1e12)
@@ -161,7 +161,7 @@ def test_no_window_no_rates(site: Site) -> None:
 
 
 def test_a_server_of_which_nothing_is_seen(tmp_path: Path) -> None:
-    nobody = Local(ServerProcess.unseen(), PATIENT, Kernel(tmp_path), SMI / "h100-driver-550.xml")
+    nobody = Local(ServerProcess.unseen(), PATIENT, kernel=Kernel(tmp_path), smi=SMI / "h100-driver-550.xml")
     seen = nobody.examine_gpus(0, 0)
     assert (seen.kind, seen.target, seen.error) == ("gpu", str(SMI / "h100-driver-550.xml"), None)
     assert origin(seen.facts["driver_version"]) == "nvidia-smi"

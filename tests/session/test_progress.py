@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.session import progress
-from vllm_doctor.session.examination import Watcher
+from vllm_doctor.session.source import Source
 
 
 class Terminal(io.StringIO):
@@ -29,8 +30,8 @@ class Terminal(io.StringIO):
         return written
 
 
-def watcher(bytes_read: Callable[[], int] | None) -> Watcher:
-    return Watcher("log", "vllm.log", "vllm.log", lambda: Observation("log", "vllm.log"), bytes_read)
+def watcher(bytes_read: Callable[[], int] | None) -> Source:
+    return Source(SourceKind.LOG, "vllm.log", "vllm.log", lambda: Observation(SourceKind.LOG, "vllm.log"), bytes_read)
 
 
 @pytest.fixture

@@ -17,11 +17,14 @@ from tests.serving import pages, serving, vllm
 from tests.tui.showing import host, watched
 from tests.tui.watching import BEGAN, TARGET, Clock, Pages, Told, judge, server, watch_of
 from vllm_doctor.model.errors import SourceError, UsageError
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Verdict
 from vllm_doctor.rules import log_lines, rule
-from vllm_doctor.session import attach, past, tracks
-from vllm_doctor.session.examination import Watcher
+from vllm_doctor.session import past, tracks
+from vllm_doctor.session.attach import attach
+from vllm_doctor.session.attachment import Attachment
+from vllm_doctor.session.source import Source
 from vllm_doctor.session.view_model import WINDOWS, Choice, Control, Course, Picture, Session, Status, verdict_of, wider
 from vllm_doctor.session.watch import Watch
 from vllm_doctor.sources.log.source import Log
@@ -40,7 +43,7 @@ def steps(of: Watch, clock: Clock, count: int) -> list[Picture]:
     return found
 
 
-def opened(shown: Pages, clock: Clock, *others: Watcher, control: Control | None = None) -> Watch:
+def opened(shown: Pages, clock: Clock, *others: Source, control: Control | None = None) -> Watch:
     made = watch_of(shown, clock, *others, control=control)
     made.open()
     return made
@@ -150,10 +153,10 @@ def test_a_server_that_hangs_does_not_stop_the_pictures() -> None:
 
         def look(self, seconds: float) -> Observation:
             ended.wait(60)
-            return Observation("server", TARGET)
+            return Observation(SourceKind.SERVER, TARGET)
 
     clock = Clock()
-    watcher = Watcher("server", TARGET, TARGET, lambda: Observation("server", TARGET), follow=Hanging)
+    watcher = Source(SourceKind.SERVER, TARGET, TARGET, lambda: Observation(SourceKind.SERVER, TARGET), follow=Hanging)
     made = Watch(lambda opened: [watcher], judge(), clock=clock.now, wall=clock.wall)
     made.open()
     try:
@@ -186,7 +189,7 @@ def test_a_fault_in_one_source_is_told_and_the_others_go_on() -> None:
             raise ZeroDivisionError("broken")
 
     clock = Clock()
-    broken = Watcher("host", "pid 1", TARGET, lambda: Observation("host", "pid 1"), follow=Broken)
+    broken = Source(SourceKind.HOST, "pid 1", TARGET, lambda: Observation(SourceKind.HOST, "pid 1"), follow=Broken)
     found = steps(opened(Pages("preemption"), clock, broken), clock, 6)[-1]
     assert found.status is Status.LIVE
     assert found.problem is not None
@@ -196,13 +199,13 @@ def test_a_fault_in_one_source_is_told_and_the_others_go_on() -> None:
 
 def test_a_host_whose_processes_ended_is_looked_for_anew() -> None:
     clock, attached = Clock(), []
-    gone = Told(Observation("host", "pid 1", patient=TARGET))
+    gone = Told(Observation(SourceKind.HOST, "pid 1", patient=TARGET))
 
-    def attach_again(opened: ExitStack) -> Sequence[Watcher]:
+    def attach_again(opened: ExitStack) -> Sequence[Source]:
         attached.append(clock.seconds)
         return [
             server(Pages("preemption"), clock),
-            Watcher("host", "pid 1", TARGET, lambda: gone.observation, follow=lambda: gone),
+            Source(SourceKind.HOST, "pid 1", TARGET, lambda: gone.observation, follow=lambda: gone),
         ]
 
     made = Watch(attach_again, judge(), clock=clock.now, wall=clock.wall, inline=True)
@@ -217,7 +220,7 @@ def test_a_host_whose_processes_ended_is_looked_for_anew() -> None:
 def test_what_cannot_be_attached_to_again_leaves_the_picture() -> None:
     clock, tries = Clock(), []
 
-    def attach_once(opened: ExitStack) -> Sequence[Watcher]:
+    def attach_once(opened: ExitStack) -> Sequence[Source]:
         tries.append(clock.seconds)
         if len(tries) > 1:
             raise UsageError("no such pid")
@@ -276,7 +279,7 @@ def test_where_judging_takes_long_a_verdict_is_less_frequent() -> None:
 def test_a_log_is_read_once_with_its_progress_and_its_events() -> None:
     told: list[Picture] = []
     log = Log([LOG], log_lines.load(rule.shipped() / log_lines.FOLDER))
-    watcher = Watcher("log", "vllm.log", "vllm.log", lambda: log.examine("vllm.log"), lambda: log.bytes_read)
+    watcher = Source(SourceKind.LOG, "vllm.log", "vllm.log", lambda: log.examine("vllm.log"), lambda: log.bytes_read)
     made = Watch(lambda opened: [watcher], judge())
 
     def tell(picture: Picture) -> None:
@@ -300,7 +303,7 @@ def test_a_log_that_cannot_be_read_is_said() -> None:
     def broken() -> Observation:
         raise SourceError("unreadable", "no permission")
 
-    made = Watch(lambda opened: [Watcher("log", "x", "x", broken)], judge())
+    made = Watch(lambda opened: [Source(SourceKind.LOG, "x", "x", broken)], judge())
     with pytest.raises(SourceError, match="no permission"):
         made.run(lambda picture: None)
 
@@ -308,8 +311,8 @@ def test_a_log_that_cannot_be_read_is_said() -> None:
 def test_a_real_server_is_watched_over_http() -> None:
     control, told = Control(), []
     with serving(vllm(pages("preemption"))) as served:
-        look = attach.Attachment(judge().catalogue.metrics, Access(), 3.0, 0.0)
-        made = Watch(lambda opened: look.watchers([served.url], opened), judge(), control)
+        look = Attachment(judge().catalogue.metrics, Access(), 3.0, 0.0)
+        made = Watch(lambda opened: attach([served.url], look, opened), judge(), control)
 
         def tell(picture: Picture) -> None:
             told.append(picture)
@@ -326,9 +329,9 @@ def test_a_real_server_is_watched_over_http() -> None:
 def test_a_server_is_watched_through_its_prometheus() -> None:
     control, told = Control(), []
     with serving(FakePrometheus([(target, "preemption") for target in targets(2)]).routes()) as served:
-        look = attach.Attachment(frozenset(), Access(), 3.0, 0.0, signals=judge().catalogue, asked=600.0)
+        look = Attachment(frozenset(), Access(), 3.0, 0.0, signals=judge().catalogue, asked=600.0)
         source = f"prom+{served.url}/?instance=host-1:8000"
-        made = Watch(lambda opened: look.watchers([source], opened), judge(), control)
+        made = Watch(lambda opened: attach([source], look, opened), judge(), control)
 
         def tell(picture: Picture) -> None:
             told.append(picture)
@@ -344,9 +347,9 @@ def test_a_server_is_watched_through_its_prometheus() -> None:
 def test_a_prometheus_that_goes_away_is_lost() -> None:
     clock, control = Clock(), Control()
     with serving(FakePrometheus([(target, "idle") for target in targets(1)]).routes()) as served:
-        look = attach.Attachment(frozenset(), Access(), 3.0, 0.0, signals=judge().catalogue, asked=600.0)
+        look = Attachment(frozenset(), Access(), 3.0, 0.0, signals=judge().catalogue, asked=600.0)
         made = Watch(
-            lambda opened: look.watchers([f"prom+{served.url}"], opened),
+            lambda opened: attach([f"prom+{served.url}"], look, opened),
             judge(), control, clock=clock.now, wall=clock.wall, inline=True,
         )  # fmt: skip
         made.open()

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from vllm_doctor.model.kinds import Confidence, Role, Severity, SourceKind, Stage, State
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Evidence, Finding, Patient, Problem, Remedy, Report, SourceSeen, Verdict
@@ -90,20 +91,21 @@ def test_a_report_is_clean_to_its_last_text_and_lists_what_was_masked() -> None:
         gain=None,
     )
     finding = Finding(
-        EVIL, EVIL, EVIL, EVIL, EVIL, {EVIL: EVIL}, EVIL, EVIL, EVIL, EVIL, (evidence,), (remedy,), (EVIL,)
-    )
+        EVIL, Severity.WARNING, Role.ROOT, EVIL, Confidence.HIGH, {EVIL: EVIL}, EVIL, EVIL, EVIL, EVIL,
+        (evidence,), (remedy,), (EVIL,), Stage.LIMIT,
+    )  # fmt: skip
     report = Report(
         at=AT,
         verdict=Verdict.WARNING,
         headline=EVIL,
         patient=Patient(EVIL, EVIL, 1),
-        sources=(SourceSeen("server", EVIL, 1.0, 2, Problem("denied", EVIL), (EVIL,)),),
+        sources=(SourceSeen(SourceKind.SERVER, EVIL, 1.0, 2, Problem("denied", EVIL), (EVIL,)),),
         findings=(finding,),
         unknown=(),
         vitals=(),
         engines=(),
         targets=(),
-        states={"a-rule": "ok"},
+        states={"a-rule": State.OK},
         error=Problem("denied", EVIL),
     )
     clean = redact.report(report)
@@ -113,7 +115,7 @@ def test_a_report_is_clean_to_its_last_text_and_lists_what_was_masked() -> None:
     assert clean.findings[0].remedies[0].set == {CLEAN: CLEAN}
     assert clean.findings[0].evidence[0].seen == Known(CLEAN)
     # and nothing else is changed
-    assert (clean.at, clean.verdict, clean.states) == (AT, Verdict.WARNING, {"a-rule": "ok"})
+    assert (clean.at, clean.verdict, clean.states) == (AT, Verdict.WARNING, {"a-rule": State.OK})
     assert type(clean.verdict) is Verdict
     assert clean.findings[0].remedies[0].needs == {CLEAN: Reason.IDLE}
 
@@ -174,7 +176,10 @@ def test_what_is_no_secret(text: str) -> None:
 
 def test_a_label_that_is_called_a_secret() -> None:
     subject = {"api_key": "anything", "engine": "0"}
-    finding = Finding("r", "warning", "root", None, "high", subject, "t", "h", "w", "heuristic", (), (), ())
+    finding = Finding(
+        "r", Severity.WARNING, Role.ROOT, None, Confidence.HIGH, subject, "t", "h", "w", "heuristic",
+        (), (), (), Stage.LIMIT,
+    )  # fmt: skip
     report = Report(AT, Verdict.OK, "x", Patient(None, None, None), (), (finding,), (), (), (), (), {})
     clean = redact.report(report)
     assert clean.findings[0].subject == {"api_key": "[masked]", "engine": "0"}

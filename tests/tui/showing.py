@@ -16,11 +16,12 @@ from textual.pilot import Pilot
 from tests.making import shipped_rules
 from tests.tui.watching import BEGAN, TARGET, Clock, Pages, Told, watch_of
 from vllm_doctor.model.facts import COMMAND
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import GpuSeen, Observation, ProcessSeen
 from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.report import EngineSeen
 from vllm_doctor.rules import rulebook
-from vllm_doctor.session.examination import Watcher
+from vllm_doctor.session.source import Source
 from vllm_doctor.session.view_model import Choice, Picture, Session, Status
 from vllm_doctor.tui.app import DoctorApp, Pictured
 
@@ -88,7 +89,7 @@ def screen(picture: Picture | None, *keys: str, size: tuple[int, int] = (80, 24)
     return found[0]
 
 
-def watched(pages: Pages, *others: Watcher, seconds: int = 26, clock: Clock | None = None) -> Picture:
+def watched(pages: Pages, *others: Source, seconds: int = 26, clock: Clock | None = None) -> Picture:
     """The last picture of a server that was watched for so long."""
     clock = clock or Clock()
     watch = watch_of(pages, clock, *others)
@@ -102,7 +103,7 @@ def watched(pages: Pages, *others: Watcher, seconds: int = 26, clock: Clock | No
     return picture
 
 
-def host(**facts: Reading | float | str) -> Watcher:
+def host(**facts: Reading | float | str) -> Source:
     """A host of which the processes were seen."""
     told: dict[str, Reading] = {COMMAND: Known(True, origin="cmdline")}
     given: dict[str, Any] = {
@@ -117,14 +118,13 @@ def host(**facts: Reading | float | str) -> Watcher:
         ProcessSeen("engine-core", 7902, Known(0.93), Known(0.34), 61),
         ProcessSeen("worker", 7950, Known(0.55), Known(0.08), 59),
     )
-    seen = Observation(
-        "host", "pid 7831", facts=told, models=("tiny",), patient=TARGET, command=COMMAND_LINE,
+    seen = Observation(SourceKind.HOST, "pid 7831", facts=told, models=("tiny",), patient=TARGET, command=COMMAND_LINE,
         processes=(("api-server", 7831), ("engine-core", 7902), ("worker", 7950)), process_rows=rows,
     )  # fmt: skip
-    return Watcher("host", seen.target, TARGET, lambda: seen, follow=lambda: Told(seen))
+    return Source(SourceKind.HOST, seen.target, TARGET, lambda: seen, follow=lambda: Told(seen))
 
 
-def gpus() -> Watcher:
+def gpus() -> Source:
     """Two GPUs, one of them hot."""
 
     def row(index: int, busy: float, clock: float, heat: float) -> GpuSeen:
@@ -140,9 +140,13 @@ def gpus() -> Watcher:
         "gpu_clock": Known(1980.0), "gpu_clock_max": Known(1980.0), "gpu_temperature": Known(64.0),
     }  # fmt: skip
     seen = Observation(
-        "gpu", "NVIDIA driver", facts=facts, patient=TARGET, gpu_rows=(row(0, 0.61, 1980, 64), row(1, 0.58, 1410, 86))
+        SourceKind.GPU,
+        "NVIDIA driver",
+        facts=facts,
+        patient=TARGET,
+        gpu_rows=(row(0, 0.61, 1980, 64), row(1, 0.58, 1410, 86)),
     )
-    return Watcher("gpu", seen.target, TARGET, lambda: seen, follow=lambda: Told(seen, 2.0))
+    return Source(SourceKind.GPU, seen.target, TARGET, lambda: seen, follow=lambda: Told(seen, 2.0))
 
 
 def engines(count: int = 8) -> Picture:

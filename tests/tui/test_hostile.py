@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 from tests.render.reports import HOSTILE
 from tests.tui.showing import engines, host, run, screen, shown, watched
 from tests.tui.watching import Pages
+from vllm_doctor.model.kinds import State
 from vllm_doctor.model.reading import Known
 from vllm_doctor.session.view_model import Choice, Event, Picture, Status
 from vllm_doctor.text import redact
@@ -54,7 +55,7 @@ def hostile(name: str) -> Picture:
         report=redact.report(report),
         problem=name,
         status=Status.LOST,
-        events=(Event(picture.at, "info", name),),
+        events=(Event(picture.at, State.INFO, name),),
     )
 
 

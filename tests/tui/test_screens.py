@@ -18,10 +18,12 @@ from tests.making import shipped_catalogue
 from tests.paths import LOGS
 from tests.tui.showing import choices, engines, gpus, host, lines, run, screen, watched
 from tests.tui.watching import BEGAN, Clock, Pages, judge, watch_of
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.recording import demo
 from vllm_doctor.rules import log_lines, rule
-from vllm_doctor.session.attach import Attachment
-from vllm_doctor.session.examination import Watcher
+from vllm_doctor.session.attach import attach
+from vllm_doctor.session.attachment import Attachment
+from vllm_doctor.session.source import Source
 from vllm_doctor.session.view_model import Picture, Status
 from vllm_doctor.session.watch import Watch
 from vllm_doctor.sources.log.source import Log
@@ -72,7 +74,9 @@ def past() -> Picture:
     path = Path("vllm.log.gz")
     path.write_bytes((LOGS / "max-num-seqs-cap.log.gz").read_bytes())
     log = Log([path], log_lines.load(rule.shipped() / log_lines.FOLDER))
-    watcher = Watcher("log", "vllm.log.gz", "vllm.log.gz", lambda: log.examine("vllm.log.gz"), lambda: log.bytes_read)
+    watcher = Source(
+        SourceKind.LOG, "vllm.log.gz", "vllm.log.gz", lambda: log.examine("vllm.log.gz"), lambda: log.bytes_read
+    )
     watch = Watch(lambda opened: [watcher], judge(), clock=Clock().now, wall=lambda: BEGAN)
 
     def tell(picture: Picture) -> None:
@@ -90,7 +94,7 @@ def recorded() -> Picture:
     told: list[Picture] = []
     look = Attachment(shipped_catalogue().metrics, Access(), 3.0, 0.0)
     names = [str(demo.folder() / "preemption")]
-    watch = Watch(lambda opened: look.watchers(names, opened), judge(), clock=Clock().now, wall=lambda: BEGAN)
+    watch = Watch(lambda opened: attach(names, look, opened), judge(), clock=Clock().now, wall=lambda: BEGAN)
 
     def tell(picture: Picture) -> None:
         told.append(picture)
@@ -159,7 +163,7 @@ def test_the_verdict_its_cause_and_its_cure_are_on_the_first_screen(size: tuple[
     head = "\n".join(screen(preempting(), size=size).splitlines()[:9])
     assert "CRITICAL" in head
     assert "The KV cache is too" in head
-    assert "computed again" in head or size[0] < 80
+    assert "recomputed" in head or size[0] < 80
     assert "--num-gpu-blocks-override" in head or size[0] < 80
 
 

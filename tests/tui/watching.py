@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from tests.making import shipped_catalogue, shipped_rules
 from tests.serving import recording
 from vllm_doctor.model.errors import SourceError
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.report import Problem
 from vllm_doctor.recording import demo
-from vllm_doctor.session.examination import Watcher
+from vllm_doctor.session.source import Source
 from vllm_doctor.session.view_model import Control
 from vllm_doctor.session.watch import Judge, Watch
 from vllm_doctor.sources.server.exposition import Heads, Page, parse
@@ -85,10 +86,14 @@ def judge() -> Judge:
     return Judge(shipped_rules(), shipped_catalogue(), {"goal": "throughput"})
 
 
-def server(pages: Pages, clock: Clock) -> Watcher:
+def server(pages: Pages, clock: Clock) -> Source:
     recorded = Recorded(pages, clock)
-    return Watcher(
-        "server", TARGET, TARGET, lambda: Observation("server", TARGET), follow=lambda: Followed(recorded, clock.now)
+    return Source(
+        SourceKind.SERVER,
+        TARGET,
+        TARGET,
+        lambda: Observation(SourceKind.SERVER, TARGET),
+        follow=lambda: Followed(recorded, clock.now),
     )
 
 
@@ -112,13 +117,13 @@ def nothing() -> float:
 def watch_of(
     pages: Pages,
     clock: Clock,
-    *others: Watcher,
+    *others: Source,
     control: Control | None = None,
     cpu: Callable[[], float] = nothing,
 ) -> Watch:
     """A watch of this server, and of what else there is."""
 
-    def attach(opened: ExitStack) -> Sequence[Watcher]:
+    def attach(opened: ExitStack) -> Sequence[Source]:
         return [server(pages, clock), *others]
 
     return Watch(attach, judge(), control, clock.now, clock.wall, inline=True, cpu=cpu)

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.lab import flags as lab
+from tests.lab.release import __main__ as release
+from tests.lab.release import log_calls, tables
+from vllm_doctor.vllm.release_table import History
 
 MAIN = """
 import argparse
@@ -62,7 +64,7 @@ class Logger:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """The sources of a release 0.99.0, in a folder as --fetch leaves it."""
+    """The sources of a release 0.99.0, in a folder."""
     folder = tmp_path / "0.99.0"
     for name, text in {
         "__init__": "",
@@ -86,13 +88,8 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def content(source: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    import json
-
-    monkeypatch.setattr(lab, "LAB_PYTHON", Path(sys.executable))
-    lab.read(source.parent, [])
-    found: dict[str, Any] = json.loads((source.parent / "0.99.0.json").read_text())
-    return found
+def content(source: Path) -> dict[str, Any]:
+    return release.read(source, "0.99.0", Path(sys.executable))
 
 
 def test_the_parser_of_a_release_is_read_from_its_sources(content: dict[str, Any]) -> None:
@@ -109,11 +106,10 @@ def test_what_a_broken_module_was_to_say_is_not_known(content: dict[str, Any]) -
     assert content["dummies"] == ["vllm.broken"]
 
 
-def test_the_module_that_makes_the_parser_may_not_be_a_dummy(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_module_that_makes_the_parser_may_not_be_a_dummy(source: Path) -> None:
     (source / "vllm" / "engine" / "arg_utils.py").write_text("import no_such_package_at_all\n")
-    monkeypatch.setattr(lab, "LAB_PYTHON", Path(sys.executable))
     with pytest.raises(SystemExit, match="arg_utils, which makes the parser"):
-        lab.read(source.parent, [])
+        release.read(source, "0.99.0", Path(sys.executable))
 
 
 def test_environment_variables_by_what_they_are_on_any_machine(content: dict[str, Any]) -> None:
@@ -140,27 +136,63 @@ def test_metrics_as_they_are_shown(content: dict[str, Any]) -> None:
     }
 
 
+LOGS = """
+logger.info("Started in %.2f s\\n", seconds)
+logger.warning_once(f"{name!r} is " "slow")
+warnings.warn("old")
+logger.info(message)
+print("no log")
+"""
+
+
+def test_log_calls_by_their_format(source: Path, tmp_path: Path) -> None:
+    (source / "vllm" / "logs.py").write_text(LOGS)
+    calls = log_calls.log_calls(source)
+    assert [(line, level, text) for place, line, level, text in calls if place == "logs.py"] == [
+        (2, "info", r"Started in %.2f s\n"),
+        (3, "warning_once", "{name} is slow"),
+        (4, "warnings.warn", "old"),
+    ]
+    log_calls.write(tmp_path / "calls.gz", "0.99.0", calls)
+    assert log_calls.read(tmp_path / "calls.gz") == ("0.99.0", calls)
+
+
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data(tmp_path: Path) -> Path:
     """A copy of the shipped tables, to be written."""
-    copy = tmp_path / "data"
-    shutil.copytree(lab.DATA, copy)
-    monkeypatch.setattr(lab, "DATA", copy)
-    return copy
+    return Path(shutil.copytree(release.DATA, tmp_path / "data"))
 
 
-def test_the_shipped_tables_are_as_the_script_writes_them(data: Path, tmp_path: Path) -> None:
-    (tmp_path / "nothing").mkdir()
-    lab.write(tmp_path / "nothing")
-    for name in ("flags.tsv", "environment.tsv", "metrics.tsv"):
-        shipped = (Path(lab.ROOT) / "vllm_doctor" / "vllm" / "data" / name).read_text("utf-8")
-        assert (data / name).read_text("utf-8") == shipped
+def test_the_shipped_tables_are_as_the_command_writes_them(data: Path) -> None:
+    for name in tables.TABLES:
+        tables.write(data / name, tables.read(data / name))
+        assert (data / name).read_text("utf-8") == (release.DATA / name).read_text("utf-8")
 
 
-def test_a_new_release_is_added_to_what_is_there(data: Path, content: dict[str, Any], source: Path) -> None:
-    before = lab._read_table(data / "flags.tsv")[0]
-    lab.write(source.parent)
-    after, _, _ = lab._read_table(data / "flags.tsv")
-    assert {release: rows for release, rows in after.items() if release != "0.99.0"} == before
-    assert after["0.99.0"]["--width -w"] == ("int", "", "7")
-    assert list(after)[-1] == "0.99.0"
+def test_a_release_like_the_newest_changes_the_line_of_releases_only(data: Path) -> None:
+    for name in tables.TABLES:
+        table = tables.read(data / name)
+        newest = list(table.rows)[-1]
+        before = (data / name).read_text("utf-8").splitlines()
+        tables.write(data / name, table.with_release("0.99.0", table.rows[newest]))
+        after = (data / name).read_text("utf-8").splitlines()
+        assert [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]] == [
+            (before[2], before[2] + " 0.99.0")
+        ]
+
+
+def test_a_release_is_added_and_removed(
+    data: Path, content: dict[str, Any], source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release.main(["add", "0.99.0", "--data", str(data), "--sources", str(source), "--python", sys.executable])
+    said = capsys.readouterr().out
+    assert "new since" in said
+    assert "--max-num-seqs has ended: say what to write instead" in said
+    assert "get_batch_defaults is gone" in said
+    flags = History(data / "flags.tsv")
+    assert flags.releases[-1] == "0.99.0"
+    assert [row.names for row in flags.rows("--width")] == [("--width", "-w")]
+    assert flags.spans(flags.rows("--width")) == (("0.99.0", "0.99.0"),)
+    release.main(["remove", "0.99.0", "--data", str(data)])
+    for name in tables.TABLES:
+        assert (data / name).read_text("utf-8") == (release.DATA / name).read_text("utf-8")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.making import settings_of_rules
 from tests.paths import PACKAGE
-from vllm_doctor.vllm import defaults, flags
+from vllm_doctor.vllm import flags
 
 DATA = PACKAGE / "vllm" / "data"
 
@@ -104,8 +104,8 @@ def test_is_flag(flag: str, expected: bool) -> None:
         ("0.10.1.1", "0.10.1.1", ""),
         ("0.11.1rc3", "0.11.1", "0.11.1rc3: judged as 0.11.1, the release it leads to"),
         ("0.32.1.dev5+gabc", "0.32.0", "0.32.1.dev5+gabc: judged as 0.32.0, the release before it"),
-        ("0.34.0", "0.33.0", "0.34.0: judged as 0.33.0, the newest known"),
-        ("0.33.1.dev1", "0.33.0", "0.33.1.dev1: judged as 0.33.0, the newest known"),
+        ("999.0.0", flags.newest(), f"999.0.0: judged as {flags.newest()}, the newest known"),
+        ("999.0.0.dev1", flags.newest(), f"999.0.0.dev1: judged as {flags.newest()}, the newest known"),
         ("0.7.3", "0.7.3", "of 0.7.3 only the names of the flags are known"),
         ("0.7.1", "0.6.6.post1", "0.7.1: judged as 0.6.6.post1; of vLLM before 0.8.0 few releases are known"),
         ("0.2.0", None, "0.2.0: nothing is known of vLLM before 0.4.3"),
@@ -168,35 +168,6 @@ def test_the_default_of_a_version(version: str, flag: str, default: str | None) 
     assert found.default == default
 
 
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [
-        ("0.7.3", None),
-        ("0.8.0", "8192 on an H100"),
-        ("0.9.0", "8192 on a GPU of 70 GiB"),
-        ("0.27.1", "8192 on a GPU of 70 GiB"),
-        ("0.28.0", "16384 on a GPU of 160 GiB"),
-        ("0.33.0", "16384 on a GPU of 160 GiB"),
-        ("0.99.0", "16384 on a GPU of 160 GiB"),  # judged as the newest
-        ("main", None),
-    ],
-)
-def test_the_default_by_device(version: str, expected: str | None) -> None:
-    said = flags.by_device(version, "--max-num-batched-tokens")
-    assert said[0].startswith(expected) if expected else said == ()
-    assert flags.by_device(version, "--port") == ()
-
-
-def test_the_defaults_by_device_agree_with_the_rule() -> None:
-    for version in ("0.28.0", "0.33.0"):
-        large, medium, small, cpu = flags.by_device(version, "--max-num-seqs")
-        gib = 1024.0**3
-        assert large.startswith(f"{defaults.max_num_seqs(version, 160 * gib, '', 1)} on a GPU of 160 GiB")
-        assert medium.startswith(f"{defaults.max_num_seqs(version, 80 * gib, 'NVIDIA H100', 1)} on one of 70 GiB")
-        assert small == f"{defaults.max_num_seqs(version, 80 * gib, 'NVIDIA A100', 1)} on another GPU"
-        assert cpu == f"{defaults.max_num_seqs(version, None, '', 1)} a worker on the CPU"
-
-
 def test_when_a_flag_was() -> None:
     flag = flags.flag("0.17.0", "--swap-space")
     assert flag is not None
@@ -205,7 +176,8 @@ def test_when_a_flag_was() -> None:
     assert flags.spans("--watermark") == (("0.24.0", flags.newest()),)
     assert flags.spans("--no-such-thing") == ()
     assert flags.spans("--no-guided-decoding-disable-fallback") == (("0.9.0", "0.10.2"),)
-    assert flags.spans("--disable-log-requests") == (("0.4.3", "0.16.0"), ("0.33.0", "0.33.0"))
+    assert flags.spans("--disable-log-requests")[:1] == (("0.4.3", "0.16.0"),)
+    assert flags.spans("--disable-log-requests")[1][0] == "0.33.0"
 
 
 def test_no_flag_where_nothing_is_known() -> None:
@@ -304,11 +276,6 @@ def test_environment_variables() -> None:
     assert variable is not None
     assert variable.default == "INFO"
     assert flags.environment("0.32.0", "VLLM_USE_V1") is None
-    assert flags.has_environment("0.10.0", "VLLM_USE_V1") is True
-    assert flags.has_environment("0.32.0", "VLLM_USE_V1") is False
-    assert flags.has_environment("9.0.0", "VLLM_LOGGING_LEVEL") is None
-    assert flags.has_environment("0.5.0", "VLLM_LOGGING_LEVEL") is None
-    assert flags.has_environment(None, "VLLM_LOGGING_LEVEL") is None
     assert flags.environment("main", "VLLM_LOGGING_LEVEL") is None
     assert "VLLM_LOGGING_LEVEL" in flags.nearest_environment("0.32.0", "VLLM_LOGING_LEVEL")
 
@@ -357,7 +324,7 @@ _READ_AS = {"int": int, "float": float, "size": int}
 
 @pytest.mark.parametrize("words", settings_of_rules(), ids=" ".join)
 def test_every_release_that_has_a_rules_flag_takes_its_value(words: list[str]) -> None:
-    """The real parser of one release is asked by tests/lab/flags.py --check."""
+    """The real parser of one release is asked by tests/lab/flags.py."""
     name, *values = words
     taken = [found for release in sorted(RELEASES) if (found := flags.flag(release, name)) and found.kind]
     assert taken, f"no release has {name}"

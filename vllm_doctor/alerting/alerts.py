@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from vllm_doctor.alerting.recording_rules import ENGINE, Recorder
 from vllm_doctor.expr.condition import Condition
 from vllm_doctor.expr.promql import Constant, Missing, Series, both, either
+from vllm_doctor.model.kinds import GRAVE, Role, Severity
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.prometheus import query
@@ -22,10 +23,8 @@ from vllm_doctor.rules.diagnose import is_negligible
 from vllm_doctor.rules.rule import Rule, example_reading
 from vllm_doctor.text import words
 
-SEVERITIES = ("critical", "warning")
-"""What alerts. An `info` is for a person who looks."""
-
-_FIRES = {"critical": ("critical",), "warning": ("critical", "warning")}
+_FIRES = {Severity.CRITICAL: (Severity.CRITICAL,), Severity.WARNING: GRAVE}
+"""An alert of a severity, and with which conditions it fires. An `info` is for a person who looks."""
 _REMEMBERED = "1d"
 
 
@@ -34,7 +33,7 @@ class Alert:
     """One alert: `when` is PromQL, a row for each engine. `seen`: the signals to show, with the series of each."""
 
     rule: Rule
-    severity: str
+    severity: Severity
     when: str
     seen: Mapping[str, Series]
     without: tuple[str, ...]
@@ -52,7 +51,7 @@ class LeftOut:
     """A rule, or one severity of it, that is no alert, and why."""
 
     rule: str
-    severity: str | None
+    severity: Severity | None
     why: str
 
 
@@ -97,7 +96,7 @@ def of_rules(rules: Sequence[Rule], recorder: Recorder) -> Alerts:
     left_out: list[LeftOut] = []
     cases: list[Case] = []
     for rule in rules:
-        if not any(severity in rule.when for severity in SEVERITIES):
+        if not any(severity in rule.when for severity in GRAVE):
             left_out.append(LeftOut(rule.id, None, "only worth knowing: it has no warning"))
             continue
         mine = list(_cases(rule, recorder))
@@ -119,12 +118,12 @@ def _shown(alerts: Iterable[Alert]) -> Iterator[str]:
 
 
 def _of_rule(rule: Rule, recorder: Recorder, cases: Sequence[Case]) -> tuple[list[Alert], list[LeftOut]]:
-    found = [_of_severity(rule, severity, recorder, cases) for severity in SEVERITIES if severity in rule.when]
+    found = [_of_severity(rule, severity, recorder, cases) for severity in GRAVE if severity in rule.when]
     alerts = [one for one in found if isinstance(one, Alert)]
     return _merged(rule, alerts, [one for one in found if isinstance(one, LeftOut)])
 
 
-def _of_severity(rule: Rule, severity: str, recorder: Recorder, cases: Sequence[Case]) -> Alert | LeftOut:
+def _of_severity(rule: Rule, severity: Severity, recorder: Recorder, cases: Sequence[Case]) -> Alert | LeftOut:
     """The alert of one severity, or why there is none."""
     applies = True if rule.applies is None else recorder.holds(rule.applies)
     conditions = [rule.when[s] for s in _FIRES[severity] if s in rule.when]
@@ -169,7 +168,7 @@ def _merged(rule: Rule, alerts: list[Alert], left_out: list[LeftOut]) -> tuple[l
 def _negligible(rule: Rule, recorder: Recorder) -> str | bool:
     """Where the cause is known to cost next to nothing, as diagnose.is_negligible has it."""
     negligible = recorder.catalogue.negligible
-    if rule.role != "root" or rule.prize is None or negligible is None:
+    if rule.role is not Role.ROOT or rule.prize is None or negligible is None:
         return False
     cheap = Condition(f"{rule.prize[0]} < {negligible.below}")
     return both([recorder.holds(negligible.when), recorder.holds(cheap)])
@@ -266,7 +265,7 @@ def _fires(rule: Rule, readings: Mapping[Series, Known], recorder: Recorder) -> 
             case _:
                 return Unknown(Reason.ABSENT)
 
-    state = rule.judge(read).state
-    if state not in SEVERITIES or is_negligible(rule, read, recorder.catalogue):
+    severity = rule.judge(read).state.severity
+    if severity not in GRAVE or is_negligible(rule, read, recorder.catalogue):
         return ()
-    return tuple(severity for severity in SEVERITIES if severity in rule.when and state in _FIRES[severity])
+    return tuple(alert for alert in GRAVE if alert in rule.when and severity in _FIRES[alert])

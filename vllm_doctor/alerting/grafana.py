@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vllm_doctor.alerting.alerts import SEVERITIES
 from vllm_doctor.model.facts import ENGINE_METRIC
+from vllm_doctor.model.kinds import GRAVE
 from vllm_doctor.prometheus import query
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.rule import Rule
@@ -97,7 +97,7 @@ def _threshold(signal: str, rules: Sequence[Rule]) -> float | None:
     marks = [
         value
         for rule in rules
-        for severity in SEVERITIES
+        for severity in GRAVE
         if severity in rule.when
         for name, value in rule.when[severity].above()
         if name == signal and value > 0

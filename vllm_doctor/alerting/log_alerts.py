@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from vllm_doctor.alerting.alerts import SEVERITIES
 from vllm_doctor.alerting.recording_rules import Recorder
 from vllm_doctor.expr import nodes
 from vllm_doctor.expr.nodes import TruthNode
+from vllm_doctor.model.kinds import GRAVE, Severity
 from vllm_doctor.rules.log_lines import LogLine, LogLines
 from vllm_doctor.rules.rule import Rule
 
@@ -24,7 +24,7 @@ _DEATHS = "engine_deaths"
 @dataclass(frozen=True, slots=True)
 class LogAlert:
     rule: Rule
-    severity: str
+    severity: Severity
     lines: tuple[LogLine, ...]
     """One of them is enough."""
 
@@ -38,7 +38,7 @@ def _of_rules(rules: Sequence[Rule], look: _Lines) -> Iterator[LogAlert]:
     for rule in rules:
         if rule.applies is not None and look.recorder.holds(rule.applies) is not True:
             continue
-        for severity in (severity for severity in SEVERITIES if severity in rule.when):
+        for severity in (severity for severity in GRAVE if severity in rule.when):
             found = look.of(rule.when[severity].root)
             if found:
                 yield LogAlert(rule, severity, tuple(look.lines.lines[line] for line in found))

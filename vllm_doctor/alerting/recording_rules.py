@@ -21,7 +21,7 @@ from vllm_doctor.model.reading import Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.prometheus import query
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.rules.signal import Exporter, Signal, info
+from vllm_doctor.rules.signal import BETWEEN, Exporter, Signal, info
 
 PREFIX = "vllm_doctor:"
 ENGINE = PREFIX + "engine"
@@ -206,9 +206,17 @@ class Recorder:
                 return term
             case Series() if term.is_exact:
                 if _NAME.fullmatch(term.low):
-                    return term
+                    return self._only_way(signal, term)
                 record = self._record(signal.name, finite(term.low))
                 return Series(record, record)
             case _:
                 low = self._record(signal.name + _LOW, finite(term.low))
                 return Series(low, self._record(signal.name + _HIGH, finite(term.high)))
+
+    def _only_way(self, signal: Signal, term: Series) -> Series:
+        """Of several ways of a signal the one that a Prometheus has is recorded as the signal."""
+        if not term.low.startswith(PREFIX + signal.name + BETWEEN):
+            return term
+        record = self._record(signal.name, self._rules.pop(term.low))
+        only = self._terms[term.low.removeprefix(PREFIX)] = Series(record, record)
+        return only

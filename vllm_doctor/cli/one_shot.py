@@ -16,14 +16,19 @@ from pathlib import Path
 from vllm_doctor.cli import chosen_rules
 from vllm_doctor.cli.options import ONE_DAY, WINDOW, access_of, examining_attachment_of, form_of, wishes_of
 from vllm_doctor.cli.output import exit_code, is_coloured, write
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Report
-from vllm_doctor.session import examination, progress
+from vllm_doctor.session import progress
+from vllm_doctor.session.attach import attach
+from vllm_doctor.session.judge import judge
+from vllm_doctor.session.observe import observe
+from vllm_doctor.session.sources import prometheus
 from vllm_doctor.text import redact
 
 _QUERIES = 60.0
 """Seconds that all queries of a Prometheus may take together."""
-_PAST = ("log", "command", "gpu-name")
+_PAST = (SourceKind.LOG, SourceKind.COMMAND, SourceKind.GPU_NAME)
 """Kinds of sources that were all there before: they are read to their end."""
 
 
@@ -57,23 +62,23 @@ def judge_of(
 
         state = State(Path(options.state))
 
-    def examine(sources: Sequence[str]) -> Report:
-        from_prometheus = any(source.startswith("prom+") for source in sources)
+    def examine(words: Sequence[str]) -> Report:
+        from_prometheus = any(map(prometheus.is_named_by, words))
         timeout = (_QUERIES if from_prometheus else 8 + window) if options.timeout is None else options.timeout
         deadline = time.monotonic() + timeout
         look = replace(examining_attachment_of(options, access_of(options), signals, window, deadline), state=state)
         wishes = wishes_of(options)
         with contextlib.ExitStack() as opened:
-            watchers = look.watchers(sources, opened)
-            if not any(watcher.recording for watcher in watchers):
+            sources = attach(words, look, opened)
+            if not any(source.recording for source in sources):
                 wishes.setdefault("goal", "throughput")
-            if options.timeout is None and all(watcher.recording or watcher.kind in _PAST for watcher in watchers):
+            if options.timeout is None and all(source.recording or source.kind in _PAST for source in sources):
                 timeout = ONE_DAY  # nobody waits for an answer
             if not is_quiet:
-                opened.enter_context(progress.shown(watchers))
-            observations = examination.observe(watchers, timeout)
+                opened.enter_context(progress.shown(sources))
+            observations = observe(sources, timeout)
         patched = options.format == "patch"
-        report = examination.judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict, patched)
+        report = judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict, patched)
         if is_measured:
             report = _with_measures(report, observations, form_of(options) == "html")
         return redact.report(report)

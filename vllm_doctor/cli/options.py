@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from vllm_doctor.model.reading import Value
     from vllm_doctor.rules.catalogue import Catalogue
-    from vllm_doctor.session.attach import Attachment
+    from vllm_doctor.session.attachment import Attachment
     from vllm_doctor.sources.server.access import Access
 
 FORMATS = ("text", "json", "markdown", "html", "nagios", "checkmk", "openmetrics", "patch")
@@ -162,7 +162,7 @@ def attachment_of(
     from pathlib import Path
 
     from vllm_doctor.cli import chosen_rules
-    from vllm_doctor.session.attach import Attachment
+    from vllm_doctor.session.attachment import Attachment
 
     return Attachment(
         signals.metrics,

@@ -14,8 +14,10 @@ from vllm_doctor.recording.bundle import Recording
 from vllm_doctor.render import json_v1
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.rule import Rule
-from vllm_doctor.session import examination
-from vllm_doctor.session.attach import Attachment
+from vllm_doctor.session.attachment import Attachment
+from vllm_doctor.session.judge import judge
+from vllm_doctor.session.observe import observe
+from vllm_doctor.session.sources.recording import of_recording
 from vllm_doctor.text import redact
 
 
@@ -24,8 +26,8 @@ def packed(
 ) -> tuple[bytes, Report, Recording]:
     """The file, its report, and what it holds, read back: so the report is the same wherever it is read."""
     found = bundle.parsed(name, parts)
-    observations = examination.observe(list(look.of_recording(found)), ONE_DAY)
-    report = redact.report(examination.judge(observations, rules, signals, {}, datetime.now(UTC)))
+    observations = observe(list(of_recording(found, look)), ONE_DAY)
+    report = redact.report(judge(observations, rules, signals, {}, datetime.now(UTC)))
     window = measure.window_of(observations)
     report = replace(report, measures=measure.measured(window) if window is not None else ())
     seen = replace(report.recordings[0], verdict=report.verdict.value, headline=report.headline)

@@ -17,11 +17,12 @@ from vllm_doctor.cli.options import Parser, access_of, add_choosing, add_sourcin
 from vllm_doctor.cli.output import say, write_whole
 from vllm_doctor.compare import bench_run, measure, vllm_bench
 from vllm_doctor.model.errors import UsageError
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.reading import Value
 from vllm_doctor.session import progress
-from vllm_doctor.session.attach import Attachment
+from vllm_doctor.session.attach import attach
+from vllm_doctor.session.attachment import Attachment
 from vllm_doctor.session.capture import Recorder
-from vllm_doctor.sources.server import saved_scrape
 from vllm_doctor.sources.server.server import PATIENCE
 from vllm_doctor.text import words
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from vllm_doctor.compare.comparison import Result
     from vllm_doctor.rules.catalogue import Catalogue
     from vllm_doctor.rules.rule import Rule
-    from vllm_doctor.session.examination import Watcher
+    from vllm_doctor.session.source import Source
     from vllm_doctor.session.view_model import Picture
 
 
@@ -52,14 +53,14 @@ def run(arguments: Sequence[str]) -> int:
         parts = _on(options, look, rules, signals, wishes, name)
     else:
         with contextlib.ExitStack() as opened:
-            watchers = look.watchers(options.source, opened)
-            if any(watcher.recording for watcher in watchers):
+            sources = attach(options.source, look, opened)
+            if any(source.recording for source in sources):
                 raise UsageError("a recording is recorded already: copy it")
-            if any(watcher.kind == saved_scrape.KIND for watcher in watchers):
+            if any(source.kind == SourceKind.PAGE for source in sources):
                 raise UsageError("a saved page is one moment, and kept already: give the server's URL")
-            duration = options.duration if any(watcher.follow is not None for watcher in watchers) else 0.0
+            duration = options.duration if any(source.follow is not None for source in sources) else 0.0
             with progress.of_recording(duration) as tell:
-                parts = Recorder(watchers, duration, name, wishes, options.share).take(tell)
+                parts = Recorder(sources, duration, name, wishes, options.share).take(tell)
     packed, report, found = packing.packed(path.name, parts, look, rules, signals)
     write_whole(path, [packed])
     scrapes = sum(len(source.metrics.times) for source in found.sources if source.metrics is not None)
@@ -129,11 +130,11 @@ def _benched(
 ) -> dict[str, bytes]:
     """What was seen from the benchmark's first request to its end, with its result, as parts."""
     with ExitStack() as opened:
-        watchers = look.watchers(options.source, opened)
-        servers = [watcher for watcher in watchers if watcher.server is not None]
+        sources = attach(options.source, look, opened)
+        servers = [source for source in sources if source.server is not None]
         if len(servers) != 1 or (server := servers[0].server) is None:
             raise UsageError("--bench loads one living server: give its URL or its pid")
-        is_local = any(watcher.kind == "host" for watcher in watchers)
+        is_local = any(source.kind == SourceKind.HOST for source in sources)
         vllm = bench_run.program(server, is_local)
         identity = server.identify(server.scrape(time.monotonic() + PATIENCE).page, time.monotonic() + PATIENCE)
         key = access_of(options).headers.get("Authorization", "").removeprefix("Bearer ") or None
@@ -142,7 +143,7 @@ def _benched(
         tell = opened.enter_context(progress.of_recording(most, is_most=True))
         run.await_load(server, most, tell)
         recorder = Recorder(
-            watchers,
+            sources,
             max(0.0, most - run.seconds),
             name,
             wishes,
@@ -170,14 +171,14 @@ def _on(
     until: list[float] = []
     parts: list[dict[str, bytes]] = []
 
-    def attach(opened: ExitStack) -> Sequence[Watcher]:
-        watchers = look.watchers(options.source, opened)
-        if not any(watcher.server for watcher in watchers):
+    def attached(opened: ExitStack) -> Sequence[Source]:
+        sources = attach(options.source, look, opened)
+        if not any(source.server for source in sources):
             raise UsageError("--on watches a living server: give its URL or its pid")
-        return watchers
+        return sources
 
     control = Control(min(DEFAULT_WINDOW, max(1.0, options.duration)))
-    watch = Watch(attach, Judge(rules, signals, wishes), control)
+    watch = Watch(attached, Judge(rules, signals, wishes), control)
 
     def tell(picture: Picture) -> None:
         if not until and picture.report is not None and picture.report.verdict.value in bad:

@@ -21,7 +21,7 @@ from vllm_doctor.tui.app import DoctorApp
 if TYPE_CHECKING:
     from vllm_doctor.rules.catalogue import Catalogue
     from vllm_doctor.rules.rule import Rule
-    from vllm_doctor.session.attach import Attachment
+    from vllm_doctor.session.attachment import Attachment
     from vllm_doctor.session.watch import Watch
 
 _KEPT = 60.0
@@ -77,7 +77,8 @@ def _session(sources: Sequence[str], options: argparse.Namespace, wishes: dict[s
 
     def watch(chosen: Sequence[str], tell: Callable[[Picture], None]) -> None:
         from vllm_doctor.cli import chosen_rules
-        from vllm_doctor.session.attach import is_recording
+        from vllm_doctor.session.attach import attach
+        from vllm_doctor.session.sources import recording
         from vllm_doctor.session.watch import Judge, Watch
 
         rules[:], signals = chosen_rules.load(options)
@@ -85,9 +86,9 @@ def _session(sources: Sequence[str], options: argparse.Namespace, wishes: dict[s
         deadline = time.monotonic() + ONE_DAY
         look = replace(examining_attachment_of(options, access, signals, WINDOW, deadline), keep=_KEPT)
         # A recording tells for itself by which goal it was judged.
-        goal: dict[str, Value] = {} if any(map(is_recording, chosen)) else {"goal": "throughput"}
+        goal: dict[str, Value] = {} if any(map(recording.is_named_by, chosen)) else {"goal": "throughput"}
         judge = Judge(rules, signals, goal | wishes, options.strict)
-        made = Watch(lambda opened: look.watchers(chosen, opened), judge, session.control)
+        made = Watch(lambda opened: attach(chosen, look, opened), judge, session.control)
         watching[:] = [(made, look, signals)]
         made.run(tell)
 
@@ -104,9 +105,9 @@ def _session(sources: Sequence[str], options: argparse.Namespace, wishes: dict[s
         return rulebook.page(found) if found is not None else ""
 
     def find() -> Sequence[Choice]:
-        from vllm_doctor.session import attach
+        from vllm_doctor.session.attach import choices
 
-        return attach.choices()
+        return choices()
 
     here = find if not sources and options.command is None else None
     session = Session(watch, page, tuple(sources), here, record=record)  # its control is watch's, too

@@ -5,7 +5,6 @@ parser.py makes these nodes from a text; scalar.py, columns.py and promql.py eac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -118,6 +117,8 @@ MIRRORED = {">": "<", ">=": "<=", "<": ">", "<=": ">=", "==": "==", "!=": "!="}
 def children(node: Node) -> tuple[Node, ...]:
     """The nodes right below, in the order in which they are written."""
     match node:
+        case Name() | Number() | Literal():
+            return ()
         case Arithmetic(left, _, right) | Compare(left, _, right):
             return left, right
         case Call(_, parts) | FirstKnown(parts) | And(parts) | Or(parts):
@@ -128,23 +129,19 @@ def children(node: Node) -> tuple[Node, ...]:
             return then, condition, otherwise
         case IsKnown(part) | Not(part):
             return (part,)
-        case _:
-            return ()
 
 
 def names(node: Node) -> tuple[str, ...]:
     """The signals that it names, each once, in order."""
-    return tuple(dict.fromkeys(_names(node)))
-
-
-def _names(node: Node) -> Iterator[str]:
+    found: dict[str, None] = {}
     waiting = [node]
     while waiting:
         node = waiting.pop()
         if isinstance(node, Name):
-            yield node.name
+            found[node.name] = None
         else:
             waiting += reversed(children(node))
+    return tuple(found)
 
 
 # How tightly each binds; what binds less than its place asks for is written in parentheses.

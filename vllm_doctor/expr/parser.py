@@ -97,7 +97,7 @@ def _literal(node: ast.expr) -> ValueNode | None:
     match node:
         case ast.Constant(value=str() | bool() as value):
             return nodes.Literal(value)
-        case ast.Constant(value=int() | float() as value) if len(ast.unparse(node)) < _MAX_NUMBER:
+        case ast.Constant(value=int() | float() as value) if len(repr(value)) < _MAX_NUMBER:
             return nodes.Number(float(value))
         case _:
             return None

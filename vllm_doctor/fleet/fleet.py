@@ -13,6 +13,7 @@ from functools import cached_property
 from statistics import median
 from urllib.parse import urlencode
 
+from vllm_doctor.model.kinds import GRAVE, SEVERITIES, Role, SourceKind, Stage, State
 from vllm_doctor.model.reading import Bounded, Column, Known, Reading, Subject, Unknown, Value, Values
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Patient, Problem, Report, SourceSeen, Verdict, worst
@@ -24,11 +25,10 @@ from vllm_doctor.rules import diagnose
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.columns import Columns
 from vllm_doctor.rules.diagnose import Diagnosis, Reader
-from vllm_doctor.rules.rule import NOT_APPLICABLE, OK, SEVERITIES, STAGES, UNKNOWN, Outcome, Rule
+from vllm_doctor.rules.rule import Outcome, Rule
 from vllm_doctor.rules.signal import MEASURED
 from vllm_doctor.text import redact, words
 
-KIND = "prometheus"
 _PEERS = 4
 """Engines of a model from which on a median says something."""
 _HEALTHY = "No limit found in what could be seen"
@@ -153,7 +153,7 @@ class Fleet:
         # What is the same for all: the facts, and why all else is not known.
         self._common = catalogue.snapshot(Window(), facts, told=Told((), {}))
         self._columns = Columns(len(survey.engines), catalogue, self._column)
-        self._ordinary = (Outcome(OK), Outcome(NOT_APPLICABLE), Outcome(UNKNOWN))
+        self._ordinary = (Outcome(State.OK), Outcome(State.NOT_APPLICABLE), Outcome(State.UNKNOWN))
 
     def _column(self, name: str) -> Column:
         if name in self._survey.columns:
@@ -163,7 +163,7 @@ class Fleet:
         return self._common.read(name, ())[1]
 
     @cached_property
-    def _states(self) -> list[list[str]]:
+    def _states(self) -> list[list[State]]:
         """By rule, each engine's state."""
         return [self._columns.states(rule) for rule in self._rules]
 
@@ -178,7 +178,7 @@ class Fleet:
             asked = self._catalogue.behind(rule.signals())
             if all(isinstance(self._column(n), Known | Unknown) for n in asked if self._is_base(n)):
                 found[rule.id] = rule.judge(lambda name: common.read(name, self._survey.engines[0])[1])
-        return {id: outcome for id, outcome in found.items() if outcome.state == UNKNOWN}
+        return {id: outcome for id, outcome in found.items() if outcome.state is State.UNKNOWN}
 
     def _is_base(self, name: str) -> bool:
         return self._catalogue.signals[name].formula is None
@@ -194,13 +194,13 @@ class Fleet:
             reader = Reader(snapshot, self._survey.engines[place], self._catalogue)
             for rule, states in zip(self._rules, self._states, strict=True):
                 state = states[place]
-                if state == OK:
+                if state is State.OK:
                     yield rule, ok, reader
-                elif state == NOT_APPLICABLE:
+                elif state is State.NOT_APPLICABLE:
                     yield rule, inapplicable, reader
-                elif state == UNKNOWN and not because:
+                elif state is State.UNKNOWN and not because:
                     yield rule, unknown, reader
-                elif state == UNKNOWN and rule.id in self._alike:
+                elif state is State.UNKNOWN and rule.id in self._alike:
                     yield rule, self._alike[rule.id], reader
                 else:
                     yield from diagnose.outcomes([rule], self._catalogue, snapshot)
@@ -215,7 +215,7 @@ class Fleet:
             verdict=found.verdict,
             headline=found.headline,
             patient=Patient(None, subject.get("model_name"), 1),
-            sources=(SourceSeen(KIND, of.target, of.window_s, self._survey.scrapes[place], None),),
+            sources=(SourceSeen(SourceKind.PROMETHEUS, of.target, of.window_s, self._survey.scrapes[place], None),),
             findings=found.findings,
             unknown=found.unknown,
             vitals=found.vitals,
@@ -229,7 +229,7 @@ class Fleet:
 
     def unanswered(self, engine: Engine, of: FleetReport) -> Report:
         problem = Problem("unreachable", engine.headline)
-        seen = SourceSeen(KIND, of.target, of.window_s, 0, problem)
+        seen = SourceSeen(SourceKind.PROMETHEUS, of.target, of.window_s, 0, problem)
         nobody = Patient(None, _text(engine.model) or None, None)
         return Report(of.at, engine.verdict, engine.headline, nobody, (seen,), (), (), (), (), (), {}, problem)
 
@@ -244,14 +244,14 @@ class Fleet:
             if place in self._suspects:
                 found = self.diagnosis(place, because=False)
                 prize = max((f.prize.at_most for f in found.findings if f.prize), default=0.0)
-                causes = [f for f in found.findings if f.role != "symptom" and f.severity in ("critical", "warning")]
-                stage = min((STAGES.index(f.stage) for f in causes), default=len(STAGES))
+                causes = [f for f in found.findings if f.is_grave]
+                stage = min((f.stage.rank for f in causes), default=len(Stage))
                 rules = tuple(dict.fromkeys((f.rule, f.severity) for f in causes))
                 engine = Engine(place, name, named, found.verdict, found.headline, rules, outlying.get(place, ()))
                 rows.append(((stage, -prize), engine))
             else:
                 engine = Engine(place, name, named, Verdict.OK, self._aside(place), (), outlying.get(place, ()))
-                rows.append(((len(STAGES), 0.0), engine))
+                rows.append(((len(Stage), 0.0), engine))
         for labels_of in self._survey.down:
             named = dict(labels_of)
             rows.append(((-1, 0.0), Engine(None, self._name(named), named, Verdict.UNKNOWN, _DOWN)))
@@ -265,8 +265,8 @@ class Fleet:
         sign is missing."""
         found: set[int] = set()
         for rule, states in zip(self._rules, self._states, strict=True):
-            worth = SEVERITIES if rule.role == "blind" else ("critical", "warning")
-            found.update(place for place, state in enumerate(states) if state in worth)
+            worth = SEVERITIES if rule.role is Role.BLIND else GRAVE
+            found.update(place for place, state in enumerate(states) if state.severity in worth)
         for symptom in self._catalogue.symptoms:
             holds = self._columns.holds(symptom.when)
             each = holds if isinstance(holds, list) else [holds] * len(self._survey.engines)
@@ -279,18 +279,18 @@ class Fleet:
         return frozenset(found)
 
     @cached_property
-    def _worth_knowing(self) -> list[tuple[Rule, list[str]]]:
+    def _worth_knowing(self) -> list[tuple[Rule, list[State]]]:
         """The rules that make a headline of an engine that is well, with their states, where one does."""
         return [
             (rule, states)
             for rule, states in zip(self._rules, self._states, strict=True)
-            if (rule.stage in diagnose.HEADLINES or rule.role == "symptom") and "info" in states
+            if (rule.stage in diagnose.HEADLINES or rule.role is Role.SYMPTOM) and State.INFO in states
         ]
 
     def _aside(self, place: int) -> str:
         """What is worth knowing of an engine that is well."""
-        told = [rule for rule, states in self._worth_knowing if states[place] == "info"]
-        first = min(told, key=lambda rule: (rule.role != "not-server", STAGES.index(rule.stage)), default=None)
+        told = [rule for rule, states in self._worth_knowing if states[place] is State.INFO]
+        first = min(told, key=lambda rule: (rule.role is not Role.NOT_SERVER, rule.stage.rank), default=None)
         return first.title if first is not None else _HEALTHY
 
     @cached_property

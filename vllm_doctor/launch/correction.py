@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from vllm_doctor.model.kinds import GRAVE, Role
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Change, Correction, Finding, LeftOut, Remedy
 from vllm_doctor.text import words
 from vllm_doctor.vllm import flags
 from vllm_doctor.vllm.command_line import changed
 
-_CURED = ("critical", "warning")
 _UNCHECKED = "it is not known whether this vLLM has the flag, so a command with it might not start"
 
 Refuses = Callable[[Mapping[str, Value | None]], str | None]
@@ -33,6 +33,22 @@ def corrected(
     explains goes with it; what is only a chance or a note is left to the reader. A finding that has a remedy of flags
     and is not cured all the same is told, with the reason.
     """
+    taken, left = _taken(findings, goal, refuses)
+    if not taken or not command:
+        return None
+    changed_flags = _flags(taken)
+    written = {name: words.setting(name, value) for name, value in changed_flags.items() if value is not None}
+    return Correction(
+        changed(command, written, {name for name, value in changed_flags.items() if value is None}),
+        tuple(sorted(taken.values(), key=lambda change: _order(findings, change))),
+        left,
+    )
+
+
+def _taken(
+    findings: Sequence[Finding], goal: Value | None, refuses: Refuses
+) -> tuple[Mapping[str, Change], tuple[LeftOut, ...]]:
+    """The changes that go together, by name; and the findings that they do not cure."""
     taken: dict[str, Change] = {}
     left: dict[int, LeftOut] = {}
     cured: set[int] = set()
@@ -46,27 +62,27 @@ def corrected(
                 changes = {change.name: change for change in _changes(finding, remedy)}
                 if not changes:
                     continue
-                unchecked = _UNCHECKED if remedy.set and remedy.validated_for is None else None
-                reason = unchecked or _conflict(changes, taken) or refuses(_flags(changes | taken))
+                reason = _against(remedy, changes, taken, refuses)
                 if reason is None:
                     taken = changes | taken
                     cured.add(place)
                     break
                 left.setdefault(place, LeftOut(finding.rule, remedy.do, reason))
-    if not taken or not command:
-        return None
-    changed_flags = _flags(taken)
-    told = {change.rule for change in taken.values()}  # of several engines with one fault one is enough
-    written = {name: words.setting(name, value) for name, value in changed_flags.items() if value is not None}
-    return Correction(
-        changed(command, written, {name for name, value in changed_flags.items() if value is None}),
-        tuple(sorted(taken.values(), key=lambda change: _order(findings, change))),
-        tuple(left[place] for place in sorted(left) if place not in cured and left[place].rule not in told),
-    )
+    rules = {change.rule for change in taken.values()}  # of several engines with one fault one is enough
+    return taken, tuple(left[at] for at in sorted(left) if at not in cured and left[at].rule not in rules)
+
+
+def _against(
+    remedy: Remedy, changes: Mapping[str, Change], taken: Mapping[str, Change], refuses: Refuses
+) -> str | None:
+    """Why the remedy cannot be taken as well; None: nothing is known against it."""
+    if remedy.set and remedy.validated_for is None:
+        return _UNCHECKED
+    return _conflict(changes, taken) or refuses(_flags({**changes, **taken}))
 
 
 def _is_cured(finding: Finding) -> bool:
-    return finding.role == "blind" or (finding.role == "root" and finding.severity in _CURED)
+    return finding.role is Role.BLIND or (finding.role is Role.ROOT and finding.severity in GRAVE)
 
 
 def _changes(finding: Finding, remedy: Remedy) -> Iterator[Change]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from vllm_doctor.launch.start import Resources, Word, version_of
@@ -54,19 +54,7 @@ def parse(words: Sequence[Word]) -> Run | None:
     at = next((place for place, word in enumerate(words[1:5], 1) if word.text in _RUNS), None)
     if at is None:
         return None
-    given: list[tuple[str, Word]] = []
-    at += 1
-    while at < len(words) and words[at].text.startswith("-") and words[at].text != "--":
-        name, value = _option(words[at])
-        at += 1
-        if name and value is None:
-            if at == len(words):
-                return None
-            value = words[at]
-            at += 1
-        if name and value is not None:
-            given.append((name, value))
-    at += at < len(words) and words[at].text == "--"
+    given, at = _options(words, at + 1)
     if at >= len(words) or not words[at].text.strip():
         return None
     entrypoint = next((value for name, value in given if name == "--entrypoint"), None)
@@ -83,6 +71,24 @@ def parse(words: Sequence[Word]) -> Run | None:
         words[at],
         {value.text.partition("=")[0]: value for name, value in given if name == "--env"},
     )
+
+
+def _options(words: Sequence[Word], at: int) -> tuple[list[tuple[str, Word]], int]:
+    """The options from this place on, by their long names; and where they end, at the image."""
+    given: list[tuple[str, Word]] = []
+    while at < len(words) and words[at].text.startswith("-") and words[at].text != "--":
+        name, value = _option(words[at])
+        at += 1
+        if name and value is None:
+            if at == len(words):
+                break  # its value is missing, and the image
+            value = words[at]
+            at += 1
+        if name and value is not None:
+            given.append((name, value))
+    if at < len(words) and words[at].text == "--":
+        at += 1
+    return given, at
 
 
 def _option(word: Word) -> tuple[str, Word | None]:
@@ -186,14 +192,11 @@ def argv(
         return [*entrypoint, *arguments], ()
     texts = [word.text for word in arguments]
     line = arguments[0].line if arguments else 1
-    first = posixpath.basename(texts[0]) if texts else ""
     if texts[:1] == ["serve"]:
         return [Word("vllm", line), *arguments], ()
     own = is_vllm(image)
     known = {flag for text in texts if text.startswith("--") and catalogue.is_flag(flag := _flag(text))}
-    names_model = _REPOSITORY.fullmatch(texts[0]) is not None and len(known) > 2 if texts else False
-    takes_flags = not texts or texts[0].startswith(("-", "–", "—")) or names_model or own
-    if not takes_flags or (first in _PROGRAMS_OF_IMAGES) or program_of(texts) is not None:
+    if _names_program(texts) or not (own or _begins_with_flags(texts, known)):
         return list(arguments), ()
     if not own and (len(known) < 2 or known <= _OF_ANY_SERVER):
         return [], ()
@@ -211,6 +214,18 @@ _OF_ANY_SERVER = frozenset(
 )  # fmt: skip
 """Flags that other programs that serve models have as well."""
 _PROGRAMS_OF_IMAGES = frozenset({"sh", "bash", "python", "python3", "env", "vllm"})
+
+
+def _names_program(texts: Sequence[str]) -> bool:
+    """Whether the words begin with what is run, in place of the image's own program."""
+    return bool(texts) and (posixpath.basename(texts[0]) in _PROGRAMS_OF_IMAGES or program_of(texts) is not None)
+
+
+def _begins_with_flags(texts: Sequence[str], known: Collection[str]) -> bool:
+    """Whether the words are the arguments of the image's own program. `known`: vLLM's flags among them."""
+    if not texts or texts[0].startswith(("-", "–", "—")):
+        return True
+    return _REPOSITORY.fullmatch(texts[0]) is not None and len(known) > 2
 
 
 def _flag(text: str) -> str:

@@ -328,18 +328,9 @@ def not_in_force(start: Start, changes: Sequence[Change]) -> tuple[Change, ...]:
 
 def _of_lines(text: str, new: str, launches: Sequence[Launch], path: str) -> tuple[str, ...]:
     """A unified diff of the file without context, which might hold a secret; none where a changed line might."""
-    if ".." in path.split("/") or not path.isprintable() or '"' in path or "\\" in path or "\t" in path:
+    around = _around(text, launches)
+    if around is None or not _can_be_named(path):
         return ()
-    around = text
-    for launch in launches:
-        if launch.inside and rewrite.may_tell(text, launch):
-            return ()
-        hidden = set(rewrite.hides(launch))
-        for place, word in enumerate(() if launch.inside else launch.words):
-            if word.start >= 0:
-                sign = _HIDDEN if place in hidden else " "
-                blank = re.sub(r"[^\n]", sign, text[word.start : word.end])
-                around = around[: word.start] + blank + around[word.end :]
     was, now, rest = text.split("\n"), new.split("\n"), around.split("\n")
     same = next((n for n, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), 0)
     if len(was) - same > _MOST_LINES and was[same + _MOST_LINES :] != now[len(now) - len(was) + same + _MOST_LINES :]:
@@ -352,14 +343,41 @@ def _of_lines(text: str, new: str, launches: Sequence[Launch], path: str) -> tup
         i, j, k, m = (place + same for place in places)
         if j == len(was) or m == len(now):
             return ()  # the file's last line has no end
-        changed = "\n".join(rest[i:j])
-        if _HIDDEN in changed or any(not launch.inside and rewrite.tells(changed, launch) for launch in launches):
+        if _may_tell("\n".join(rest[i:j]), launches):
             return ()
         lines.append(f"@@ -{i + (j > i)},{j - i} +{k + (m > k)},{m - k} @@")
         lines += [f"-{line}" for line in was[i:j]] + [f"+{line}" for line in now[k:m]]
     name = path.lstrip("/").removeprefix("./")
     ending = "\t" if " " in name else ""
     return (f"--- a/{name}{ending}", f"+++ b/{name}{ending}", *lines) if lines else ()
+
+
+def _can_be_named(path: str) -> bool:
+    """Whether `patch` takes the path as it is written."""
+    return path.isprintable() and ".." not in path.split("/") and not set(path) & set('"\\\t')
+
+
+def _around(text: str, launches: Sequence[Launch]) -> str | None:
+    """The text without the words of its commands: blanks in the place of those that may be shown, _HIDDEN in the place
+    of the others. None where a script within it may tell a secret."""
+    around = text
+    for launch in launches:
+        if launch.inside:
+            if rewrite.may_tell(text, launch):
+                return None
+            continue
+        hidden = set(rewrite.hides(launch))
+        for place, word in enumerate(launch.words):
+            if word.start >= 0:
+                sign = _HIDDEN if place in hidden else " "
+                blank = re.sub(r"[^\n]", sign, text[word.start : word.end])
+                around = around[: word.start] + blank + around[word.end :]
+    return around
+
+
+def _may_tell(changed: str, launches: Sequence[Launch]) -> bool:
+    """Whether these lines, without the words of the commands, may hold a secret."""
+    return _HIDDEN in changed or any(not launch.inside and rewrite.tells(changed, launch) for launch in launches)
 
 
 def _but_end(was: Sequence[str], now: Sequence[str], same: int) -> Sequence[str]:
@@ -460,43 +478,64 @@ def _of_container(holder: Container, wanted: Wanted) -> _New:
     launch = launches[0]
     within = {name: escape(value) for name, value in wanted.environment.items() if rewrite.has(launch, name)}
     escaped = Wanted({name: tuple(map(escape, words)) for name, words in wanted.set.items()}, wanted.unset, within)
-    new: dict[str, str | list[str]] = {}
-    hidden: set[str] = set()
-    owners = {id(word): key for key, part in parts.items() for word in part.words}
+    rewritten = _Rewritten(launch, parts, escaped)
     if launch.inside:
-        script = launch.inside[0]
-        key = owners[id(script)]
-        text = parts[key].text
+        rewritten.in_script()
+    else:
+        rewritten.in_words(otherwise=second)
+    back = {
+        key: holes.back(it) if isinstance(it, str) else [holes.back(text) for text in it]
+        for key, it in rewritten.new.items()
+    }
+    others = {name: value for name, value in wanted.environment.items() if name not in within}
+    return _New(back, others, frozenset(map(holes.back, rewritten.hidden)))
+
+
+class _Rewritten:
+    """The parts of a container that change, in `new`; `hidden`: texts of them that may be secrets."""
+
+    def __init__(self, launch: Launch, parts: Mapping[str, _Part], wanted: Wanted) -> None:
+        self._launch, self._parts, self._wanted = launch, parts, wanted
+        self._owners = {id(word): key for key, part in parts.items() for word in part.words}
+        self.new: dict[str, str | list[str]] = {}
+        self.hidden: set[str] = set()
+
+    def in_script(self) -> None:
+        """A shell's script among the words starts the server."""
+        launch, script = self._launch, self._launch.inside[0]
+        key = self._owners[id(script)]
+        text = self._parts[key].text
         if text is not None:
-            told = changed = rewrite.in_text(text, launch, escaped)
-            new[key] = changed
-            unsafe = rewrite.may_tell(text, launch)
+            changed = rewrite.in_text(text, launch, self._wanted)
+            self.new[key] = changed
+            may_tell = rewrite.may_tell(text, launch)
         else:
             one = replace(launch, inside=launch.inside[1:])
-            told = rewrite.in_text(script.text, one, escaped)
-            new[key] = [told if word is script else word.text for word in parts[key].words]
-            unsafe = rewrite.may_tell(script.text, one)
-        hidden |= {told} if unsafe else set()
-    else:
-        hidden |= {launch.words[place].text for place in rewrite.hides(launch)}
+            changed = rewrite.in_text(script.text, one, self._wanted)
+            self.new[key] = [changed if word is script else word.text for word in self._parts[key].words]
+            may_tell = rewrite.may_tell(script.text, one)
+        if may_tell:
+            self.hidden.add(changed)
+
+    def in_words(self, otherwise: str) -> None:
+        """The words themselves start it. `otherwise`: the part that takes what stands beside no word."""
+        launch = self._launch
+        self.hidden |= {launch.words[place].text for place in rewrite.hides(launch)}
         found: dict[str, list[rewrite.Splice]] = {}
-        for splice in [*rewrite.splices(launch, escaped), *_of_assignments(launch, within)]:
-            found.setdefault(owners.get(id(splice.beside), second), []).append(splice)
-        for key, splices in found.items():
-            part = parts.get(key, _Part(None, []))
-            if part.text is not None:
-                own = [word for word in launch.words if owners.get(id(word)) == key]
-                new[key] = rewrite.spliced(part.text, own, splices, shlex.quote)
-                rest = [word.text for word in part.words if word not in own]
-                if hidden & {word.text for word in own} or rewrite.tells(" ".join(rest), launch):
-                    hidden.add(str(new[key]))
-            else:
-                new[key] = _items(part, splices)
-    rest_of_it = {name: value for name, value in wanted.environment.items() if name not in within}
-    back = {
-        key: holes.back(it) if isinstance(it, str) else [holes.back(text) for text in it] for key, it in new.items()
-    }
-    return _New(back, rest_of_it, frozenset(map(holes.back, hidden)))
+        splices = (*rewrite.splices(launch, self._wanted), *_of_assignments(launch, self._wanted.environment))
+        for splice in splices:
+            found.setdefault(self._owners.get(id(splice.beside), otherwise), []).append(splice)
+        for key, mine in found.items():
+            part = self._parts.get(key, _Part(None, []))
+            self.new[key] = _items(part, mine) if part.text is None else self._in_text(key, part, part.text, mine)
+
+    def _in_text(self, key: str, part: _Part, text: str, splices: Sequence[rewrite.Splice]) -> str:
+        own = [word for word in self._launch.words if self._owners.get(id(word)) == key]
+        changed = rewrite.spliced(text, own, splices, shlex.quote)
+        rest = [word.text for word in part.words if word not in own]
+        if self.hidden & {word.text for word in own} or rewrite.tells(" ".join(rest), self._launch):
+            self.hidden.add(changed)
+        return changed
 
 
 def _part(node: Node, holes: _Holes, is_compose: bool) -> _Part:

@@ -65,21 +65,13 @@ def commands(text: str, line: int = 1, variables: Mapping[str, str | None] | Non
     reader = _Reader(text, line, given)
     while (found := reader.command()) is not None:
         simple, assigned = found
-        while simple.words and not simple.words[0].is_split and (
-            simple.words[0].text in _SKIPPED or _PROMPT.fullmatch(simple.words[0].text)
-        ):  # fmt: skip
-            depth += simple.words.pop(0).text in _OPENS
-        while simple.words and (match := _ASSIGNMENT.fullmatch(simple.words[0].text)):  # behind `then`
-            assigned[match[1]] = None if is_marked(match[3]) or match[2] else match[3]
-            simple.assignments[match[1]] = simple.words.pop(0)
+        depth += _led(simple, assigned)
         first = simple.words[0].text if simple.words else ""
         depth += (first in _OPENS) - (first in _CLOSES)
         if first in _DECLARES:
-            for word in simple.words[1:]:
-                match = _ASSIGNMENT.fullmatch(word.text)
-                name = match[1] if match else word.text
-                if match:
-                    given[name] = None if depth > 0 else match[3]
+            for name, value in _declared(simple.words[1:]):
+                if value is not None:
+                    given[name] = None if depth > 0 else value
                 if first == "export" or given.get(name) is not None:
                     exported[name] = None
         elif not simple.words:
@@ -91,6 +83,26 @@ def commands(text: str, line: int = 1, variables: Mapping[str, str | None] | Non
             here = {name: _text(given.get(name)) for name in exported}
             simple.environment = here | {name: _text(value) for name, value in assigned.items()}
             yield simple
+
+
+def _led(simple: Simple, assigned: Variables) -> int:
+    """Take off what leads the command: a prompt, `then`, assignments behind it. How many blocks are opened there."""
+    opened = 0
+    while simple.words and not simple.words[0].is_split and (
+        simple.words[0].text in _SKIPPED or _PROMPT.fullmatch(simple.words[0].text)
+    ):  # fmt: skip
+        opened += simple.words.pop(0).text in _OPENS
+    while simple.words and (match := _ASSIGNMENT.fullmatch(simple.words[0].text)):
+        assigned[match[1]] = None if is_marked(match[3]) or match[2] else match[3]
+        simple.assignments[match[1]] = simple.words.pop(0)
+    return opened
+
+
+def _declared(words: Sequence[Word]) -> Iterator[tuple[str, str | None]]:
+    """The variables that export, declare and the like name; with the value where one is given."""
+    for word in words:
+        match = _ASSIGNMENT.fullmatch(word.text)
+        yield (match[1], match[3]) if match else (word.text, None)
 
 
 def _perhaps(
@@ -142,20 +154,27 @@ class _Reader:
             elif char in _BLANKS or (self._plain and char in "\n\r"):
                 self._end_word()
                 self._next()
-            elif char == "#" and not self._in_word and not self._plain:
-                self._comment()
             elif char == "(" and self._array():
                 pass
-            elif not self._plain and char in _ENDS and not self._all.startswith("&>", self._at):
-                if self._operator(char) or (self._is_array and char == ")"):
-                    return self._done(char)
-            elif char == "<" and not self._plain and (name := _PLACEHOLDER.match(self._all, self._at)):
-                self._at = name.end()
-                self._unknown(name[0], is_quoted=True)
-            elif char in "<>&" and not self._plain:
-                self._redirection(char)
-            else:
+            elif self._plain:
                 self._piece(char)
+            elif self._ends_with(char):
+                return self._done(char)
+
+    def _ends_with(self, char: str) -> bool:
+        """Take what comes next as a shell does; whether a command ends with it."""
+        if char == "#" and not self._in_word:
+            self._comment()
+        elif char in _ENDS and not self._all.startswith("&>", self._at):
+            return self._operator(char) or (self._is_array and char == ")")
+        elif char == "<" and (name := _PLACEHOLDER.match(self._all, self._at)):
+            self._at = name.end()
+            self._unknown(name[0], is_quoted=True)
+        elif char in "<>&":
+            self._redirection(char)
+        else:
+            self._piece(char)
+        return False
 
     def _done(self, ended: str) -> tuple[Simple, Variables]:
         self._simple.ended = ended

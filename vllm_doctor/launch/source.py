@@ -17,6 +17,7 @@ from vllm_doctor.launch.start import Flaw, Form, Start, Written, judged, printed
 from vllm_doctor.launch.unexpanded import without_marks
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.facts import COMMAND, ENVIRONMENT, FORM
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
@@ -25,7 +26,6 @@ from vllm_doctor.vllm import flags
 from vllm_doctor.vllm.environment import number_or_text
 
 STDIN = "-"
-KIND = "command"
 MAX_BYTES = 1_000_000
 MAX_STARTS = 64
 MAX_FENCES = 200
@@ -63,7 +63,7 @@ class StartSource:
         """What this start alone tells; with `kernel`, its model's files on this machine as well."""
         of_model, said = model.facts(kernel, start) if kernel is not None else ({}, ())
         return Observation(
-            KIND,
+            SourceKind.COMMAND,
             self.target(start),
             facts=of_model | facts(start) | {"commands_written": Known(float(len(self.starts)), origin="cmdline")},
             models=(start.command.model,) if start.command.model else (),

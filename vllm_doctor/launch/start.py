@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
@@ -186,50 +186,61 @@ def judged(written: Written) -> Start:
     words = written.words
     if len(words) > MAX_WORDS:
         raise SourceError("too-large", f"a command of {len(words):,} arguments: no server takes so many")
+    command = command_line.parse(_without_hidden(words), lambda path: _config(written))
+    flags = {flag: value for flag, value in command.flags.items() if not re.search(r"\s", flag)}
     faults = [*written.faults, *_faults_of(words)]
     faults += [] if faults else _strays(words)
-    texts = _without_hidden(words)
-
-    def no_config(path: str) -> Reason | str:
-        return Reason.NOT_IN_COMMAND if written.config is None else written.config
-
-    command = command_line.parse(texts, no_config)
-    flags = {flag: value for flag, value in command.flags.items() if not re.search(r"\s", flag)}
+    faults += _unexpanded(written, flags, None if "--model" in flags else command.model)
     unknown = frozenset(
         as_written(flag)
         for flag, value in flags.items()
         if not is_marked(flag) and isinstance(value, str) and is_marked(value)
     )
-    faults += _unexpanded(written, flags, None if "--model" in flags else command.model)
-    open_flags = any(is_marked(flag) for flag in flags)
-    is_cut = any(fault.kind is Flaw.UNBALANCED_QUOTE for fault in faults)  # what would run is not known
-    config_unread = written.config is None and "--config" in flags
-    named = (command.model, flags.get("--model"))
-    model = next((name for name in named if isinstance(name, str) and _is_model(name)), None)
-    shown = Command(
-        tuple(_in_a_line(as_written(text)) for text in command.argv),
-        command.program,
-        model,
-        {flag: value for flag, value in flags.items() if flag not in unknown and not is_marked(flag)},
-        tuple(as_written(note) for note in command.notes),
-    )
     version = None if written.image is None else version_of(written.image)
+    shown = _shown(command, flags, unknown)
     shown = replace(shown, flags=_as_taken(shown, version or catalogue.newest()))
-    image = None if written.image is None else masked(as_written(written.image))
     return Start(
         written.form,
         as_written(written.place),
         shown,
         unknown,
-        written.is_open or open_flags or config_unread or is_cut or _has_open_word(words),
+        _is_open(written, flags, faults),
         _told(written.environment),
         written.is_environment_whole,
-        image,
+        None if written.image is None else masked(as_written(written.image)),
         version,
         written.resources,
         tuple(sorted(dict.fromkeys(faults), key=lambda fault: (list(Flaw).index(fault.kind), fault.line))),
         (*written.notes, *shown.notes),
         _variables(words) if written.form in (Form.SHELL, Form.DOCKER_RUN) else {},
+    )
+
+
+def _config(written: Written) -> Reason | str:
+    """The text of the file that --config names."""
+    return Reason.NOT_IN_COMMAND if written.config is None else written.config
+
+
+def _is_open(written: Written, flags: Mapping[str, Value], faults: Sequence[Fault]) -> bool:
+    """Whether it may have more flags than those that were read."""
+    return (
+        written.is_open
+        or any(is_marked(flag) for flag in flags)
+        or (written.config is None and "--config" in flags)
+        or any(fault.kind is Flaw.UNBALANCED_QUOTE for fault in faults)  # what would run is not known
+        or _has_open_word(written.words)
+    )
+
+
+def _shown(command: Command, flags: Mapping[str, Value], unknown: Collection[str]) -> Command:
+    """The command as it may be printed, without the flags whose values a shell would have to expand."""
+    named = (command.model, flags.get("--model"))
+    return Command(
+        tuple(_in_a_line(as_written(text)) for text in command.argv),
+        command.program,
+        next((name for name in named if isinstance(name, str) and _is_model(name)), None),
+        {flag: value for flag, value in flags.items() if flag not in unknown and not is_marked(flag)},
+        tuple(as_written(note) for note in command.notes),
     )
 
 

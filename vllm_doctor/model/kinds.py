@@ -1,28 +1,39 @@
 """The closed lists that every part of the doctor speaks: what each word means, its rank, and how it is drawn.
 
-Each is a StrEnum, so that its value is the word of the contract (JSON, rules, exit codes). Members stand in the order
-of their rank, the worst or the first first.
+Each is a StrEnum: a member is the word of the contract (JSON, rules, exit codes), and its `doc` says what it means.
+Members stand in the order of their rank, the worst, the first or the surest first.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
+from typing import Self
 
 
-class State(StrEnum):
-    """What a rule says of one engine: a severity, or why there is none."""
+class _Word(StrEnum):
+    """A word of a closed list, with what it means."""
 
-    CRITICAL = "critical"
-    WARNING = "warning"
-    INFO = "info"
-    UNKNOWN = "unknown"  # signals are missing
-    OK = "ok"
-    NOT_APPLICABLE = "not-applicable"  # the rule's `applies` does not hold
+    doc: str
+    """What the word means, for a person."""
+
+    def __new__(cls, word: str, doc: str = "") -> Self:
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.doc = doc
+        return member
 
     @property
     def rank(self) -> int:
-        """0 is the worst."""
-        return tuple(State).index(self)
+        """Its place in the list; 0 is the worst, the first or the surest."""
+        return list(type(self)).index(self)
+
+
+class Severity(_Word):
+    """What a finding costs."""
+
+    CRITICAL = "critical", "it costs much now"
+    WARNING = "warning", "it costs, or will"
+    INFO = "info", "worth knowing"
 
     @property
     def sign(self) -> str:
@@ -32,69 +43,106 @@ class State(StrEnum):
     @property
     def colour(self) -> str:
         """One of a terminal's own colours; "" is none."""
-        return _COLOURS.get(self, "")
+        return _COLOURS[self]
 
 
-SEVERITIES = (State.CRITICAL, State.WARNING, State.INFO)
-"""The states that are findings."""
+class State(_Word):
+    """What a rule says of one engine, or of all: a severity, or why there is none."""
 
-_SIGNS = {
-    State.CRITICAL: "✖",
-    State.WARNING: "▲",
-    State.INFO: "•",
-    State.UNKNOWN: "?",
-    State.OK: "✔",
-    State.NOT_APPLICABLE: " ",
-}
-_COLOURS = {State.CRITICAL: "red", State.WARNING: "yellow", State.UNKNOWN: "cyan", State.OK: "green"}
-
-
-class Role(StrEnum):
-    """What a finding is to the person who reads it."""
-
-    ROOT = "root"  # a cause
-    SYMPTOM = "symptom"  # what a cause explains
-    OPPORTUNITY = "opportunity"  # nothing is wrong, but it could be faster
-    INFO = "info"  # worth knowing
-    NOT_SERVER = "not-server"  # the server is well; its clients, say, are not
-    BLIND = "blind"  # without what is missing nothing else can be said
-
-
-class Stage(StrEnum):
-    """The order of reasoning: a cause of an earlier stage is told first."""
-
-    BLIND = "blind"
-    BROKEN = "broken"
-    CLIENT = "client"
-    HOST = "host"
-    LIMIT = "limit"
-    SLOW_PATH = "slow-path"
-    OPPORTUNITY = "opportunity"
+    CRITICAL = "critical", Severity.CRITICAL.doc
+    WARNING = "warning", Severity.WARNING.doc
+    INFO = "info", Severity.INFO.doc
+    UNKNOWN = "unknown", "could not be seen: never counted as well"
+    OK = "ok", "looked at, and well"
+    NOT_APPLICABLE = "not-applicable", "the rule is not about such a server"
 
     @property
-    def rank(self) -> int:
-        return tuple(Stage).index(self)
+    def severity(self) -> Severity | None:
+        """The severity of a rule that fires."""
+        return None if self.rank > State.INFO.rank else Severity(self)
+
+    @property
+    def sign(self) -> str:
+        """One character that stands beside the word, so that colour only repeats it."""
+        return _SIGNS[self]
+
+    @property
+    def colour(self) -> str:
+        """One of a terminal's own colours; "" is none."""
+        return _COLOURS[self]
 
 
-class Confidence(StrEnum):
+SEVERITIES = tuple(Severity)
+GRAVE = (Severity.CRITICAL, Severity.WARNING)
+"""What makes a server's verdict."""
+
+_SIGNS = {"critical": "✖", "warning": "▲", "info": "•", "unknown": "?", "ok": "✔", "not-applicable": " "}
+_COLOURS = {"critical": "red", "warning": "yellow", "info": "", "unknown": "cyan", "ok": "green", "not-applicable": ""}
+
+
+class Role(_Word):
+    """What a finding is to the person who reads it. Of what is merely worth knowing, the first is reported first."""
+
+    BLIND = "blind", "without what is missing nothing else can be said"
+    NOT_SERVER = "not-server", "the server is well; its clients, say, are not"
+    ROOT = "root", "a cause"
+    INFO = "info", "worth knowing"
+    OPPORTUNITY = "opportunity", "nothing is wrong, but it could be faster"
+    SYMPTOM = "symptom", "a cause explains it"
+
+
+class Stage(_Word):
+    """The order of reasoning: a cause of an earlier stage is reported first."""
+
+    BLIND = "blind", "the statistics are off"
+    BROKEN = "broken", "it crashed, or serves wrong answers"
+    CLIENT = "client", "who asks limits the load"
+    HOST = "host", "the machine starves the server"
+    LIMIT = "limit", "a limit of the server's own settings is reached"
+    SLOW_PATH = "slow-path", "a slower way of computing is taken"
+    OPPORTUNITY = "opportunity", "it could do more"
+
+
+class Confidence(_Word):
     """How sure a finding is, whatever its severity."""
 
-    HIGH = "high"
-    MEDIUM = "medium"
-    LOW = "low"
+    HIGH = "high", "what is measured admits no other reading"
+    MEDIUM = "medium", "another cause would look much the same"
+    LOW = "low", "a hint"
 
 
-class SourceKind(StrEnum):
+class Trust(IntEnum):
+    """Which source is believed where two say different things: the lowest."""
+
+    MEASURED = 0
+    LOGGED = 1  # it was so when the line was written
+    WRITTEN = 2  # a command that may, or may not, be the one that runs
+    NAMED = 3  # by the user, on the command line
+
+
+class SourceKind(_Word):
     """What a source is: `sources[].kind` in JSON."""
 
-    SERVER = "server"  # a server's /metrics, live or recorded
-    PROMETHEUS = "prometheus"  # a server, as a Prometheus reports it
-    PAGE = "page"  # a saved scrape
-    HOST = "host"  # the processes and the machine of a server
-    GPU = "gpu"
-    LOG = "log"
-    COMMAND = "command"  # a command as it is written
+    SERVER = "server", "a server's /metrics, live or recorded"
+    PROMETHEUS = "prometheus", "a server, as a Prometheus reports it"
+    PAGE = "page", "a saved scrape"
+    HOST = "host", "the processes and the machine of a server"
+    GPU = "gpu", "the GPUs, as their driver reports them"
+    LOG = "log", "a server's log"
+    COMMAND = "command", "a command as it is written"
+    GPU_NAME = "gpu-name", "a GPU of which only the name is given"
 
+    @property
+    def trust(self) -> Trust:
+        """How far what it says is believed."""
+        return _TRUST.get(self, Trust.MEASURED)
+
+
+_TRUST = {
+    SourceKind.LOG: Trust.LOGGED,
+    SourceKind.COMMAND: Trust.WRITTEN,
+    SourceKind.GPU_NAME: Trust.NAMED,
+}
 
 SERVERS = frozenset({SourceKind.SERVER, SourceKind.PROMETHEUS, SourceKind.PAGE})
 """The kinds that hold a server's metrics."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.reading import Reading
 from vllm_doctor.model.report import Change, LinesSeen, Patch, Problem, RecordingSeen
 from vllm_doctor.model.run import Life
@@ -50,7 +51,7 @@ class Observation:
     Observations of one `patient` add up: a server's metrics, its host, its GPUs. Alone, a source is its own patient.
     """
 
-    kind: str
+    kind: SourceKind
     target: str
     window: Window = field(default_factory=Window)
     facts: Mapping[str, Reading] = field(default_factory=dict)

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from vllm_doctor.model.kinds import GRAVE, SERVERS, Confidence, Role, Severity, SourceKind, Stage, State
 from vllm_doctor.model.reading import Known, Value
 from vllm_doctor.model.reason import Reason
 
 SCHEMA = "vllm-doctor/report/v1"
 """The form in which a report is written for machines: a contract."""
-
-SERVERS = frozenset({"server", "prometheus", "page"})
-"""The kinds of sources that tell a server's metrics."""
 
 
 class Verdict(StrEnum):
@@ -92,10 +90,10 @@ class Remedy:
 @dataclass(frozen=True)
 class Finding:
     rule: str
-    severity: str
-    role: str
+    severity: Severity
+    role: Role
     explained_by: str | None
-    confidence: str
+    confidence: Confidence
     subject: Mapping[str, str]
     title: str
     here: str
@@ -105,15 +103,20 @@ class Finding:
     evidence: tuple[Evidence, ...]
     remedies: tuple[Remedy, ...]
     see: tuple[str, ...]
-    stage: str = ""
-    """Its place in the order of reasoning, of rule.STAGES."""
+    stage: Stage
+    """Its place in the order of reasoning."""
     prize: Gain | None = None
     """What the cause costs at most; None: not known."""
 
     @property
     def asks_prize(self) -> bool:
         """Whether the reader must be told what it costs, or that this is not known: of a cause of slowness."""
-        return self.role == "root" and self.stage not in ("blind", "broken")
+        return self.role == Role.ROOT and self.stage not in (Stage.BLIND, Stage.BROKEN)
+
+    @property
+    def is_grave(self) -> bool:
+        """Whether it does harm and nothing else explains it."""
+        return self.severity in GRAVE and self.role != Role.SYMPTOM
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class SourceSeen:
-    kind: str
+    kind: SourceKind
     target: str
     window_s: float
     scrapes: int
@@ -255,7 +258,7 @@ class Span:
     """From when to when a rule's verdict held; `life` counts from 0."""
 
     rule: str
-    severity: str
+    severity: Severity
     life: int
     subject: Mapping[str, str]
     first_at: float
@@ -347,8 +350,8 @@ class Report:
     vitals: tuple[Vital, ...]
     engines: tuple[EngineSeen, ...]
     targets: tuple[Target, ...]
-    states: Mapping[str, str]
-    """Each rule's state over all engines: a severity, unknown, ok or not-applicable."""
+    states: Mapping[str, State]
+    """Each rule's state over all engines."""
     error: Problem | None = None
     command: tuple[str, ...] = ()
     """The server's command line, where it was read."""
@@ -395,38 +398,38 @@ class Report:
     def is_unmeasured(self) -> bool:
         """Of a command alone: no server, no process and no log was seen."""
         kinds = {source.kind for source in self.sources}
-        return "command" in kinds and not kinds & {*SERVERS, "host", "log"}
+        return SourceKind.COMMAND in kinds and not kinds & {*SERVERS, SourceKind.HOST, SourceKind.LOG}
 
     @property
     def main(self) -> list[Finding]:
         """What must be told first: causes that do harm."""
-        return [f for f in self.findings if f.severity in ("critical", "warning") and f.role != "symptom"]
+        return [f for f in self.findings if f.is_grave]
 
     @property
     def aside(self) -> list[Finding]:
         """Causes that are only worth knowing."""
         main = self.main
-        return [f for f in self.findings if f not in main and f.role != "symptom"]
+        return [f for f in self.findings if f not in main and f.role != Role.SYMPTOM]
 
     def engines_of(self, group: Sequence[Finding]) -> list[str]:
         """The engines that these findings are about, in words; none where there is only one engine."""
         named = [", ".join(f"{name} {of}" for name, of in f.subject.items() if name != "model_name") for f in group]
         return [name for name in named if name] if len(self.engines) > 1 else []
 
-    def count(self, state: str) -> int:
+    def count(self, state: State) -> int:
         """How many rules are in a state."""
         return sum(found == state for found in self.states.values())
 
     @property
     def counts(self) -> list[str]:
         """ "26 ok", "1 critical": how many rules are in each state that one is in, and in ok."""
-        others = (state for state in ("critical", "warning", "info", "unknown") if self.count(state))
-        return [f"{self.count(state)} {state}" for state in ("ok", *others)]
+        others = (state for state in State if state not in (State.OK, State.NOT_APPLICABLE) and self.count(state))
+        return [f"{self.count(state)} {state}" for state in (State.OK, *others)]
 
 
 def grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
     """The same rule with the same severity on several engines is told once."""
-    groups: dict[tuple[str, str], list[Finding]] = {}
+    groups: dict[tuple[str, Severity], list[Finding]] = {}
     for finding in findings:
         groups.setdefault((finding.rule, finding.severity), []).append(finding)
     return list(groups.values())

@@ -9,20 +9,27 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-import httpx
-
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.sources.server.access import Access
-from vllm_doctor.sources.server.server import base_of, body_of, client, shown, unreachable
+from vllm_doctor.sources.server.fetch import Advice, Answer, Connection, base_of, shown
 
 ORIGIN = "prometheus"
 FEWER = "--select fewer engines: --select 'namespace=\"prod\"'"
 _PATHS = ("/api/v1/query", "/api/v1", "/graph", "/query", "/targets", "/alerts")
 _SLOW = "its queries take long: raise --timeout, or --select fewer engines, or a shorter --window"
+_QUERY = "/api/v1/query"
 _SAID = 300
 _LIMITS = ("too many samples", "limit", "-search.max")
 """By these an error tells that a result would be too large."""
 _REPEATS = "error when executing query="
+
+_ADVICE = Advice(
+    late=f"{{where}} did not answer within {{seconds:.0f}} s: {_SLOW}",
+    over=f"{{where}}: {_SLOW}",
+    endless=f"{{where}}: the answer does not end: {_SLOW}",
+    too_large=f"{{where}}: the answer is larger than 64 MB: {FEWER}",
+    unreadable=("not-prometheus", "{where} is not a Prometheus: its answer cannot be read ({error})"),
+)
 
 Labels = Mapping[str, str]
 
@@ -50,53 +57,40 @@ class Api:
     def __init__(self, url: str, access: Access | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.base = address(url)
         self.target = shown(self.base)
-        self._client = client(self.base, access or Access())
+        self._connection = Connection(self.base, access or Access(), clock, _ADVICE, follows=False, is_patient=False)
         self._clock = clock
         self._gets = False
         self.warnings: dict[str, None] = {}
         self.queries, self.seconds = 0, 0.0
 
     def close(self) -> None:
-        self._client.close()
+        self._connection.close()
 
     def rows(self, text: str, at: float, deadline: float) -> list[Row]:
         """An instant query at a POSIX time, answered by `deadline` on the clock. Raises SourceError."""
         begun = self._clock()
         try:
-            status, body = self._ask(text, at, deadline)
+            answer = self._ask(text, at, deadline)
         finally:
             self.seconds += self._clock() - begun
-        return self._read(status, body)
+        return self._read(answer.status, answer.body)
 
-    def _ask(self, text: str, at: float, deadline: float) -> tuple[int, bytes]:
-        left = deadline - self._clock()
-        if left <= 0:
-            raise SourceError("timeout", f"{self.target}: {_SLOW}")
-        self.queries += 1
+    def _ask(self, text: str, at: float, deadline: float) -> Answer:
+        """The query by POST; by GET where an old API, or a proxy, lets only GET through."""
+        left = math.ceil(deadline - self._clock())
+        if left > 0:
+            self.queries += 1
         # nocache: VictoriaMetrics answers for the moment that is asked for, and not for 30 s before it.
-        form = {"query": text, "time": f"{at:.3f}", "timeout": f"{max(1, math.ceil(left))}s", "nocache": "1"}
-        url = f"{self.base}/api/v1/query"
-        for again in (True, True, False):
-            asked: dict[str, Any] = {"params": form} if self._gets else {"data": form}
-            try:
-                with self._client.stream("GET" if self._gets else "POST", url, timeout=left, **asked) as response:
-                    body = body_of(response, self.target, deadline, self._clock, FEWER, _SLOW)
-            except httpx.TimeoutException:
-                raise SourceError("timeout", f"{self.target} did not answer within {left:.0f} s: {_SLOW}") from None
-            except httpx.TransportError as error:
-                if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and again:
-                    continue  # the kept connection was closed while we computed: once more, on a new one
-                raise unreachable(self.target, error) from None
-            except (httpx.DecodingError, httpx.InvalidURL, UnicodeError) as error:
-                raise _not_prometheus(self.target, f"its answer cannot be read ({error})") from None
-            if response.status_code == 405 and not self._gets:
-                self._gets = True  # an old API, or a proxy that lets only GET through
-                continue
-            if response.is_redirect:
-                where = shown(str(httpx.URL(url).join(response.headers.get("location", ""))))
-                raise SourceError("redirect", f"{self.target} redirects to {where}: give that URL if you trust it")
-            return response.status_code, body
-        raise SourceError("server-error", f"{self.target} answers 405 to a query by POST and by GET")
+        form = {"query": text, "time": f"{at:.3f}", "timeout": f"{max(1, left)}s", "nocache": "1"}
+        if not self._gets:
+            answer = self._connection.post(_QUERY, deadline, self.target, data=form)
+            self._gets = answer.status == 405
+        if self._gets:
+            answer = self._connection.get(_QUERY, deadline, self.target, params=form)
+        if answer.location:
+            where = shown(answer.location)
+            raise SourceError("redirect", f"{self.target} redirects to {where}: give that URL if you trust it")
+        return answer
 
     def _read(self, status: int, body: bytes) -> list[Row]:
         if status in (401, 403):

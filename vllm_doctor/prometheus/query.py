@@ -36,7 +36,7 @@ import promql_parser as ast
 
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.facts import ENGINE_METRIC
-from vllm_doctor.rules.signal import Exporter, Signal, info
+from vllm_doctor.rules.signal import Exporter
 
 ENGINE = ("engine", "model_name")
 """The labels by which vLLM itself tells engines apart."""
@@ -116,23 +116,6 @@ def matchers(text: str) -> tuple[Matcher, ...]:
         if not _LABEL.fullmatch(matcher.name):
             raise UsageError(f"--select {text}: {matcher.name!r} is not a label; {_SELECT}")
     return tuple(_matcher(matcher) for matcher in found.matchers.matchers)
-
-
-def of_signal(signal: Signal, scope: Scope) -> str | None:
-    """The query whose result is the signal, for each engine; None where a Prometheus does not tell it.
-
-    Of an `info` signal the values are in its label; of `present` a row is of a server that has it.
-    """
-    match signal.way:
-        case "promql":
-            return text(signal.definition, scope)
-        case "info":
-            metric, label = info(signal.definition)
-            return labels_of(metric, (label,), scope)
-        case "present":
-            return present(signal.present, scope)
-        case _:
-            return None
 
 
 def of_exporter(exporter: Exporter, scope: Scope) -> str:

@@ -12,19 +12,20 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from vllm_doctor.model.errors import SourceError, UsageError
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Bounded, Column, Known, Reading, Subject, Unknown, Values, project
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Problem
 from vllm_doctor.model.snapshot import Told
 from vllm_doctor.prometheus import query
-from vllm_doctor.prometheus.api import FEWER, ORIGIN, Api, Labels, plain
+from vllm_doctor.prometheus.api import FEWER, ORIGIN, Api, Labels, Row, plain
 from vllm_doctor.prometheus.engine_rows import EngineColumns, Question, is_rate
 from vllm_doctor.prometheus.query import ENGINE, Matcher, Scope
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.signal import Signal, info
 from vllm_doctor.sources.server.access import Access
-from vllm_doctor.sources.server.server import shown
+from vllm_doctor.sources.server.fetch import shown
 
 WINDOW = 600.0
 """Seconds that are judged, unless the user says otherwise: often one scrape is made a minute, and rates need two."""
@@ -183,16 +184,8 @@ class Prometheus:
             raise SourceError(
                 "too-large", f"{self.target} has {len(rows):,} engines, more than {MAX_ENGINES:,}: {FEWER}"
             )
-        names = tuple(
-            start for start in query.NAMES if any(row.labels.get("__name__", "").startswith(start) for row in rows)
-        )
-        if len(names) > 1 and len({_without_name(row.labels) for row in rows}) < len(rows):
-            names = names[:1]  # each engine is there under both names
-            rows = [row for row in rows if row.labels.get("__name__", "").startswith(names[0])]
-        labels = {label for row in rows for label in row.labels if label.isidentifier() and label.isascii()}
-        labels -= {*ENGINE, "__name__"}
-        several = {label for label in labels if len({row.labels.get(label) for row in rows}) > 1}
-        identity = (*(n for n in _ALWAYS if n in labels), *sorted(several - set(_ALWAYS)))
+        names, rows = _once(rows)
+        identity = _identity(rows)
         engines: list[Labels] = [{n: v for n in (*ENGINE, *identity) if (v := row.labels.get(n))} for row in rows]
         twice = [labels for labels, count in Counter(tuple(e.items()) for e in engines).items() if count > 1]
         if twice:
@@ -252,6 +245,26 @@ class Prometheus:
         rows = self.api.rows(f"up{{{', '.join(matchers)}}} == 0", at, deadline)
         keys = {tuple(row.labels.get(label, "") for label in scope.identity) for row in rows}
         return tuple(labels for labels in gone if tuple(labels.get(label, "") for label in scope.identity) in keys)
+
+
+def _once(rows: list[Row]) -> tuple[tuple[str, ...], list[Row]]:
+    """By which names vLLM's metrics go here, and each engine once, where it is there under several."""
+    names = tuple(name for name in query.NAMES if any(_is_named(row, name) for row in rows))
+    if len(names) > 1 and len({_without_name(row.labels) for row in rows}) < len(rows):
+        return names[:1], [row for row in rows if _is_named(row, names[0])]
+    return names, rows
+
+
+def _is_named(row: Row, name: str) -> bool:
+    return row.labels.get("__name__", "").startswith(name)
+
+
+def _identity(rows: Sequence[Row]) -> tuple[str, ...]:
+    """The labels that tell the servers apart."""
+    labels = {label for row in rows for label in row.labels if label.isidentifier() and label.isascii()}
+    labels -= {*ENGINE, "__name__"}
+    several = {label for label in labels if len({row.labels.get(label) for row in rows}) > 1}
+    return (*(name for name in _ALWAYS if name in labels), *sorted(several - set(_ALWAYS)))
 
 
 def _asked(catalogue: Catalogue, scope: Scope) -> list[Question]:
@@ -321,10 +334,14 @@ class OneServer:
             survey = self.prometheus.survey(self.catalogue, self.matchers, seconds, self.wall(), deadline)
             self._check(survey)
         except SourceError as error:
-            return Observation(ORIGIN, self.target, error=Problem(error.kind, str(error)), patient=self.target)
+            return Observation(
+                SourceKind.PROMETHEUS, self.target, error=Problem(error.kind, str(error)), patient=self.target
+            )
         told = survey.told(range(len(survey.engines)))
         facts: dict[str, Reading] = {"stats_published": Known(True, origin=ORIGIN)}
-        return Observation(ORIGIN, self.target, facts=facts, notes=survey.notes, patient=self.target, told=told)
+        return Observation(
+            SourceKind.PROMETHEUS, self.target, facts=facts, notes=survey.notes, patient=self.target, told=told
+        )
 
     def _check(self, survey: Survey) -> None:
         servers = {project(engine, survey.identity) for engine in survey.engines}

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from vllm_doctor.model.errors import SourceError
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import GpuSeen, Observation, ProcessSeen
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
@@ -49,7 +50,6 @@ _SILENT = 2.5
 """Seconds after its last answer, when a server that did not answer to the end counts as lost."""
 _MAX_JSON = 16 << 20
 _MAX_SOURCES = 300
-_SERVER, _LOG = "server", "log"
 
 Fact = dict[str, Any]
 
@@ -58,7 +58,7 @@ Fact = dict[str, Any]
 class Recorded:
     """One source of a recording, as it was seen. Fields that its part of the recording lacks are empty."""
 
-    kind: str
+    kind: SourceKind
     target: str
     patient: str = ""
     error: Problem | None = None
@@ -281,13 +281,14 @@ def parsed(name: str, parts: Mapping[str, bytes]) -> Recording:
 
 def _source(name: str, parts: Mapping[str, bytes], told: Any) -> Recorded:
     folder = str(told["folder"])
-    kind = str(told["kind"])
+    kind = SourceKind(told["kind"])
     own = {part.removeprefix(f"{folder}/") for part in parts if part.startswith(f"{folder}/")}
     problem = told.get("error")
     error = Problem(str(problem["kind"]), str(problem["message"])) if problem else None
-    needed = {_SERVER: ["metrics.txt"], _LOG: [str(log["file"]) for log in told.get("logs", [])]}.get(
-        kind, ["facts.json"]
-    )
+    needed = {
+        SourceKind.SERVER: ["metrics.txt"],
+        SourceKind.LOG: [str(log["file"]) for log in told.get("logs", [])],
+    }.get(kind, ["facts.json"])
     text = parts.get(f"{folder}/metrics.txt")
     rows = _json(name, parts, f"{folder}/rows.json")
     rows = {} if rows is None else rows

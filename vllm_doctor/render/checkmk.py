@@ -5,9 +5,9 @@ Each line has exactly four parts: state, "service name", metrics or -, text.
 
 from __future__ import annotations
 
+from vllm_doctor.model.kinds import State
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import Report
-from vllm_doctor.rules.rule import NOT_APPLICABLE
 from vllm_doctor.text.words import plain
 
 _STATE = {"ok": 0, "info": 0, "warning": 1, "critical": 2, "unknown": 3}
@@ -24,10 +24,10 @@ def render(report: Report) -> str:
     because = {unknown.rule: unknown.because for unknown in report.unknown}
     titles = {finding.rule: finding.title for finding in reversed(report.findings)}
     for rule, state in report.states.items():
-        if state == NOT_APPLICABLE:
+        if state == State.NOT_APPLICABLE:
             continue
         text = titles.get(rule, state)
-        if state == "unknown":
+        if state == State.UNKNOWN:
             text = "unknown: " + ", ".join(f"{name} ({reason})" for name, reason in because[rule].items())
         lines.append(f'{_STATE[state]} "vLLM {rule}" - {text}')
     return "\n".join(line.replace("\n", " ") for line in lines) + "\n"

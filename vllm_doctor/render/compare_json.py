@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +10,7 @@ from vllm_doctor import __version__
 from vllm_doctor.compare.comparison import Advice, Comparison, Difference, LoadRow, Result, Row
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Measure
-from vllm_doctor.text.words import plain
+from vllm_doctor.render.json_values import number
 
 SCHEMA = "vllm-doctor/compare/v1"
 
@@ -61,7 +60,7 @@ def _result(result: Result) -> dict[str, Any]:
         "name": result.name,
         "kind": result.kind,
         "seen_by": result.seen_by,
-        "seconds": _number(result.seconds),
+        "seconds": number(result.seconds),
         "model": result.model,
         "vllm": result.vllm,
         "hardware": result.hardware,
@@ -77,7 +76,7 @@ def _row(row: Row) -> dict[str, Any]:
         "unit": row.unit,
         "before": _measure(row.before),
         "after": _measure(row.after),
-        "factor": _number(row.factor),
+        "factor": number(row.factor),
         "is": row.word or None,
         "decides": row.decides or None,
     }
@@ -85,7 +84,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 def _load(row: LoadRow) -> dict[str, Any]:
     def shown(value: Measure | Value | None) -> Any:
-        return _measure(value) if isinstance(value, Measure) else _number(value)
+        return _measure(value) if isinstance(value, Measure) else number(value)
 
     return {
         "name": row.name,
@@ -100,9 +99,9 @@ def _measure(measure: Measure | None) -> dict[str, Any] | None:
     if measure is None:
         return None
     return {
-        "value": _number(measure.value),
-        "low": _number(measure.low),
-        "high": _number(measure.high),
+        "value": number(measure.value),
+        "low": number(measure.low),
+        "high": number(measure.high),
         "samples": measure.samples,
         "spread": measure.spread,
     }
@@ -111,19 +110,12 @@ def _measure(measure: Measure | None) -> dict[str, Any] | None:
 def _change(change: Difference) -> dict[str, Any]:
     return {
         "name": change.name,
-        "was": _number(change.was),
-        "now": _number(change.now),
+        "was": number(change.was),
+        "now": number(change.now),
         "advised": change.advised,
         "rule": change.rule,
     }
 
 
 def _advice(advice: Advice) -> dict[str, Any]:
-    return {"name": advice.name, "now": _number(advice.now), "rule": advice.rule}
-
-
-def _number(value: object) -> Any:
-    """Rounded to six digits, whole numbers as integers; an open end (infinity) is null."""
-    if isinstance(value, float):
-        return plain(float(f"{value:.6g}")) if math.isfinite(value) else None
-    return value
+    return {"name": advice.name, "now": number(advice.now), "rule": advice.rule}

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from vllm_doctor.compare.comparison import LEAST_CHANGE, Comparison, Difference, Outcome, Result, Row
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Measure
+from vllm_doctor.render import ansi
 from vllm_doctor.text import words
 
 _WIDTH = 80
 _INDENT = 12
-_COLOUR = {Outcome.PASS: "1;30;42", Outcome.FAIL: "1;37;41", Outcome.INCONCLUSIVE: "1;30;46"}
+_COLOUR = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.INCONCLUSIVE: "cyan"}
 _SAYS = 24
 _TOLD = ("better", "worse", "changed")
 
@@ -22,7 +23,7 @@ def render(comparison: Comparison, colour: bool = False) -> str:
     """The comparison as text; `colour` adds ANSI colours to the outcome's word."""
     word = comparison.outcome.value
     lines = textwrap.wrap(comparison.headline, _WIDTH - len(word) - 2, break_on_hyphens=False) or [""]
-    painted = f"\x1b[{_COLOUR[comparison.outcome]}m{word}\x1b[0m" if colour else word
+    painted = ansi.block(word, _COLOUR[comparison.outcome], colour)
     lines = [f"{painted}  {lines[0]}", *(" " * (len(word) + 2) + line for line in lines[1:]), ""]
     lines += [*_paragraph("before", _result(comparison.before)), *_paragraph("after", _result(comparison.after))]
     same = {True: "yes", False: "no", None: "unknown"}[comparison.same_load]

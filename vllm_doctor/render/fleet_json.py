@@ -6,7 +6,6 @@ Written engine by engine: ten thousand reports at once would not fit in memory. 
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -14,8 +13,8 @@ from typing import Any
 
 from vllm_doctor import __version__
 from vllm_doctor.fleet.fleet import Engine, FleetReport, Model
-from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import Problem, Report, Verdict
+from vllm_doctor.render.json_values import known, number
 from vllm_doctor.text import redact
 
 SCHEMA = "vllm-doctor/fleet/v1"
@@ -29,16 +28,16 @@ def render(report: FleetReport, document: Callable[[Report], dict[str, Any]]) ->
             "target": report.target,
             "window_s": report.window_s,
             "queries": report.queries,
-            "seconds": _number(report.asked_s),
+            "seconds": number(report.asked_s),
             "notes": list(report.notes),
         },
         "counts": {"engines": len(report.engines)} | {verdict.value: report.count(verdict) for verdict in Verdict},
         "models": [_model(model) for model in report.models],
     }
     yield json.dumps(head, allow_nan=False, indent=1).removesuffix("\n}") + ',\n "engines": ['
-    for number, engine in enumerate(report.engines):
+    for place, engine in enumerate(report.engines):
         told = _engine(engine) | {"source": report.source(engine), "report": document(report.report(engine))}
-        yield ("," if number else "") + "\n  " + json.dumps(told, allow_nan=False, separators=(",", ":"))
+        yield ("," if place else "") + "\n  " + json.dumps(told, allow_nan=False, separators=(",", ":"))
     yield "\n ]\n}\n"
 
 
@@ -69,8 +68,8 @@ def _model(model: Model) -> dict[str, Any]:
         "engines": model.engines,
         "verdicts": {verdict.value: model.verdicts.get(verdict.value, 0) for verdict in Verdict},
         "rules": dict(model.rules),
-        "generation_tokens_per_second": _number(model.tokens_per_second),
-        "median": {name: _known(known) for name, known in model.typical.items()},
+        "generation_tokens_per_second": number(model.tokens_per_second),
+        "median": {name: known(seen) for name, seen in model.typical.items()},
         "outliers": [engine.name for engine in model.outlying],
     }
 
@@ -83,23 +82,9 @@ def _engine(engine: Engine) -> dict[str, Any]:
         "headline": engine.headline,
         "rules": [{"rule": rule, "severity": severity} for rule, severity in engine.rules],
         "outliers": [
-            {"signal": o.signal, "value": _number(o.value), "median": _number(o.median)} for o in engine.outlying
+            {"signal": o.signal, "value": number(o.value), "median": number(o.median)} for o in engine.outlying
         ],
     }
-
-
-def _known(known: Known) -> Any:
-    """A number; {low, high} where only the histogram's bucket is known."""
-    if known.bounds is not None and known.low != known.high:
-        return {"low": _number(known.low), "high": _number(known.high)}
-    return _number(known.value)
-
-
-def _number(value: object) -> Any:
-    if isinstance(value, float):
-        short = float(f"{value:.6g}")
-        return None if not math.isfinite(short) else int(short) if short == int(short) else short
-    return value
 
 
 def _clean(text: str) -> str:

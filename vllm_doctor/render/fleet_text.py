@@ -7,13 +7,13 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from vllm_doctor.fleet.fleet import Engine, FleetReport, Model, beside
+from vllm_doctor.model.kinds import State
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import Verdict
+from vllm_doctor.render import ansi
 from vllm_doctor.text import words
 
 WIDTH = 100
-_SIGN = {"critical": "✖", "warning": "▲", "unknown": "?", "ok": "✔"}
-_COLOUR = {"critical": "1;37;41", "warning": "1;30;43", "unknown": "1;30;46", "ok": "1;30;42"}
 _ORDER = (Verdict.CRITICAL, Verdict.WARNING, Verdict.UNKNOWN)
 _MODELS, _NAMES, _OUTLIERS, _GROUPS = 30, 8, 6, 20
 
@@ -27,17 +27,17 @@ def render(report: FleetReport, colour: bool = False) -> str:
     lines += ["", *_not_seen(report)]
     sick = next((engine for engine in report.engines if engine.verdict is not Verdict.OK), None)
     if sick is not None and sick.place is not None:
-        lines.append(f"Open     vllm-doctor {shlex.quote(report.source(sick))}")
+        lines.append(f"Open         vllm-doctor {shlex.quote(report.source(sick))}")
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
 def _head(report: FleetReport, colour: bool) -> list[str]:
     word = report.verdict.value.upper()
-    painted = f"\x1b[{_COLOUR[report.verdict.value]}m{word}\x1b[0m" if colour else word
+    painted = ansi.block(word, State(report.verdict).colour, colour)
     total = len(report.engines)
-    counts = [f"{_SIGN[v.value]} {report.count(v):,} {v.value}" for v in (*_ORDER, Verdict.OK)]
+    counts = [f"{State(v).sign} {report.count(v):,} {v.value}" for v in (*_ORDER, Verdict.OK)]
     engines = f"{total:,} engine{'s' if total != 1 else ''} of {_counted(len(report.models), 'model')}"
-    asked = f"{report.queries} queries in {report.asked_s:.1f} s, judged in {report.judged_s:.1f} s"
+    asked = f"{report.queries} queries in {report.asked_s:.1f} s, evaluated in {report.judged_s:.1f} s"
     window = words.number(report.window_s, "s") if report.window_s < 60 else f"{report.window_s / 60:g} min"
     when = f"last {window} before {report.at:%Y-%m-%d %H:%M:%S} UTC"
     return [f"{painted}  {engines}   {'   '.join(counts)}", "", f"  {report.target} · {when}", f"  {asked}"]
@@ -48,7 +48,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _models(report: FleetReport) -> list[str]:
-    head = ("model", "engines", "worst", "out/s", "TTFT p99", "KV", "stand out")
+    head = ("model", "engines", "worst", "out/s", "TTFT p99", "KV", "outliers")
     rows = [head, *(_row(model) for model in report.models[:_MODELS])]
     wide = [min(38, max(len(row[column]) for row in rows)) for column in range(len(head))]
     right = (1, 3, 5)
@@ -73,9 +73,9 @@ def _row(model: Model) -> tuple[str, ...]:
     elif model.rules:
         rule, count = next(iter(model.rules.items()))
         more = f", {len(model.rules) - 1} more" if len(model.rules) > 1 else ""
-        told = f"{_SIGN[worst.value]} {rule} on {count:,}{more}"
+        told = f"{State(worst).sign} {rule} on {count:,}{more}"
     else:
-        told = f"{_SIGN[worst.value]} {worst.value} on {model.verdicts[worst.value]:,}"
+        told = f"{State(worst).sign} {worst.value} on {model.verdicts[worst.value]:,}"
     return (
         model.name or "(no name)",
         f"{model.engines:,}",
@@ -105,7 +105,7 @@ def _groups(report: FleetReport) -> list[list[Engine]]:
 def _group(engines: Sequence[Engine]) -> list[str]:
     first = engines[0]
     tag = f"  [{first.rules[0][0]}]" if first.rules else ""
-    title = f"{_SIGN[first.verdict.value]} {first.verdict.value}  {first.headline}"
+    title = f"{State(first.verdict).sign} {first.verdict.value}  {first.headline}"
     lines = [*_wrapped(f"  {title}{tag}", "    ")]
     return [*lines, *_wrapped(f"    {_named([engine.name for engine in engines])}", "    ")]
 
@@ -126,7 +126,7 @@ def _outliers(report: FleetReport) -> list[str]:
     if not told:
         return []
     told.sort(key=lambda one: (-one[0], one[1].name))
-    lines = ["", "  Beside the median of their model (rules of thumb, no verdict)"]
+    lines = ["", "  Outliers against the median of their model (rules of thumb, no verdict)"]
     for _, engine, o in told[:_OUTLIERS]:
         lines += _wrapped(f"    {engine.name}: {beside(o)}", "      ")
     if len(told) > _OUTLIERS:
@@ -137,11 +137,11 @@ def _outliers(report: FleetReport) -> list[str]:
 def _not_seen(report: FleetReport) -> list[str]:
     said = [
         *report.notes,
-        "flags, logs and hosts of the servers: run me there (vllm-doctor on the host, or with its log)",
+        "flags, logs and hosts of the servers: run vllm-doctor there (on the host, or with its log)",
     ]
     lines: list[str] = []
     for text in said:
-        lines += _wrapped(f"{'Not seen' if not lines else '':<9}{text[0].upper()}{text[1:]}.", " " * 9)
+        lines += _wrapped(f"{'Not checked' if not lines else '':<13}{text[0].upper()}{text[1:]}.", " " * 13)
     return lines
 
 

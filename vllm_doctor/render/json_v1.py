@@ -8,10 +8,10 @@ that no locale can break it.
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 from vllm_doctor import __version__
+from vllm_doctor.model.kinds import State
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import (
     SCHEMA,
@@ -30,8 +30,8 @@ from vllm_doctor.model.report import (
     Target,
     Vital,
 )
+from vllm_doctor.render.json_values import known, number
 from vllm_doctor.text.times import iso
-from vllm_doctor.text.words import plain
 
 
 def render(report: Report) -> str:
@@ -56,8 +56,8 @@ def document(report: Report) -> dict[str, Any]:
             "cores": None
             if report.patient.cores_wanted is None and report.patient.cores_usable is None
             else {
-                "wanted": _number(report.patient.cores_wanted),
-                "usable": _number(report.patient.cores_usable),
+                "wanted": number(report.patient.cores_wanted),
+                "usable": number(report.patient.cores_usable),
                 "terms": report.patient.cores_terms,
             },
         },
@@ -80,7 +80,7 @@ def document(report: Report) -> dict[str, Any]:
         "slo": [_target(target) for target in report.targets],
         "rules": dict(report.states),
         "counts": {
-            state.replace("-", "_"): report.count(state)
+            state.replace("-", "_"): report.count(State(state))
             for state in ("ok", "info", "warning", "critical", "unknown", "not-applicable")
         },
         "lives": [_life(life, report) for life in report.lives],
@@ -95,7 +95,7 @@ def _recording(seen: RecordingSeen) -> dict[str, Any]:
     return {
         "target": seen.target,
         "taken": seen.taken,
-        "seconds": _number(seen.seconds),
+        "seconds": number(seen.seconds),
         "doctor": seen.doctor,
         "rules": seen.rules,
         "same_rules": seen.same_rules,
@@ -113,7 +113,7 @@ def _command(report: Report) -> dict[str, Any] | None:
         "was": list(report.command),
         "now": list(correction.now) if correction else None,
         "changes": [
-            {"name": change.name, "was": _number(change.was), "now": _number(change.now), "rule": change.rule}
+            {"name": change.name, "was": number(change.was), "now": number(change.now), "rule": change.rule}
             for change in changes
         ],
         "left_out": [
@@ -153,7 +153,7 @@ def _span(span: Span, report: Report) -> dict[str, Any]:
         "subject": dict(span.subject),
         "from": _time(span.first_at, report),
         "to": _time(span.last_at, report),
-        "seconds": _number(span.seconds),
+        "seconds": number(span.seconds),
     }
 
 
@@ -208,26 +208,26 @@ def _evidence(evidence: Evidence) -> dict[str, Any]:
     result = {
         "signal": evidence.signal,
         "says": evidence.says,
-        "value": _number(seen.value),
+        "value": number(seen.value),
         "is": evidence.is_,
-        "than": _number(evidence.than),
+        "than": number(evidence.than),
         "unit": evidence.unit,
         "from": evidence.origin,
     }
     if evidence.than_signal is not None:
         result["than_signal"] = evidence.than_signal
     if seen.bounds is not None and seen.low != seen.high:
-        result |= {"low": _number(seen.low), "high": _number(seen.high)}
+        result |= {"low": number(seen.low), "high": number(seen.high)}
     return result
 
 
 def _remedy(remedy: Remedy) -> dict[str, Any]:
     return {
         "do": remedy.do,
-        "set": {flag: _number(value) for flag, value in remedy.set.items()},
-        "was": {flag: _number(value) for flag, value in remedy.was.items()},
+        "set": {flag: number(value) for flag, value in remedy.set.items()},
+        "was": {flag: number(value) for flag, value in remedy.was.items()},
         "unset": list(remedy.unset),
-        "env": {name: _number(value) for name, value in remedy.env.items()},
+        "env": {name: number(value) for name, value in remedy.env.items()},
         "run": list(remedy.run),
         "by": remedy.by,
         "computed": remedy.computed,
@@ -244,24 +244,20 @@ def _remedy(remedy: Remedy) -> dict[str, Any]:
 
 
 def _gain(gain: Gain | None) -> dict[str, Any] | None:
-    return None if gain is None else {"at_most": _number(gain.at_most), "basis": gain.basis}
+    return None if gain is None else {"at_most": number(gain.at_most), "basis": gain.basis}
 
 
 def _vital(vital: Vital) -> Any:
     """A number; {low, high} where only the histogram's bucket is known; null where unknown."""
-    if not isinstance(vital.seen, Known):
-        return None
-    if vital.seen.bounds is not None and vital.seen.low != vital.seen.high:
-        return {"low": _number(vital.seen.low), "high": _number(vital.seen.high)}
-    return _number(vital.seen.value)
+    return known(vital.seen) if isinstance(vital.seen, Known) else None
 
 
 def _measure(measure: Measure) -> dict[str, Any]:
     """An open end, of a histogram's last bucket, is null."""
     return {
-        "value": _number(measure.value),
-        "low": _number(measure.low),
-        "high": _number(measure.high),
+        "value": number(measure.value),
+        "low": number(measure.low),
+        "high": number(measure.high),
         "samples": measure.samples,
         "spread": measure.spread,
     }
@@ -269,19 +265,11 @@ def _measure(measure: Measure) -> dict[str, Any]:
 
 def _target(target: Target) -> dict[str, Any]:
     seen = target.seen
-    known = isinstance(seen, Known)
     return {
         "target": target.name,
         "seconds": target.seconds,
-        "low": _number(seen.low if seen.low is not None else seen.value) if isinstance(seen, Known) else None,
-        "high": _number(seen.high if seen.high is not None else seen.value) if isinstance(seen, Known) else None,
+        "low": number(seen.low if seen.low is not None else seen.value) if isinstance(seen, Known) else None,
+        "high": number(seen.high if seen.high is not None else seen.value) if isinstance(seen, Known) else None,
         "met": target.met,
-        "unknown": None if known else str(seen),
+        "unknown": None if isinstance(seen, Known) else str(seen),
     }
-
-
-def _number(value: object) -> Any:
-    """Rounded to six digits, whole numbers as integers; an open end (infinity) is null."""
-    if isinstance(value, float):
-        return plain(float(f"{value:.6g}")) if math.isfinite(value) else None
-    return value

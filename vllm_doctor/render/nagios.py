@@ -1,4 +1,4 @@
-"""One line for Nagios, Icinga, Naemon: state, cause, cure, perfdata. ASCII, and no `|` in the text."""
+"""One line for Nagios, Icinga, Naemon: state, cause, fix, perfdata. ASCII, and no `|` in the text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _finding(finding: Finding) -> str:
         than = words.reading(Known(evidence.than), evidence.unit)
         text += f"; {evidence.says} {words.reading(evidence.seen, evidence.unit)} ({evidence.is_} {than})"
     if finding.remedies:
-        text += f"; cure: {_cure(finding.remedies[0])}"
+        text += f"; fix: {_cure(finding.remedies[0])}"
     return text
 
 

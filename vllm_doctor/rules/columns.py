@@ -12,9 +12,10 @@ from itertools import repeat
 from vllm_doctor.expr import columns
 from vllm_doctor.expr.columns import Truth
 from vllm_doctor.expr.condition import Condition
+from vllm_doctor.model.kinds import SEVERITIES, Severity, State
 from vllm_doctor.model.reading import Column
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.rules.rule import NOT_APPLICABLE, OK, SEVERITIES, UNKNOWN, Rule
+from vllm_doctor.rules.rule import Rule
 
 
 class Columns:
@@ -37,28 +38,28 @@ class Columns:
         """Whether the condition holds, in three values."""
         return self._engines.truth(wanted.root)
 
-    def states(self, rule: Rule) -> list[str]:
-        """The rule's state for each engine: a severity, ok, unknown or not-applicable."""
+    def states(self, rule: Rule) -> list[State]:
+        """The rule's state for each engine."""
         applies = self.holds(rule.applies) if rule.applies is not None else True
         named = [severity for severity in SEVERITIES if severity in rule.when]
         if applies is None or applies is False:
-            return [UNKNOWN if applies is None else NOT_APPLICABLE] * self._size
-        severities = [self.holds(rule.when[severity]) for severity in named]
-        if not any(isinstance(truth, list) for truth in (applies, *severities)):
-            return [_state(True, severities, named)] * self._size
-        rows = zip(self._each(applies), *map(self._each, severities), strict=True)
+            return [State.UNKNOWN if applies is None else State.NOT_APPLICABLE] * self._size
+        columns = [self.holds(rule.when[severity]) for severity in named]
+        if not any(isinstance(truth, list) for truth in (applies, *columns)):
+            return [_state(True, columns, named)] * self._size
+        rows = zip(self._each(applies), *map(self._each, columns), strict=True)
         return [_state(concerned, row, named) for concerned, *row in rows]
 
     def _each(self, truth: Truth) -> Iterable[bool | None]:
         return truth if isinstance(truth, list) else repeat(truth, self._size)
 
 
-def _state(concerned: bool | None, row: Sequence[Truth], named: Sequence[str]) -> str:
+def _state(concerned: bool | None, row: Sequence[Truth], named: Sequence[Severity]) -> State:
     """A rule's state, by whether it applies and which of its conditions hold, the severest first."""
     if concerned is None:
-        return UNKNOWN
+        return State.UNKNOWN
     if not concerned:
-        return NOT_APPLICABLE
+        return State.NOT_APPLICABLE
     if True in row:
-        return named[row.index(True)]
-    return UNKNOWN if None in row else OK
+        return State(named[row.index(True)])
+    return State.UNKNOWN if None in row else State.OK

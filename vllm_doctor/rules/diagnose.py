@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from vllm_doctor.expr.scalar import Comparison
+from vllm_doctor.model.kinds import GRAVE, Role, Severity, Stage, State
 from vllm_doctor.model.reading import Known, Reading, Subject, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import (
@@ -25,13 +26,13 @@ from vllm_doctor.model.report import (
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.rules import prediction
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.rules.rule import NOT_APPLICABLE, OK, SEVERITIES, STAGES, UNKNOWN, Outcome, RemedyRule, Rule
+from vllm_doctor.rules.rule import Outcome, RemedyRule, Rule
+from vllm_doctor.rules.signal import Signal
 from vllm_doctor.text import words
 from vllm_doctor.vllm import flags
 
-_STATES = (*SEVERITIES, UNKNOWN, OK, NOT_APPLICABLE)  # a rule's state over all engines is the first it has
 _VERSION, _CHECKED_BY, _GOAL = "vllm_version", "flags_checked_by", "goal"
-HEADLINES = ("broken", "client", "limit")
+HEADLINES = (Stage.BROKEN, Stage.CLIENT, Stage.LIMIT)
 """The stages that make a headline of a server that is well: what it does; not which kernels it has."""
 
 
@@ -46,7 +47,7 @@ class Diagnosis:
     vitals: tuple[Vital, ...]
     engines: tuple[EngineSeen, ...]
     targets: tuple[Target, ...]
-    states: Mapping[str, str]
+    states: Mapping[str, State]
 
 
 class Reader:
@@ -85,16 +86,14 @@ def outcomes(rules: Sequence[Rule], catalogue: Catalogue, snapshot: Snapshot) ->
         for rule in rules:
             reader = Reader(snapshot, subject, catalogue)
             outcome = rule.judge(reader)
-            if outcome.state in ("critical", "warning") and is_negligible(
-                rule, Reader(snapshot, subject, catalogue), catalogue
-            ):
-                outcome = replace(outcome, state="info")
+            if outcome.state.severity in GRAVE and is_negligible(rule, Reader(snapshot, subject, catalogue), catalogue):
+                outcome = replace(outcome, state=State.INFO)
             yield rule, outcome, reader
 
 
 def is_negligible(rule: Rule, read: Callable[[str], Reading], catalogue: Catalogue) -> bool:
     """Whether the prize is known to be too small to act for. What is not known changes nothing."""
-    prize = _gain(rule.prize, read) if rule.role == "root" else None
+    prize = _gain(rule.prize, read) if rule.role is Role.ROOT else None
     if prize is None or catalogue.negligible is None or prize.at_most >= catalogue.negligible.below:
         return False
     return catalogue.negligible.when.judge(read)[0] is True
@@ -117,27 +116,28 @@ def diagnose(
     """
     findings: dict[tuple[str, Subject], Finding] = {}
     unknown: dict[str, dict[str, Reason]] = {}
-    states: dict[str, str] = {}
+    states: dict[str, State] = {}
     symptoms: list[tuple[Verdict, str, Subject]] = []
     for snapshot in snapshots:
         for rule, outcome, reader in judge(snapshot) if judge else outcomes(rules, catalogue, snapshot):
-            states[rule.id] = min(states.get(rule.id, outcome.state), outcome.state, key=_STATES.index)
-            if outcome.state == UNKNOWN:
+            states[rule.id] = min(states.get(rule.id, outcome.state), outcome.state, key=lambda state: state.rank)
+            if outcome.state is State.UNKNOWN:
                 unknown.setdefault(rule.id, {}).update(outcome.because)
-            elif outcome.state in SEVERITIES:
+            elif (severity := outcome.state.severity) is not None:
                 named = reader.subject
                 if (rule.id, named) not in findings:
-                    findings[rule.id, named] = _finding(rule, outcome.state, outcome.evidence, named, reader, catalogue)
+                    findings[rule.id, named] = _finding(rule, severity, outcome.evidence, named, reader, catalogue)
         for subject in snapshot.subjects:
             reader = Reader(snapshot, subject, catalogue)
             for symptom in catalogue.symptoms:
                 if symptom.when.judge(reader)[0]:
                     says = words.fill(symptom.says, reader.worded) or symptom.says
                     symptoms.append((Verdict(symptom.verdict), says, (*subject, *snapshot.tag)))
-    found = [replace(f, role="root") if f.role == "blind" and not measured else f for f in findings.values()]
+    found = [replace(f, role=Role.ROOT) if f.role is Role.BLIND and not measured else f for f in findings.values()]
     in_order = ordered(_folded(found, rules), rules)
-    vitals = _vitals(catalogue, snapshots)
-    told = {rule.id for rule in rules if rule.stage in HEADLINES or rule.role == "symptom"}
+    engines = _engines(catalogue, snapshots)
+    vitals = _vitals(catalogue, engines)
+    told = {rule.id for rule in rules if rule.stage in HEADLINES or rule.role is Role.SYMPTOM}
     verdict, headline = _verdict(in_order, symptoms, vitals, told)
     return Diagnosis(
         verdict=verdict,
@@ -145,7 +145,7 @@ def diagnose(
         findings=tuple(in_order),
         unknown=tuple(UnknownRule(id, because) for id, because in sorted(unknown.items())),
         vitals=vitals,
-        engines=_engines(catalogue, snapshots),
+        engines=engines,
         targets=_targets(catalogue, snapshots),
         states=dict(sorted(states.items())),
     )
@@ -153,13 +153,12 @@ def diagnose(
 
 def _finding(
     rule: Rule,
-    severity: str,
+    severity: Severity,
     comparisons: Iterable[Comparison],
     subject: Subject,
     reader: Reader,
     catalogue: Catalogue,
 ) -> Finding:
-    sentences = [words.fill(sentence, reader.worded) for sentence in rule.here]
     return Finding(
         rule=rule.id,
         severity=severity,
@@ -168,7 +167,7 @@ def _finding(
         confidence=rule.confidence,
         subject=dict(subject),
         title=rule.title,
-        here=" ".join(sentence for sentence in sentences if sentence),
+        here=" ".join(_filled(rule.here, reader)),
         why=rule.why,
         threshold_from=rule.threshold_from,
         evidence=tuple(
@@ -227,52 +226,85 @@ def _evidence(comparison: Comparison, catalogue: Catalogue) -> Evidence:
     )
 
 
+@dataclass(frozen=True)
+class _Values:
+    """What a remedy changes, with its values."""
+
+    set: Mapping[str, Value]
+    unset: tuple[str, ...]
+    env: Mapping[str, Value]
+    run: tuple[str, ...]
+
+
 def _remedy(written: RemedyRule, reader: Reader) -> Remedy | None:
-    """The remedy with its values; None where it does not fit: its `if` is false, or this vLLM lacks the flag."""
+    """The remedy with its values; None where it does not fit: its `if` is false, this vLLM lacks the flag, or would
+    not start with it."""
     needs: dict[str, Reason] = {}
-    if written.condition is not None:
-        fits, seen = written.condition.judge(reader)
-        if fits is False:
-            return None
-        if fits is None:  # no flag is printed that may be followed already, or not fit
-            needs |= {name: reason for c in seen if c.holds is None for name, reason in c.unknowns()}
-    version = checked if isinstance(checked := reader(_CHECKED_BY), Known) else reader(_VERSION)
-    vllm = str(version.value) if isinstance(version, Known) else None
-    has = [flags.has(vllm, flag) for flag in written.set]
-    if False in has:
+    if not _may_fit(written, reader, needs):
         return None
+    vllm = _vllm(reader)
+    if any(flags.has(vllm, flag) is False for flag in written.set):
+        return None
+    values = _values(written, reader, vllm, needs)
+    known = _Values({}, (), {}, ()) if needs else values  # with one that is not known yet nothing can be predicted
+    then = reader.changed({**dict.fromkeys(known.unset), **known.set})
+    starts = then.start()
+    if starts.refused is not None:
+        return None
+    was = {flag: reader.flags[flag] for flag in (*values.set, *values.unset) if flag in reader.flags}
+    was |= {name: reader.flags[f"${name}"] for name in values.env if f"${name}" in reader.flags}
+    return Remedy(
+        do=written.do,
+        set=known.set,
+        was=was,
+        unset=known.unset,
+        env=known.env,
+        run=known.run,
+        by=written.by,
+        computed="; ".join(_filled(written.computed, reader)) or None,
+        needs=needs,
+        validated_for=vllm if all(flags.has(vllm, flag) for flag in (*values.set, *values.unset)) else None,
+        cost=written.cost,
+        risk=written.risk,
+        expect=written.expect,
+        gain=_gain(written.gain, reader),
+        then=() if needs else _filled(written.then, then),
+        starts_unknown=starts.unknown,
+        goal=written.goal,
+    )
+
+
+def _may_fit(written: RemedyRule, reader: Reader, needs: dict[str, Reason]) -> bool:
+    """Whether its `if` is not false. Where that is not known, `needs` gets what would tell: no flag is printed that may
+    be followed already, or not fit."""
+    if written.condition is None:
+        return True
+    fits, seen = written.condition.judge(reader)
+    if fits is None:
+        needs |= {name: reason for c in seen if c.holds is None for name, reason in c.unknowns()}
+    return fits is not False
+
+
+def _vllm(reader: Reader) -> str | None:
+    """The version whose flags are proposed: the one that a written command is judged by, else the server's own."""
+    version = checked if isinstance(checked := reader(_CHECKED_BY), Known) else reader(_VERSION)
+    return str(version.value) if isinstance(version, Known) else None
+
+
+def _values(written: RemedyRule, reader: Reader, vllm: str | None, needs: dict[str, Reason]) -> _Values:
+    """What it changes; `needs` gets the signals without which a value cannot be computed."""
     settings = {flag: _value(value, reader, needs) for flag, value in written.set.items()}
     env = {name: _value(value, reader, needs) for name, value in written.env.items()}
     named = [flag for text in written.unset for flag in str(_value(text, reader, needs)).split()]
     # One that was not given, and that this vLLM does not have, is not told to be left out.
     unset = tuple(flag for flag in named if flag in reader.flags or flags.has(vllm, flag) is not False)
-    run = tuple(_command(command, reader, needs) for command in written.run)
-    # Of its values one that is not known yet cannot be predicted with.
-    changes: dict[str, Value | None] = {} if needs else {**dict.fromkeys(unset), **settings}
-    then = reader.changed(changes)
-    starts = then.start()
-    if starts.refused is not None:
-        return None
-    return Remedy(
-        do=written.do,
-        set={} if needs else settings,
-        was={flag: reader.flags[flag] for flag in (*written.set, *unset) if flag in reader.flags}
-        | {name: reader.flags[f"${name}"] for name in env if f"${name}" in reader.flags},
-        unset=() if needs else unset,
-        env={} if needs else env,
-        run=() if needs else run,
-        by=written.by,
-        computed="; ".join(told for text in written.computed if (told := words.fill(text, reader.worded))) or None,
-        needs=needs,
-        validated_for=vllm if all((*has, *(flags.has(vllm, flag) for flag in unset))) else None,
-        cost=written.cost,
-        risk=written.risk,
-        expect=written.expect,
-        gain=_gain(written.gain, reader),
-        then=() if needs else tuple(said for text in written.then if (said := words.fill(text, then.worded))),
-        starts_unknown=starts.unknown,
-        goal=written.goal,
-    )
+    return _Values(settings, unset, env, tuple(_command(command, reader, needs) for command in written.run))
+
+
+def _filled(sentences: Iterable[str], reader: Reader | prediction.Changed) -> tuple[str, ...]:
+    """The sentences with their numbers, without those whose numbers are not known."""
+    filled = (words.fill(sentence, reader.worded) for sentence in sentences)
+    return tuple(sentence for sentence in filled if sentence)
 
 
 def _value(template: Value, reader: Reader, needs: dict[str, Reason]) -> Value:
@@ -313,12 +345,12 @@ def _folded(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
             for cause in findings
             if finding.rule in explains.get(cause.rule, ())
             and _overlap(cause.subject, finding.subject)
-            and (cause.severity != "info" or finding.severity == "info")
+            and (cause.severity in GRAVE or finding.severity not in GRAVE)
         ]
         if causes:
-            folded.append(replace(finding, role="symptom", explained_by=causes[0]))
+            folded.append(replace(finding, role=Role.SYMPTOM, explained_by=causes[0]))
         else:  # a symptom without a cause in sight is worth knowing all the same
-            folded.append(replace(finding, role="info") if finding.role == "symptom" else finding)
+            folded.append(replace(finding, role=Role.INFO) if finding.role is Role.SYMPTOM else finding)
     return folded
 
 
@@ -333,15 +365,13 @@ def ordered(
 
     Of one severity those that are `minor` come after those that are not.
     """
-    stages = {rule.id: STAGES.index(rule.stage) for rule in rules}
-    roles = ("blind", "not-server", "root", "info", "opportunity", "symptom")
+    stages = {rule.id: rule.stage.rank for rule in rules}
 
     def key(finding: Finding) -> tuple[int, int, bool, int, float]:
         gains = [gain.at_most for gain in (finding.prize, *(r.gain for r in finding.remedies)) if gain]
         # An actionable warning of any role stands before what is merely worth knowing.
-        rank = roles.index(finding.role) if finding.severity == "info" or finding.role == "symptom" else 0
-        severity, stage = SEVERITIES.index(finding.severity), stages[finding.rule]
-        return rank, severity, minor(finding), stage, -max(gains, default=0.0)
+        rank = 0 if finding.is_grave else finding.role.rank
+        return rank, finding.severity.rank, minor(finding), stages[finding.rule], -max(gains, default=0.0)
 
     return sorted(findings, key=key)
 
@@ -352,12 +382,11 @@ def _verdict(
     vitals: tuple[Vital, ...],
     told: Collection[str],
 ) -> tuple[Verdict, str]:
-    causes = [finding for finding in findings if finding.role != "symptom"]
-    if any(finding.role == "blind" for finding in causes):
-        blind = next(finding for finding in causes if finding.role == "blind")
+    """The verdict and its headline. `told`: the rules that make a headline of a server that is well."""
+    blind = next((finding for finding in findings if finding.role is Role.BLIND), None)
+    if blind is not None:
         return Verdict.UNKNOWN, blind.title
-    verdict = worst(*(Verdict(f.severity) for f in findings if f.severity in ("critical", "warning")))
-    grave = [finding for finding in causes if finding.severity in ("critical", "warning")]
+    grave = [finding for finding in findings if finding.is_grave]
     unexplained = [
         (least, says)
         for least, says, subject in symptoms
@@ -366,52 +395,65 @@ def _verdict(
     missing = [vital for vital in vitals if vital.needed and isinstance(vital.seen, Reason)]
     reasons = worst(*(least for least, _ in unexplained), Verdict.UNKNOWN if missing else Verdict.OK)
     if grave:
-        return worst(verdict, reasons), grave[0].title
+        return worst(reasons, *(Verdict(f.severity) for f in findings if f.severity in GRAVE)), grave[0].title
     if unexplained:
         return reasons, unexplained[0][1]
     if missing:
         what = ", ".join(f"{vital.says} ({vital.seen})" for vital in missing)
         return Verdict.UNKNOWN, f"Vital signs could not be read: {what}"
-    aside = [f for f in [*causes, *findings] if f.role in ("not-server", "info", "symptom") and f.rule in told]
-    if aside:
-        return Verdict.OK, aside[0].title + (f": {aside[0].here}" if aside[0].here else "")
-    return Verdict.OK, "No limit found in what could be seen"
+    return Verdict.OK, _aside(findings, told)
 
 
-def _vitals(catalogue: Catalogue, snapshots: Sequence[Snapshot]) -> tuple[Vital, ...]:
-    vitals = []
-    for signal in catalogue.signals.values():
-        if not signal.vital:
-            continue
-        readings = [
-            reading for s in snapshots for subject in s.subjects for _, reading in [s.read(signal.name, subject)]
-        ]
-        unknown = [reading for reading in readings if isinstance(reading, Unknown)]
-        seen: Known | Reason
-        if unknown or not readings:
-            seen = unknown[0].reason if unknown else Reason.UNREACHABLE
-        else:
-            known = [r for r in readings if isinstance(r, Known) and not isinstance(r.value, str)]
-            if signal.vital == "sum":
-                seen = Known(sum(float(r.value) for r in known))
-            else:
-                seen = max(known, key=lambda r: float(r.value))
-        vitals.append(Vital(signal.name, signal.says, signal.unit, seen, signal.needed))
-    return tuple(vitals)
+def _aside(findings: Sequence[Finding], told: Collection[str]) -> str:
+    """The headline of a server that is well: what is worth knowing of it, a cause before a symptom."""
+    worth = [f for f in findings if f.role in (Role.NOT_SERVER, Role.INFO, Role.SYMPTOM) and f.rule in told]
+    first = next(iter(sorted(worth, key=lambda finding: finding.role is Role.SYMPTOM)), None)
+    if first is None:
+        return "No limit found in what could be seen"
+    return f"{first.title}: {first.here}" if first.here else first.title
 
 
 def _engines(catalogue: Catalogue, snapshots: Sequence[Snapshot]) -> tuple[EngineSeen, ...]:
+    """Each engine with its vital signs, in the catalogue's order."""
     seen = []
     for snapshot in snapshots:
         for subject in snapshot.subjects:
             vitals = []
-            for signal in catalogue.signals.values():
-                if signal.vital:
-                    _, reading = snapshot.read(signal.name, subject)
-                    value = reading if isinstance(reading, Known) else reading.reason
-                    vitals.append(Vital(signal.name, signal.says, signal.unit, value, signal.needed))
+            for signal in _vital_signals(catalogue):
+                _, reading = snapshot.read(signal.name, subject)
+                value = reading if isinstance(reading, Known) else reading.reason
+                vitals.append(Vital(signal.name, signal.says, signal.unit, value, signal.needed))
             seen.append(EngineSeen(dict((*subject, *snapshot.tag)), tuple(vitals)))
     return tuple(seen)
+
+
+def _vitals(catalogue: Catalogue, engines: Sequence[EngineSeen]) -> tuple[Vital, ...]:
+    """The vital signs of all engines together."""
+    return tuple(
+        Vital(
+            signal.name,
+            signal.says,
+            signal.unit,
+            _of_all([engine.vitals[place].seen for engine in engines], signal.vital == "sum"),
+            signal.needed,
+        )
+        for place, signal in enumerate(_vital_signals(catalogue))
+    )
+
+
+def _vital_signals(catalogue: Catalogue) -> list[Signal]:
+    return [signal for signal in catalogue.signals.values() if signal.vital]
+
+
+def _of_all(seen: Sequence[Known | Reason], is_sum: bool) -> Known | Reason:
+    """The sum over the engines, or the largest; not known where it is not known of one."""
+    unknown = [one for one in seen if isinstance(one, Reason)]
+    if unknown or not seen:
+        return unknown[0] if unknown else Reason.UNREACHABLE
+    known = [one for one in seen if isinstance(one, Known) and not isinstance(one.value, str)]
+    if is_sum:
+        return Known(sum(float(one.value) for one in known))
+    return max(known, key=lambda one: float(one.value))
 
 
 def _targets(catalogue: Catalogue, snapshots: Sequence[Snapshot]) -> tuple[Target, ...]:

@@ -23,12 +23,13 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from vllm_doctor.expr.condition import Condition
+from vllm_doctor.model.kinds import SEVERITIES, Severity
 from vllm_doctor.rules import document
 from vllm_doctor.rules import folders as places
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnosis_file import condition_of
 from vllm_doctor.rules.document import Problems, Table
-from vllm_doctor.rules.rule import SEVERITIES, Rule
+from vllm_doctor.rules.rule import Rule
 
 KEYS = ("skip", "when", "severity", "because")
 
@@ -39,8 +40,8 @@ class Override:
 
     rule: str
     skip: bool
-    when: Mapping[str, Condition | None]
-    severity: Mapping[str, str]
+    when: Mapping[Severity, Condition | None]
+    severity: Mapping[Severity, Severity]
     because: str
     table: Table
 
@@ -87,14 +88,14 @@ def _override(id: str, table: Table, catalogue: Catalogue) -> Override:
         table.mistake("an override needs skip: true, 'when' or 'severity'")
     if skip is True and (when or severity):
         table.mistake("'skip' stands alone: the rule is not judged", "skip")
-    conditions: dict[str, Condition | None] = {}
-    for key, value in when.items():
-        if value is None:
+    conditions: dict[Severity, Condition | None] = {}
+    for key in (one for one in SEVERITIES if one in when):
+        if when[key] is None:
             conditions[key] = None
             continue
         with document.gathered(table.problems):
             conditions[key] = condition_of(when, key, catalogue.signals.__contains__)
-    moved = {key: severity.one_of(key, SEVERITIES) for key in severity}
+    moved = {key: severity.one_of(key, SEVERITIES) for key in SEVERITIES if key in severity}
     because = table.text("because") if "because" in table else ""
     return Override(id, skip is True, conditions, moved, because, table)
 
@@ -106,7 +107,7 @@ def _check(rule: Rule, override: Override) -> None:
     for severity, condition in override.when.items():
         if condition is None and severity not in rule.when:
             table.table("when").mistake(f"rule {rule.id!r} is never {severity}: leave it out", severity)
-    targets: set[str] = set()
+    targets: set[Severity] = set()
     for severity, to in override.severity.items():
         if conditions.get(severity) is None:
             table.table("severity").mistake(f"rule {rule.id!r} is never {severity}: leave it out", severity)

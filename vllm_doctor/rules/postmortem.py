@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from vllm_doctor.model.kinds import Role, Severity, State
 from vllm_doctor.model.reading import Reading
 from vllm_doctor.model.report import Finding, LifeSeen, Span, Timeline, UnknownRule, Verdict, worst
 from vllm_doctor.model.run import GENERATED, KV_CACHE, PROMPTS, RUNNING, WAITING, Life, Round
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose, ordered, outcomes
-from vllm_doctor.rules.rule import SEVERITIES, Rule
+from vllm_doctor.rules.rule import Rule
 
 _LEAST_ROUNDS = 3
 """A shorter stretch is a moment, and belongs to its neighbour; in a log of less than eight times that, not even so."""
@@ -49,7 +50,7 @@ class _Stretch:
     seconds: float
     busy: bool
     stalled: bool
-    found: Mapping[str, str]
+    found: Mapping[str, Severity]
 
 
 _Told = tuple[int, _Stretch | None, Diagnosis]
@@ -60,26 +61,8 @@ def examine(
     lives: Sequence[Life], rules: Sequence[Rule], catalogue: Catalogue, wished: Mapping[str, Reading]
 ) -> Postmortem:
     """Judge every life; at least one."""
-    measured = {
-        series[0] for life in lives for round in life.rounds[:50] for v in round.engines.values() for series in v
-    }
-    moving = [rule for rule in rules if catalogue.metrics_behind(rule.signals()) & measured]
-    prizes = [rule.prize[0] for rule in moving if rule.prize is not None]
-    narrow = catalogue.narrowed([*(name for rule in moving for name in rule.signals()), *prizes])
-    stretches: list[_Stretch] = []
-    spans: list[Span] = []
-    for place, life in enumerate(lives):
-        for first, last in _stretches(life):
-            snapshot = narrow.snapshot(life.window(first, last), {**life.facts, **wished})
-            began, ended = life.rounds[first].at - life.interval, life.rounds[last - 1].at
-            found: dict[str, str] = {}
-            for rule, outcome, reader in outcomes(moving, narrow, snapshot):
-                if outcome.state in SEVERITIES:
-                    found[rule.id] = min(found.get(rule.id, outcome.state), outcome.state, key=SEVERITIES.index)
-                    spans.append(Span(rule.id, outcome.state, place, dict(reader.subject), began, ended))
-            busy = any(round.total(RUNNING) for round in life.rounds[first:last])
-            stalled = all(_stalled(life.rounds[n - 1] if n else None, life.rounds[n]) for n in range(first, last))
-            stretches.append(_Stretch(place, first, last, ended - began, busy, stalled, found))
+    moving = _moving(lives, rules, catalogue)
+    stretches, spans = _scanned(lives, moving, catalogue, wished)
     moves = {rule.id for rule in moving}
     diagnoses: list[_Told] = []
     for place, stretch in _shown(lives, stretches):
@@ -99,6 +82,37 @@ def examine(
         joined,
         timeline(lives),
     )
+
+
+def _moving(lives: Sequence[Life], rules: Sequence[Rule], catalogue: Catalogue) -> list[Rule]:
+    """The rules whose outcome can change within a life: those about what its statistics measure."""
+    rounds = (round for life in lives for round in life.rounds[:50])
+    measured = {series[0] for round in rounds for values in round.engines.values() for series in values}
+    return [rule for rule in rules if catalogue.metrics_behind(rule.signals()) & measured]
+
+
+def _scanned(
+    lives: Sequence[Life], moving: Sequence[Rule], catalogue: Catalogue, wished: Mapping[str, Reading]
+) -> tuple[list[_Stretch], list[Span]]:
+    """All stretches of all lives, each judged by the rules that can change; and which of them fired when."""
+    prizes = [rule.prize[0] for rule in moving if rule.prize is not None]
+    narrow = catalogue.narrowed([*(name for rule in moving for name in rule.signals()), *prizes])
+    stretches: list[_Stretch] = []
+    spans: list[Span] = []
+    for place, life in enumerate(lives):
+        for first, last in _stretches(life):
+            snapshot = narrow.snapshot(life.window(first, last), {**life.facts, **wished})
+            began, ended = life.rounds[first].at - life.interval, life.rounds[last - 1].at
+            found: dict[str, Severity] = {}
+            for rule, outcome, reader in outcomes(moving, narrow, snapshot):
+                severity = outcome.state.severity
+                if severity is not None:
+                    found[rule.id] = min(found.get(rule.id, severity), severity, key=lambda one: one.rank)
+                    spans.append(Span(rule.id, severity, place, dict(reader.subject), began, ended))
+            busy = any(round.total(RUNNING) for round in life.rounds[first:last])
+            stalled = all(_stalled(life.rounds[n - 1] if n else None, life.rounds[n]) for n in range(first, last))
+            stretches.append(_Stretch(place, first, last, ended - began, busy, stalled, found))
+    return stretches, spans
 
 
 def _stretches(life: Life) -> list[tuple[int, int]]:
@@ -179,14 +193,10 @@ def _shown(lives: Sequence[Life], stretches: Sequence[_Stretch]) -> Iterator[tup
         told += [(place, s) for s in last if s.stalled and (place, s) not in told]
     for rule in dict.fromkeys(rule for stretch in stretches for rule in stretch.found):
         where = [s for s in stretches if rule in s.found]
-        worst_of = min(where, key=lambda s: (_rank(s.found[rule]), -s.seconds))
+        worst_of = min(where, key=lambda s: (s.found[rule].rank, -s.seconds))
         if not any(s is worst_of for _, s in told):
             told.append((worst_of.life, worst_of))
     yield from told
-
-
-def _rank(severity: str) -> int:
-    return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
 
 
 def _joined(spans: Sequence[Span]) -> tuple[Span, ...]:
@@ -208,13 +218,6 @@ def _together(
     busy_seconds: float,
 ) -> Diagnosis:
     """One diagnosis of all: each finding as it was at its worst."""
-    findings: dict[tuple[str, object], Finding] = {}
-    for _, _, diagnosis in diagnoses:
-        for finding in diagnosis.findings:
-            key = (finding.rule, tuple(sorted(finding.subject.items())))
-            before = findings.get(key)
-            if before is None or _weight(finding) < _weight(before):
-                findings[key] = finding
     lasted: dict[str, float] = {}
     for span in spans:
         lasted[span.rule] = lasted.get(span.rule, 0.0) + span.seconds
@@ -223,44 +226,80 @@ def _together(
         seconds = lasted.get(finding.rule, 0.0)
         return seconds < _BRIEF * busy_seconds, -seconds
 
-    in_order = ordered(sorted(findings.values(), key=brief), rules, lambda finding: brief(finding)[0])
-    states: dict[str, str] = {}
+    findings = ordered(sorted(_at_their_worst(diagnoses), key=brief), rules, lambda finding: brief(finding)[0])
+    states: dict[str, State] = {}
     unknown: dict[str, UnknownRule] = {}
     for _, _, diagnosis in diagnoses:
         for id, state in diagnosis.states.items():
-            states[id] = min(states.get(id, state), state, key=_STATE_RANK.index)
+            states[id] = min(states.get(id, state), state, key=_STATES.index)
         unknown |= {rule.rule: rule for rule in diagnosis.unknown}
-    with_statistics = [(stretch, d) for _, stretch, d in diagnoses if stretch is not None]
-    judged = [d for _, d in with_statistics] or [d for *_, d in diagnoses]
-    usual = max(with_statistics, key=lambda told: (told[0].busy, told[0].seconds))[1] if with_statistics else judged[-1]
-    grave = [f for f in in_order if f.severity in ("critical", "warning") and f.role != "symptom"]
-    told = next((d for *_, d in diagnoses if grave and any(f is grave[0] for f in d.findings)), usual)
-    verdict = worst(
-        *(d.verdict for d in judged), *(d.verdict for *_, d in diagnoses if d.verdict is not Verdict.UNKNOWN)
-    )
-    if told.verdict is not verdict:
-        told = next((d for d in judged if d.verdict is verdict), told)
-    headline = grave[0].title if grave and verdict is not Verdict.UNKNOWN else told.headline
-    if verdict is Verdict.UNKNOWN and not grave and not with_statistics:
-        headline = NO_STATISTICS
+    verdict, headline, shown = _verdict(diagnoses, findings)
     return Diagnosis(
         verdict=verdict,
         headline=headline,
-        findings=tuple(in_order),
-        unknown=tuple(rule for id, rule in sorted(unknown.items()) if states[id] == "unknown"),
-        vitals=told.vitals,
-        engines=told.engines,
+        findings=tuple(findings),
+        unknown=tuple(rule for id, rule in sorted(unknown.items()) if states[id] is State.UNKNOWN),
+        vitals=shown.vitals,
+        engines=shown.engines,
         targets=(),
         states=dict(sorted(states.items())),
     )
 
 
-_STATE_RANK = (*SEVERITIES, "ok", "unknown", "not-applicable")
+_STATES = (*(state for state in State if state.severity), State.OK, State.UNKNOWN, State.NOT_APPLICABLE)
 """Of a rule over time: what was found; else whether it could be judged at any time."""
 
 
+def _at_their_worst(diagnoses: Sequence[_Told]) -> Iterable[Finding]:
+    """Each finding of each subject, from the stretch in which it weighed most."""
+    findings: dict[tuple[str, object], Finding] = {}
+    for _, _, diagnosis in diagnoses:
+        for finding in diagnosis.findings:
+            key = (finding.rule, tuple(sorted(finding.subject.items())))
+            before = findings.get(key)
+            if before is None or _weight(finding) < _weight(before):
+                findings[key] = finding
+    return findings.values()
+
+
 def _weight(finding: Finding) -> tuple[bool, int]:
-    return finding.role == "symptom", SEVERITIES.index(finding.severity)
+    return finding.role is Role.SYMPTOM, finding.severity.rank
+
+
+def _verdict(diagnoses: Sequence[_Told], findings: Sequence[Finding]) -> tuple[Verdict, str, Diagnosis]:
+    """The verdict over all time, its headline, and the stretch's diagnosis whose vital signs go with it.
+
+    `findings`: of all stretches, in their order.
+    """
+    every = [diagnosis for *_, diagnosis in diagnoses]
+    measured = [diagnosis for _, stretch, diagnosis in diagnoses if stretch is not None]
+    verdict = worst(
+        *(d.verdict for d in measured or every), *(d.verdict for d in every if d.verdict is not Verdict.UNKNOWN)
+    )
+    grave = next((finding for finding in findings if finding.is_grave), None)
+    shown = _shown_with(verdict, grave, diagnoses, measured or every)
+    if grave is not None and verdict is not Verdict.UNKNOWN:
+        return verdict, grave.title, shown
+    if grave is None and verdict is Verdict.UNKNOWN and not measured:
+        return verdict, NO_STATISTICS, shown
+    return verdict, shown.headline, shown
+
+
+def _shown_with(
+    verdict: Verdict, grave: Finding | None, diagnoses: Sequence[_Told], judged: Sequence[Diagnosis]
+) -> Diagnosis:
+    """The diagnosis in which the gravest finding stands, else the usual one; but one that has the verdict."""
+    own = (d for *_, d in diagnoses if grave is not None and any(finding is grave for finding in d.findings))
+    shown = next(own, None) or _usual(diagnoses)
+    return shown if shown.verdict is verdict else next((d for d in judged if d.verdict is verdict), shown)
+
+
+def _usual(diagnoses: Sequence[_Told]) -> Diagnosis:
+    """Of the longest stretch with work; without any statistics, of the last life."""
+    of_stretches = [(stretch, diagnosis) for _, stretch, diagnosis in diagnoses if stretch is not None]
+    if not of_stretches:
+        return diagnoses[-1][2]
+    return max(of_stretches, key=lambda told: (told[0].busy, told[0].seconds))[1]
 
 
 def seen(lives: Sequence[Life]) -> tuple[LifeSeen, ...]:

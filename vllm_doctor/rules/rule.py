@@ -10,6 +10,7 @@ from pathlib import Path
 
 from vllm_doctor.expr.condition import Condition
 from vllm_doctor.expr.scalar import Comparison
+from vllm_doctor.model.kinds import SEVERITIES, Confidence, Role, Severity, Stage, State
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.rules import document
@@ -21,17 +22,12 @@ from vllm_doctor.rules.folders import shipped as shipped
 from vllm_doctor.text import words
 from vllm_doctor.vllm import flags
 
-SEVERITIES = ("critical", "warning", "info")
-ROLES = ("root", "symptom", "opportunity", "info", "not-server", "blind")
-STAGES = ("blind", "broken", "client", "host", "limit", "slow-path", "opportunity")
-"""The order of reasoning: a cause of an earlier stage is told first."""
 ORIGINS = ("vllm-docs", "vllm-source", "nvidia", "measured", "heuristic")
 COSTS = ("none", "client", "restart", "capacity", "quality")
 GOALS = ("throughput", "latency", "")
 BY = ("you", "administrator")
 """Who can carry out a remedy's commands."""
 STATUSES = ("experimental", "stable")
-CONFIDENCES = ("high", "medium", "low")
 ID = "[a-z0-9]+(-[a-z0-9]+)*"
 """The form of a rule's id."""
 KEYS = (
@@ -41,7 +37,6 @@ KEYS = (
 REMEDY_KEYS = (
     "do", "if", "set", "unset", "env", "run", "by", "computed", "cost", "risk", "expect", "gain", "then", "goal",
 )  # fmt: skip
-OK, UNKNOWN, NOT_APPLICABLE = "ok", "unknown", "not-applicable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +65,7 @@ class RemedyRule:
 class Outcome:
     """A rule judged for one engine: a severity, ok, unknown or not-applicable."""
 
-    state: str
+    state: State
     evidence: tuple[Comparison, ...] = ()
     because: tuple[tuple[str, Reason], ...] = ()
 
@@ -81,14 +76,14 @@ class Rule:
     group: str
     title: str
     status: str
-    stage: str
-    role: str
-    confidence: str
+    stage: Stage
+    role: Role
+    confidence: Confidence
     why: str
     here: tuple[str, ...]
     not_this_rule: str
     applies: Condition | None
-    when: Mapping[str, Condition]
+    when: Mapping[Severity, Condition]
     explains: tuple[str, ...]
     threshold_from: str
     prize: tuple[str, str] | None
@@ -109,9 +104,9 @@ class Rule:
         if self.applies is not None:
             holds, seen = self.applies.judge(read)
             if holds is None:
-                return Outcome(UNKNOWN, (), _unknowns(seen))
+                return Outcome(State.UNKNOWN, (), _unknowns(seen))
             if not holds:
-                return Outcome(NOT_APPLICABLE)
+                return Outcome(State.NOT_APPLICABLE)
         because: dict[str, Reason] = {}
         undecided = False
         for severity in SEVERITIES:
@@ -120,11 +115,11 @@ class Rule:
                 continue
             holds, seen = condition.judge(read)
             if holds:
-                return Outcome(severity, tuple(c for c in seen if c.holds))
+                return Outcome(State(severity), tuple(c for c in seen if c.holds))
             if holds is None:
                 undecided = True
                 because.update(_unknowns(seen))
-        return Outcome(UNKNOWN, (), tuple(because.items())) if undecided else Outcome(OK)
+        return Outcome(State.UNKNOWN, (), tuple(because.items())) if undecided else Outcome(State.OK)
 
 
 def _unknowns(seen: Iterable[Comparison]) -> tuple[tuple[str, Reason], ...]:
@@ -197,9 +192,9 @@ def read(path: Path, catalogue: Catalogue, problems: Problems | None = None) -> 
         group=path.parent.name,
         title=table.text("title"),
         status=table.one_of("status", STATUSES, "experimental"),
-        stage=table.one_of("stage", STAGES),
-        role=table.one_of("role", ROLES),
-        confidence=table.one_of("confidence", CONFIDENCES, "medium"),
+        stage=table.one_of("stage", Stage),
+        role=table.one_of("role", Role),
+        confidence=table.one_of("confidence", Confidence, Confidence.MEDIUM),
         why=" ".join(table.text("why").split()),
         here=table.texts("here"),
         not_this_rule=" ".join(table.text("not_this_rule").split()) if "not_this_rule" in table else "",
@@ -217,12 +212,12 @@ def read(path: Path, catalogue: Catalogue, problems: Problems | None = None) -> 
     return rule
 
 
-def _when(table: Table, catalogue: Catalogue) -> Mapping[str, Condition]:
+def _when(table: Table, catalogue: Catalogue) -> Mapping[Severity, Condition]:
     when = table.table("when")
     when.allow(*SEVERITIES)
     if not when:
         table.mistake("'when' needs a condition under critical, warning or info", "when")
-    read = {key: _condition(when, key, catalogue) for key in when if key in SEVERITIES}
+    read = {Severity(key): _condition(when, key, catalogue) for key in when if key in SEVERITIES}
     return {key: condition for key, condition in read.items() if condition is not None}
 
 
@@ -302,11 +297,11 @@ def check_examples(rule: Rule, catalogue: Catalogue, problems: Problems | None =
     """
     path = rule.table.path
     is_well = problems is None or not problems.are_in(path)
-    given: set[str] = set()
+    given: set[State] = set()
     count = 0
     table = document.read(path, problems=problems)
     for example in table.tables("examples"):
-        expected = example.one_of("gives", (*SEVERITIES, OK, UNKNOWN, NOT_APPLICABLE))
+        expected = example.one_of("gives", State)
         is_formed = _check_values(example, catalogue)
         if is_well and is_formed:
             outcome = rule.judge(lambda name, example=example: example_reading(example.get(name)))  # type: ignore[misc]
@@ -315,7 +310,7 @@ def check_examples(rule: Rule, catalogue: Catalogue, problems: Problems | None =
             given.add(outcome.state)
         given.add(expected)
         count += 1
-    for needed in (*rule.when, OK, UNKNOWN):
+    for needed in (*(State(severity) for severity in rule.when), State.OK, State.UNKNOWN):
         if needed not in given:
             table.mistake(f"an example with gives: {needed} is missing", "examples")
     return count

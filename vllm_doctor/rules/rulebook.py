@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import textwrap
 
+from vllm_doctor.model.kinds import SEVERITIES
 from vllm_doctor.rules import document
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.rules.rule import SEVERITIES, Rule
+from vllm_doctor.rules.rule import Rule
 from vllm_doctor.rules.rule_set import RuleSet
 
 _WIDTH = 80
@@ -71,13 +72,15 @@ def page(rule: Rule, is_skipped: bool = False) -> str:
 
 
 def signals(catalogue: Catalogue) -> str:
-    """All signals: name, unit, meaning, definition."""
+    """All signals: name, unit, meaning; the ways by which each is known, in order, and where it holds."""
     lines = []
     for signal in catalogue.signals.values():
+        if signal.way_of is not None:
+            continue
         lines.append(f"{signal.name}  [{signal.unit or 'number'}]")
         lines += _indented(signal.says)
-        definition = ", ".join(signal.present) if signal.present else " ".join(signal.definition.split())
-        lines += _indented(f"{signal.way}: {definition}", 4)
+        for written in signal.written:
+            lines += _indented(" ".join(written.split()), 4)
         if signal.exporter is not None:
             lines += _indented(f"by {signal.exporter.origin}, in a Prometheus: {signal.exporter.promql}", 4)
     return "\n".join(lines) + "\n"

@@ -9,7 +9,7 @@
     env       a variable of the server's environment; `none` is its value where it is not set
     log       how often a line of rules/log-lines stands in the server's log, or a value of it: line, line.value;
               of several lines (a b c) the sum; line@serving: since the server was up
-    formula   computed from other signals
+    formula   computed from other signals; also a choice of several ways, or where it holds (signals_file.py)
 
 A fact of the server's host may besides have an `exporter`: the series by which a Prometheus knows it, of a container or
 a GPU. Its `promql` is evaluated there only, may be all of PromQL, and is aggregated by labels that an engine has too.
@@ -52,7 +52,7 @@ class Exporter:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One entry: what it is called and what it means; `definition` is the text under its `way`."""
+    """One entry, or one of its ways: what it is called and what it means; `definition` is the text under its `way`."""
 
     name: str
     says: str

@@ -1,4 +1,24 @@
-"""Reading rules/signals/*.yaml, one file a topic: each entry becomes a signal, or a mistake with its file and line."""
+"""Reading rules/signals/*.yaml, one file a topic: each entry becomes a signal, or a mistake with its file and line.
+
+An entry has `says` (what it is to a person: 40 characters fit in a line; "steadily" is the median of the scrapes),
+`unit`, and one of
+
+    promql, info, present, fact, flag, env, log   read in this way (signal.py)
+    formula     computed from other signals
+    is_known    1 where this signal is known, else 0
+    from        ways in order, of which the first that is known wins; where none is, the reason is that of the first.
+                A way is {log: line.value, ...} with an own `where`, or a formula as a text
+
+and may have
+
+    where                the condition outside of which it is unknown
+    when, otherwise      the condition under which it is that, and the formula of what it is else
+    vital, needed        it is shown as a vital sign, and how it adds up; without it there is no verdict
+    target               for a target that the user may give: the signal that must stay below it
+
+A way that is read may have `none` (its value where it is not set), `count`, `reason` (why it is unknown where nobody
+looked: a fact is found on the server's host) and `exporter`. A renamed metric is PromQL's own `or`, the new name first.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +50,10 @@ NAME = "[a-z][a-z0-9_]*"
 """The form of a signal's name."""
 _SHARED = ("says", "unit", "vital", "needed", "target")
 _OF_WAY = ("none", "count", "reason", "exporter")
+_CONDITIONS = ("where", "when", "otherwise")
+_READ = tuple(way for way in WAYS if way != "formula")
 _KINDS = (*WAYS, "from", "is_known")
-KEYS = (*_SHARED, *_KINDS, *_OF_WAY, "where", "when", "otherwise")
+KEYS = (*_SHARED, *_KINDS, *_OF_WAY, *_CONDITIONS)
 WAY_KEYS = (*WAYS, *_OF_WAY, "where")
 """Of an entry, and of a way under its `from`."""
 
@@ -79,7 +101,7 @@ def _check_names(signals: dict[str, Signal], tables: Mapping[str, Table]) -> Non
         table = tables[signals[name].way_of or name]
         for used in names:
             if used not in signals:
-                table.mistake(f"formula of {name!r} uses {used!r}, which is no signal", _kind(table))
+                table.mistake(f"formula of {name!r} uses {used!r}, which is no signal", _kind(name, table))
                 signals[name] = _never_known(signals[name])
     while True:
         try:
@@ -88,7 +110,9 @@ def _check_names(signals: dict[str, Signal], tables: Mapping[str, Table]) -> Non
         except CycleError as error:
             circle: list[str] = error.args[1]
             table = tables[signals[circle[0]].way_of or circle[0]]
-            table.mistake(f"signals are computed from each other in a circle: {' -> '.join(circle)}", _kind(table))
+            table.mistake(
+                f"signals are computed from each other in a circle: {' -> '.join(circle)}", _kind(circle[0], table)
+            )
             signals[circle[0]] = _never_known(signals[circle[0]])
 
 
@@ -96,10 +120,10 @@ def _never_known(signal: Signal) -> Signal:
     return replace(signal, way="fact", definition="", formula=None)
 
 
-def _kind(table: Table) -> str:
+def _kind(name: str, table: Table) -> str:
     kinds = [kind for kind in _KINDS if kind in table]
     if len(kinds) != 1:
-        table.fail(f"a signal needs exactly one of {', '.join(_KINDS)}")
+        table.fail(f"signal {name!r} needs exactly one of {', '.join(_KINDS)}")
     return kinds[0]
 
 
@@ -111,16 +135,19 @@ def _entry(name: str, table: Table) -> Iterator[Signal]:
         table.mistake(f"a signal's name is lower case words joined by '_'; it is {name!r}")
     table.allow(*KEYS)
     shared = _shared(table)
-    kind = _kind(table)
-    if kind in WAYS and kind != "formula" and "where" not in table and "when" not in table:
-        yield _read_as(name, table, table, kind)
+    kind = _kind(name, table)
+    if kind in _READ and not any(key in table for key in _CONDITIONS):
+        yield _read(name, table, table, kind)
         return
+    for key in _OF_WAY:
+        if key in table and kind not in _READ:
+            table.fail(f"{key!r} is said of a way that is read: write it there", key)
     ways = list(_ways(name, table, kind))
     yield from (way.signal for way in ways if way.signal is not None)
     root = nodes.FirstKnown(tuple(way.node for way in ways)) if len(ways) > 1 else ways[0].node
     root = _chosen(_where(root, table), table)
-    written = [text for way in ways for text in way.written]
-    written += [f"{key}: {table[key]}" for key in ("where", "when", "otherwise") if key in table]
+    written = [ways[0].written, *(f"else {way.written}" for way in ways[1:])]
+    written += [f"{key}: {table[key]}" for key in _CONDITIONS if key in table]
     formula = Formula(root)
     yield Signal(name=name, way="formula", definition=formula.text, formula=formula, written=tuple(written), **shared)
 
@@ -130,21 +157,21 @@ class _Way:
     """One way: its value, the text of the file, and the signal that it is of its own, unless it is a formula."""
 
     node: ValueNode
-    written: tuple[str, ...]
+    written: str
     signal: Signal | None = None
 
 
 def _ways(name: str, table: Table, kind: str) -> Iterator[_Way]:
     match kind:
         case "formula":
-            yield _Way(_formula(table, kind), (f"formula: {table[kind]}",))
+            yield _Way(_formula(table, kind), f"formula: {table[kind]}")
         case "is_known":
-            yield _Way(nodes.IsKnown(_formula(table, kind)), (f"is_known: {table[kind]}",))
+            yield _Way(nodes.IsKnown(_formula(table, kind)), f"is_known: {table[kind]}")
         case "from":
             yield from _listed(name, table)
         case _:
             signal = _way(f"{name}{BETWEEN}{kind}", table, table, kind)
-            yield _Way(nodes.Name(signal.name), signal.written, signal)
+            yield _Way(nodes.Name(signal.name), signal.written[0], signal)
 
 
 def _listed(name: str, table: Table) -> Iterator[_Way]:
@@ -154,20 +181,20 @@ def _listed(name: str, table: Table) -> Iterator[_Way]:
     taken: set[str] = set()
     for way in ways:
         if isinstance(way, Table):
-            kind = _kind(way)
+            kind = _kind(name, way)
             way.allow(*WAY_KEYS)
-            where = (f"where: {way['where']}",) if "where" in way else ()
+            where = f", where {way['where']}" if "where" in way else ""
             if kind == "formula":
-                yield _Way(_where(_formula(way, kind), way), (f"formula: {way[kind]}", *where))
+                yield _Way(_where(_formula(way, kind), way), f"formula: {way[kind]}{where}")
                 continue
             own = f"{name}{BETWEEN}{kind}"
             while own in taken:
                 own += "_too"
             taken.add(own)
             signal = _way(own, way, table, kind)
-            yield _Way(_where(nodes.Name(own), way), (*signal.written, *where), signal)
+            yield _Way(_where(nodes.Name(own), way), signal.written[0] + where, signal)
         elif isinstance(way, str) or (isinstance(way, int | float) and not isinstance(way, bool)):
-            yield _Way(_parsed(table, "from", str(way)), (f"formula: {way}",))
+            yield _Way(_parsed(table, "from", str(way)), f"formula: {way}")
         else:
             table.fail("a way is a mapping (log: line.value), or a formula as a text", "from")
 
@@ -175,7 +202,7 @@ def _listed(name: str, table: Table) -> Iterator[_Way]:
 def _way(name: str, way: Table, entry: Table, kind: str) -> Signal:
     """One of several ways as a signal of its own: no vital sign, as its entry may be."""
     of = name.partition(BETWEEN)[0]
-    return replace(_read_as(name, way, entry, kind), way_of=of, vital=None, needed=False, target=None)
+    return replace(_read(name, way, entry, kind), way_of=of, vital=None, needed=False, target=None)
 
 
 def _where(node: ValueNode, table: Table) -> ValueNode:
@@ -211,18 +238,10 @@ def _parsed(table: Table, key: str, text: str) -> ValueNode:
         table.fail(str(error), key)
 
 
-def _read_as(name: str, table: Table, entry: Table, way: str) -> Signal:
-    """The signal that is read in one way, which the table says. `entry`: what it is a way of, or the same table."""
-    present: tuple[str, ...] = ()
-    formula: Formula | None = None
-    definition = ""
-    if way == "present":
-        present = table.texts(way)
-    elif way == "formula":
-        formula = Formula(_formula(table, way))
-        definition = str(table[way])
-    else:
-        definition = table.text(way)
+def _read(name: str, table: Table, entry: Table, way: str) -> Signal:
+    """The signal that is read in one way, which the table has. `entry`: what it is a way of, or the same table."""
+    present = table.texts(way) if way == "present" else ()
+    definition = "" if way == "present" else table.text(way)
     try:
         if way == "promql":
             expression(definition)
@@ -243,11 +262,18 @@ def _read_as(name: str, table: Table, entry: Table, way: str) -> Signal:
         count=table.get("count") is True,
         reason=Reason(table.one_of("reason", tuple(Reason), Reason.NOT_LOCAL.value)),
         present=present,
-        formula=formula,
         exporter=_exporter(table.table("exporter")) if "exporter" in table else None,
         written=(f"{way}: {', '.join(present) or ' '.join(definition.split())}",),
         **_shared(entry),
     )
+
+
+class _Shared(TypedDict):
+    says: str
+    unit: str
+    vital: str | None
+    needed: bool
+    target: str | None
 
 
 def _shared(table: Table) -> _Shared:
@@ -259,14 +285,6 @@ def _shared(table: Table) -> _Shared:
         "needed": table.get("needed") is True,
         "target": table.text("target") if "target" in table else None,
     }
-
-
-class _Shared(TypedDict):
-    says: str
-    unit: str
-    vital: str | None
-    needed: bool
-    target: str | None
 
 
 def _exporter(table: Table) -> Exporter:

@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 from vllm_doctor.model.errors import UsageError
+from vllm_doctor.model.kinds import Role, Stage
 from vllm_doctor.rules import schemas
-from vllm_doctor.rules.rule import COSTS, ID, ORIGINS, ROLES, STAGES
+from vllm_doctor.rules.rule import COSTS, ID, ORIGINS
 
 _TEXT = """\
 # yaml-language-server: $schema={schema}
@@ -47,8 +48,8 @@ def write(id: str, folder: Path) -> Path:
         schema=schemas.path("rule"),
         folder=folder,
         id=id,
-        stages=", ".join(STAGES),
-        roles=", ".join(ROLES),
+        stages=", ".join(Stage),
+        roles=", ".join(Role),
         origins=", ".join(ORIGINS),
         costs=", ".join(COSTS),
     )

@@ -1,4 +1,4 @@
-"""Takes a recording: what the watchers see for a while, masked, as the parts of `sources.recording`.
+"""Takes a recording: what the sources see for a while, masked, as the parts of `sources.recording`.
 
 A server's answers are kept as they come, not parsed; its host and its GPUs are looked at now and then; of a log the
 end of the time is kept. The report in it is on what it holds, read back: so it is the same wherever it is read again.
@@ -27,7 +27,7 @@ from vllm_doctor.model.report import Problem
 from vllm_doctor.recording.archive import MAX_BYTES
 from vllm_doctor.recording.bundle import FORMAT, written
 from vllm_doctor.recording.tape import Tape
-from vllm_doctor.session.examination import Watcher
+from vllm_doctor.session.source import Source
 from vllm_doctor.sources.log import entry_redact
 from vllm_doctor.sources.server import scrapes
 from vllm_doctor.sources.server.exposition import parse
@@ -56,9 +56,9 @@ Tell = Callable[[float], None]
 
 @dataclass
 class Seen:
-    """What one watcher gave. `end`: the observation at the end; `course`: (seconds, facts) meanwhile."""
+    """What one source gave. `end`: the observation at the end; `course`: (seconds, facts) meanwhile."""
 
-    watcher: Watcher
+    source: Source
     end: Observation | None = None
     course: list[tuple[float, Mapping[str, Reading]]] = field(default_factory=list)
     tape: Tape | None = None
@@ -83,7 +83,7 @@ class Recorder:
     `is_over`: it ends before its `seconds` are over. `more`: parts that are known at the end, and are no source's.
     """
 
-    watchers: Sequence[Watcher]
+    sources: Sequence[Source]
     seconds: float
     rules: str
     wishes: Mapping[str, Value]
@@ -99,7 +99,7 @@ class Recorder:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         began, started = self.wall(), self.clock()
-        every = [Seen(watcher) for watcher in self.watchers]
+        every = [Seen(source) for source in self.sources]
         threads = [threading.Thread(target=self._watch, args=(seen, started), daemon=True) for seen in every]
         for thread in threads:
             thread.start()
@@ -125,9 +125,9 @@ class Recorder:
 
     def _watch(self, seen: Seen, started: float) -> None:
         try:
-            if seen.watcher.server is not None:
-                self._tape(seen, seen.watcher.server, started)
-            elif not seen.watcher.logs:
+            if seen.source.server is not None:
+                self._tape(seen, seen.source.server, started)
+            elif not seen.source.logs:
                 self._look(seen, started)
         except Exception as error:  # told to the caller's thread
             seen.failure = error
@@ -136,7 +136,7 @@ class Recorder:
         """The answers of a server, one a second."""
         counts: Counter[str] = Counter()
         seen.tape = Tape(_line_mask(counts))
-        most = _MOST // sum(watcher.server is not None for watcher in self.watchers)
+        most = _MOST // sum(source.server is not None for source in self.sources)
         failed = place = 0
         while True:
             try:
@@ -166,11 +166,11 @@ class Recorder:
 
     def _look(self, seen: Seen, started: float) -> None:
         """What is beside a server: over all the time, and every ten seconds what it was in these."""
-        watcher = seen.watcher
-        if watcher.follow is None:
-            seen.end = watcher.look()
+        source = seen.source
+        if source.follow is None:
+            seen.end = source.look()
             return
-        whole, part = watcher.follow(), watcher.follow()
+        whole, part = source.follow(), source.follow()
         course_due = 0.0
         is_last = False
         while True:
@@ -201,7 +201,7 @@ class Recorder:
         parts: dict[str, Any] = {}
         entries = []
         for place, seen in enumerate(every, 1):
-            folder = f"{place}-{seen.watcher.kind}"
+            folder = f"{place}-{seen.source.kind}"
             entry, own = self._of_source(seen)
             entries.append({"folder": folder, **entry})
             parts |= {f"{folder}/{name}": content for name, content in own.items()}
@@ -223,8 +223,8 @@ class Recorder:
 
     def _of_source(self, seen: Seen) -> tuple[dict[str, Any], dict[str, Any]]:
         """Its entry in recording.json, and its parts: texts as str, all else to be written as JSON."""
-        watcher = seen.watcher
-        entry: dict[str, Any] = {"kind": watcher.kind, "target": watcher.target, "patient": watcher.patient}
+        source = seen.source
+        entry: dict[str, Any] = {"kind": source.kind, "target": source.target, "patient": source.patient}
         if seen.tape is not None:
             parts: dict[str, Any] = {}
             if seen.tape.count:
@@ -235,11 +235,11 @@ class Recorder:
                     seen.identity.models_answer,
                 )
             return entry | _told(seen.error, seen.notes), parts
-        if watcher.logs:
-            return self._of_log(entry, watcher)
+        if source.logs:
+            return self._of_log(entry, source)
         end = seen.end
         if end is None:
-            problem = Problem("timeout", f"{watcher.target} did not answer in time")
+            problem = Problem("timeout", f"{source.target} did not answer in time")
             return entry | _told(problem, []), {}
         entry |= _told(end.error, end.notes)
         entry |= {
@@ -260,12 +260,12 @@ class Recorder:
             }
         return entry, parts
 
-    def _of_log(self, entry: dict[str, Any], watcher: Watcher) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _of_log(self, entry: dict[str, Any], source: Source) -> tuple[dict[str, Any], dict[str, Any]]:
         notes: list[str] = []
         parts: dict[str, Any] = {}
         logs = []
-        is_alive = watcher.follow is not None
-        for place, path in enumerate(watcher.logs):
+        is_alive = source.follow is not None
+        for place, path in enumerate(source.logs):
             try:
                 body = entry_redact.text(path, notes, self.masked, time.monotonic() if is_alive else None)
             except SourceError as problem:
@@ -273,7 +273,7 @@ class Recorder:
             name = f"{place:03}.log"
             parts[name] = body.decode()
             logs.append({"name": str(path) if path is not None else "-", "file": name})
-        files = [path for path in watcher.logs if isinstance(path, Path) and path.is_file()]
+        files = [path for path in source.logs if isinstance(path, Path) and path.is_file()]
         changed = max((path.stat().st_mtime for path in files), default=self.wall())
         entry |= {"logs": logs, "written": round(changed, 3)}
         if is_alive:

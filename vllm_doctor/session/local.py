@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 from vllm_doctor.launch.diff import Running
 from vllm_doctor.model.facts import COMMAND, ENVIRONMENT
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
@@ -38,6 +39,7 @@ class Local:
 
     server: ServerProcess
     patient: str
+    _: KW_ONLY
     kernel: Kernel = field(default_factory=Kernel)
     smi: Path | None = None
     clock: Callable[[], float] = time.monotonic
@@ -61,7 +63,7 @@ class Local:
     def seen(self, patient: Host, first: HostSample, last: HostSample, fixed: dict[str, Reading]) -> Observation:
         """The host between two samples."""
         return Observation(
-            "host",
+            SourceKind.HOST,
             self.target,
             facts=fixed | patient.facts(first, last),
             models=(self.server.command.model,) if self.server.command.model else (),
@@ -92,7 +94,7 @@ class Local:
         detail = (view.detail,) if view.detail and view.missing is not Reason.ABSENT else ()
         target = str(self.smi) if self.smi is not None else "NVIDIA driver"
         notes, rows = (*detail, *view.notes), gpu.rows(view, use)
-        return Observation("gpu", target, facts=facts, notes=notes, patient=self.patient, gpu_rows=rows)
+        return Observation(SourceKind.GPU, target, facts=facts, notes=notes, patient=self.patient, gpu_rows=rows)
 
     def _use(self) -> GpuUse:
         environ = self.server.environ
@@ -150,7 +152,7 @@ class FollowedHost:
         server = self._local.server
         if not any(member.pid in sample.processes for member in server.members):
             gone = Problem("gone", f"pid {server.root} has ended")
-            return Observation("host", self._local.target, patient=self._local.patient, error=gone)
+            return Observation(SourceKind.HOST, self._local.target, patient=self._local.patient, error=gone)
         if self._fixed is None:
             self._fixed = self._local.fixed()
         kept = self._samples

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
+from vllm_doctor.model.kinds import State
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Report, Timeline
 from vllm_doctor.rules import postmortem
-from vllm_doctor.session import examination
-from vllm_doctor.session.examination import Watcher
+from vllm_doctor.session.observe import observe
+from vllm_doctor.session.source import Source
 from vllm_doctor.session.view_model import Event
 
 ONE_DAY = 86400.0
@@ -22,9 +23,9 @@ _MOST_EVENTS = 500
 class PastReading(threading.Thread):
     """One examination, in a thread of its own; its results stand in it when it has ended."""
 
-    def __init__(self, watchers: Sequence[Watcher], judge: Callable[[Sequence[Observation]], Report]) -> None:
+    def __init__(self, sources: Sequence[Source], judge: Callable[[Sequence[Observation]], Report]) -> None:
         super().__init__(daemon=True)
-        self._watchers, self._judge = watchers, judge
+        self._watchers, self._judge = sources, judge
         self.report: Report | None = None
         self.timeline: Timeline | None = None
         self.events: tuple[Event, ...] = ()
@@ -32,7 +33,7 @@ class PastReading(threading.Thread):
 
     def run(self) -> None:
         try:
-            observations = examination.observe(self._watchers, ONE_DAY)
+            observations = observe(self._watchers, ONE_DAY)
             self.report = self._judge(observations)
             lives = [life for o in observations for life in o.lives]
             self.timeline = postmortem.timeline(lives, STEPS) if lives else None
@@ -48,17 +49,19 @@ def _told(report: Report) -> Iterator[Event]:
         name = f"life {number}" if len(report.lives) > 1 else "the server"
         if life.first_at is not None:
             events.append(
-                Event(life.first_at, "ok", f"{name} {'starts' if life.began else 'runs: its start is not here'}")
+                Event(life.first_at, State.OK, f"{name} {'starts' if life.began else 'runs: its start is not here'}")
             )
         if life.end == "died" and (life.died_at or life.last_at) is not None:
             cause = life.cause or "the log shows no exception"
             line = f" (line {life.cause_line:,})" if life.cause_line is not None else ""
             who = f" in {life.process}" if life.process else ""
-            events.append(Event(life.died_at or life.last_at or 0.0, "critical", f"{name} died{who}: {cause}{line}"))
+            events.append(
+                Event(life.died_at or life.last_at or 0.0, State.CRITICAL, f"{name} died{who}: {cause}{line}")
+            )
         elif life.end == "stopped" and life.last_at is not None:
-            events.append(Event(life.last_at, "info", f"{name} was stopped"))
+            events.append(Event(life.last_at, State.INFO, f"{name} was stopped"))
     whole = {(life.first_at, life.last_at) for life in report.lives}
     for span in report.spans:
         if (span.first_at, span.last_at) not in whole:
-            events.append(Event(span.first_at, span.severity, f"{span.rule} begins"))
+            events.append(Event(span.first_at, State(span.severity), f"{span.rule} begins"))
     yield from sorted(events, key=lambda event: event.at)[:_MOST_EVENTS]

@@ -8,15 +8,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from vllm_doctor.session.examination import Watcher
+from vllm_doctor.session.source import Source
 
 _PATIENCE, _STEP = 1.0, 0.2
 
 
 @contextmanager
-def shown(watchers: Sequence[Watcher]) -> Iterator[None]:
-    """Tell on stderr what the watchers have read, while the examination runs."""
-    counts = [watcher.bytes_read for watcher in watchers if watcher.bytes_read is not None]
+def shown(sources: Sequence[Source]) -> Iterator[None]:
+    """Tell on stderr what the sources have read, while the examination runs."""
+    counts = [source.bytes_read for source in sources if source.bytes_read is not None]
     if not counts or not sys.stderr.isatty():
         yield
         return

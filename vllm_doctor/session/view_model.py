@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from vllm_doctor.model.kinds import State
 from vllm_doctor.model.observation import GpuSeen, ProcessSeen
 from vllm_doctor.model.reading import Reading
 from vllm_doctor.model.reason import Reason
@@ -75,21 +76,21 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened while watched. `kind`: critical, warning, ok, unknown, info, or the status' name."""
+    """Something that happened while watched: a rule's or a server's state, or the watch's own status, that began."""
 
     at: float
-    kind: str
+    kind: State | Status
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSeen:
-    """A rule and its state: a severity, ok, unknown, not-applicable, or "" before it was judged."""
+    """A rule and its state; None before it was judged."""
 
     id: str
     group: str
     title: str
-    state: str = ""
+    state: State | None = None
     because: Mapping[str, Reason] = field(default_factory=dict)
 
 

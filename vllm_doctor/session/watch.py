@@ -17,19 +17,21 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from vllm_doctor.model.errors import DoctorError
+from vllm_doctor.model.kinds import GRAVE, Severity, SourceKind, State
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.report import Report, Span
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.rule import Rule
-from vllm_doctor.session import examination
-from vllm_doctor.session.examination import Watcher
+from vllm_doctor.session.judge import judge
+from vllm_doctor.session.observe import observe
 from vllm_doctor.session.past import ONE_DAY, PastReading
+from vllm_doctor.session.source import Source
 from vllm_doctor.session.tracks import TRACKS, Tracks
 from vllm_doctor.session.view_model import DEFAULT_WINDOW, Control, Event, Fact, Picture, RuleSeen, Status
 from vllm_doctor.text import redact
 
-_ASKED = ("server", "prometheus")
+_ASKED = (SourceKind.SERVER, SourceKind.PROMETHEUS)
 """The kinds of sources that are asked again and again for a server's signals."""
 _EVENTS, _SPANS = 500, 300
 _SILENT = 2.5
@@ -58,15 +60,13 @@ class Judge:
 
     def report(self, observations: Sequence[Observation], at: float) -> Report:
         when = datetime.fromtimestamp(at, UTC)
-        return redact.report(
-            examination.judge(observations, self.rules, self.catalogue, self.wishes, when, self.strict)
-        )
+        return redact.report(judge(observations, self.rules, self.catalogue, self.wishes, when, self.strict))
 
     def marks(self) -> dict[str, float]:
         """The least value of each tracked signal above which a rule warns."""
         found: dict[str, float] = {}
         for rule in self.rules:
-            for severity in ("critical", "warning"):
+            for severity in GRAVE:
                 condition = rule.when.get(severity)
                 for name, value in condition.above() if condition else ():
                     if name in TRACKS and value > 0:
@@ -79,14 +79,14 @@ class _Eye:
 
     def __init__(
         self,
-        watcher: Watcher,
+        source: Source,
         clock: Callable[[], float],
         cpu: Callable[[], float],
         inline: bool,
         news: threading.Event,
     ) -> None:
-        self.watcher = watcher
-        self.feed = watcher.follow() if watcher.follow is not None else None
+        self.source = source
+        self.feed = source.follow() if source.follow is not None else None
         self.seen: Observation | None = None
         self.failure: Exception | None = None
         self.began: float | None = None
@@ -137,7 +137,7 @@ class _Eye:
     def _look(self) -> None:
         began, cpu = self.began or self._clock(), self._cpu()
         try:
-            self.seen = self.feed.look(self._seconds) if self.feed is not None else self.watcher.look()
+            self.seen = self.feed.look(self._seconds) if self.feed is not None else self.source.look()
             self.failure = None
         except Exception as error:  # shown in a banner; the others go on
             self.failure = error
@@ -157,7 +157,7 @@ class Watch:
 
     def __init__(
         self,
-        attach: Callable[[ExitStack], Sequence[Watcher]],
+        attach: Callable[[ExitStack], Sequence[Source]],
         judge: Judge,
         control: Control | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -175,7 +175,7 @@ class Watch:
         self._rules = tuple(RuleSeen(rule.id, rule.group, rule.title) for rule in judge.rules)
         self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._spans: deque[Span] = deque(maxlen=_SPANS)
-        self._current: dict[tuple[str, str], Span] = {}
+        self._current: dict[tuple[str, Severity], Span] = {}
         self._report: Report | None = None
         self._facts: tuple[Fact, ...] = ()
         self._status, self._since = Status.STARTING, wall()
@@ -190,14 +190,14 @@ class Watch:
     def run(self, tell: Callable[[Picture], None]) -> None:
         """Watch until stopped; each picture is told. Raises DoctorError where nothing can be attached to at first."""
         try:
-            watchers = list(self._attach(self._opened))
-            if any(watcher.replay is not None for watcher in watchers):
-                self._replay(watchers, tell)
+            sources = list(self._attach(self._opened))
+            if any(source.replay is not None for source in sources):
+                self._replay(sources, tell)
                 return
-            if all(watcher.follow is None for watcher in watchers):
-                self._read(watchers, tell)
+            if all(source.follow is None for source in sources):
+                self._read(sources, tell)
                 return
-            self._open(watchers)
+            self._open(sources)
             while not self.control.stopped:
                 picture = self.step()
                 if picture is not None:
@@ -225,7 +225,7 @@ class Watch:
 
         now, wall, seconds = self._clock(), self._wall(), self.control.seconds
         eyes = list(self._eyes)
-        recorder = Recorder([eye.watcher for eye in eyes], seconds, rules, self._judge.wishes, share)
+        recorder = Recorder([eye.source for eye in eyes], seconds, rules, self._judge.wishes, share)
         answers = {
             number: eye.feed.answers.all()
             for number, eye in enumerate(eyes)
@@ -234,7 +234,7 @@ class Watch:
         started = min((of_one[0][0] for of_one in answers.values() if of_one), default=now - seconds)
         every = []
         for number, eye in enumerate(eyes):
-            seen = Seen(eye.watcher, end=eye.seen)
+            seen = Seen(eye.source, end=eye.seen)
             if isinstance(eye.feed, Followed) and number in answers:
                 seen.tape = taped(answers[number], started, recorder.masked)
                 seen.identity = eye.feed.identity
@@ -242,10 +242,10 @@ class Watch:
             every.append(seen)
         return recorder.parts(every, wall - (now - started), now - started)
 
-    def _open(self, watchers: Sequence[Watcher]) -> None:
+    def _open(self, sources: Sequence[Source]) -> None:
         for eye in self._eyes:
             eye.close()
-        self._eyes = [_Eye(watcher, self._clock, self._cpu, self._inline, self.control.wake) for watcher in watchers]
+        self._eyes = [_Eye(source, self._clock, self._cpu, self._inline, self.control.wake) for source in sources]
 
     def _pause(self) -> float:
         """Seconds until there is something to do."""
@@ -263,7 +263,7 @@ class Watch:
             return self._paused()
         for eye in self._eyes:
             eye.start(control.seconds)
-        leading = [eye for eye in self._eyes if eye.watcher.kind in _ASKED and eye.feed is not None] or self._eyes
+        leading = [eye for eye in self._eyes if eye.source.kind in _ASKED and eye.feed is not None] or self._eyes
         if not any(eye.is_fresh for eye in leading) and now < self._tell_due + 0.25 * _PICTURE:
             return None
         is_waiting = self._picture is not None and self._seen_at is None and self._trouble(now) is None
@@ -290,30 +290,34 @@ class Watch:
             eye.is_fresh = False
         observations = [eye.seen for eye in self._eyes if eye.seen is not None]
         if error is None:
-            was_lost, self._lost_kind = self._lost_kind, ""
-            if self._status is not Status.LIVE and observations:
-                self._become(Status.LIVE)
-            if was_lost in ("unreachable", "gone") and self._report is not None:
-                # Who answers now may be another process: its host is looked for anew.
-                self._reattach("it is back", forced=True)
-            if answered:
-                self._measure(observations)
+            self._answering(observations, is_new=bool(answered))
         elif self._status is not Status.LOST:
-            self._become(Status.LOST, error)
-            self._tracks.gap(self._wall())
-            self._spans.extend(self._current.values())
-            self._current.clear()
+            self._lose(error)
         has_news = bool(answered and observations) and (error is None or self._seen_at is None)
         is_time = now >= self._judge_due or self._report is None
         if has_news and is_time and not self._is_early(observations):
             self._judged(observations)
         if any(o.error is not None and o.error.kind == "gone" for o in observations):
             self._reattach("its processes have ended", forced=False)
-        failed = next((eye.failure for eye in self._eyes if eye.failure is not None), None)
-        if failed is not None:
-            error = f"the doctor's own fault: {type(failed).__name__}: {failed} ({self._place(failed)})"
-        self._picture = self._drawn(observations, error)
+        self._picture = self._drawn(observations, self._own_fault() or error)
         return self._picture
+
+    def _answering(self, observations: Sequence[Observation], is_new: bool) -> None:
+        """At least one server answers. `is_new`: something was seen since the last moment."""
+        was_lost, self._lost_kind = self._lost_kind, ""
+        if self._status is not Status.LIVE and observations:
+            self._become(Status.LIVE)
+        if was_lost in ("unreachable", "gone") and self._report is not None:
+            # Who answers now may be another process: its host is looked for anew.
+            self._reattach("it is back", forced=True)
+        if is_new:
+            self._measure(observations)
+
+    def _lose(self, why: str) -> None:
+        self._become(Status.LOST, why)
+        self._tracks.gap(self._wall())
+        self._spans.extend(self._current.values())
+        self._current.clear()
 
     def _is_early(self, observations: Sequence[Observation]) -> bool:
         """Whether the next scrape is worth waiting for: with one alone nothing is known of any rate."""
@@ -321,14 +325,19 @@ class Watch:
             return False
         return any(len(o.window.times) == 1 for o in observations if o.error is None)
 
-    def _place(self, failed: Exception) -> str:
-        return next((f"{eye.watcher.kind} {eye.watcher.target}" for eye in self._eyes if eye.failure is failed), "")
+    def _own_fault(self) -> str | None:
+        """What went wrong in the doctor itself, while it looked at which source."""
+        for eye in self._eyes:
+            if eye.failure is not None:
+                what = f"{type(eye.failure).__name__}: {eye.failure}"
+                return f"the doctor's own fault: {what} ({eye.source.kind} {eye.source.target})"
+        return None
 
     # ---- what is seen -----------------------------------------------------------------------------------------------
 
     def _trouble(self, now: float) -> str | None:
         """Why the server is lost; None where at least one answers, or none is asked."""
-        servers = [eye for eye in self._eyes if eye.watcher.kind in _ASKED and eye.feed is not None]
+        servers = [eye for eye in self._eyes if eye.source.kind in _ASKED and eye.feed is not None]
         if not servers:
             return None
         for eye in servers:
@@ -340,7 +349,7 @@ class Watch:
         first = servers[0]
         if first.silent(now) > max(_SILENT, first.feed.every if first.feed is not None else 0.0):
             self._lost_kind = "timeout"
-            return f"{first.watcher.target} does not answer"
+            return f"{first.source.target} does not answer"
         problem = first.seen.error if first.seen is not None else None
         if problem is None:
             return None
@@ -364,7 +373,7 @@ class Watch:
             or self._report.verdict is not report.verdict
             or self._report.headline != report.headline
         ):
-            self._events.append(Event(at, report.verdict.value, report.headline))
+            self._events.append(Event(at, State(report.verdict), report.headline))
         self._report = report
         self._rules = judged(self._rules, report)
         self._extend(report, at)
@@ -382,7 +391,7 @@ class Watch:
 
     def _told(self, observations: Sequence[Observation]) -> tuple[Fact, ...]:
         """The facts of the host and the GPUs, in the catalogue's order and words."""
-        facts = {n: f for o in observations if o.kind in ("host", "gpu") for n, f in o.facts.items()}
+        facts = {n: f for o in observations if o.kind in (SourceKind.HOST, SourceKind.GPU) for n, f in o.facts.items()}
         return tuple(
             Fact(signal.name, signal.says, signal.unit, _clean(facts[signal.definition]))
             for signal in self._judge.catalogue.signals.values()
@@ -401,7 +410,7 @@ class Watch:
             told[Status.LIVE] = "goes on"
         self._status, self._since = status, self._wall()
         if status in told:
-            self._events.append(Event(self._since, status.value, _plain(told[status])))
+            self._events.append(Event(self._since, status, _plain(told[status])))
 
     def _reattach(self, why: str, forced: bool) -> None:
         """Look for the sources anew, keeping the picture. What cannot be attached to is tried again later."""
@@ -411,14 +420,14 @@ class Watch:
         self._attach_due = now + _RETRY
         opened = ExitStack()
         try:
-            watchers = list(self._attach(opened))
+            sources = list(self._attach(opened))
         except DoctorError:
             opened.close()
             return
         before, self._opened = self._opened, opened
-        self._open(watchers)
+        self._open(sources)
         before.close()
-        self._events.append(Event(self._wall(), "info", f"attached again: {why}"))
+        self._events.append(Event(self._wall(), State.INFO, f"attached again: {why}"))
         for eye in self._eyes:
             eye.start(self.control.seconds)
 
@@ -446,32 +455,32 @@ class Watch:
 
     # ---- recordings -------------------------------------------------------------------------------------------------
 
-    def _replay(self, watchers: Sequence[Watcher], tell: Callable[[Picture], None]) -> None:
+    def _replay(self, sources: Sequence[Source], tell: Callable[[Picture], None]) -> None:
         """Live through what was recorded, as fast as it goes, and tell of it; then judge all of it together."""
         while not self.control.stopped:
-            picture = self._relived(watchers, tell)
-            self._report = self._judge.report(examination.observe(watchers, ONE_DAY), self._wall())
+            picture = self._relived(sources, tell)
+            self._report = self._judge.report(observe(sources, ONE_DAY), self._wall())
             rules = judged(self._rules, self._report)
             tell(replace(picture, status=Status.REPLAYED, report=self._report, rules=rules, seen_at=None))
             while not (self.control.stopped or self.control.again):
                 self.control.wake.wait()
                 self.control.wake.clear()
             self.control.again = False
-            watchers = list(self._attach(self._opened))
+            sources = list(self._attach(self._opened))
 
-    def _relived(self, watchers: Sequence[Watcher], tell: Callable[[Picture], None]) -> Picture:
+    def _relived(self, sources: Sequence[Source], tell: Callable[[Picture], None]) -> Picture:
         """The last picture of a watch as it would have been while it was recorded; each before it is told."""
-        recordings = [watcher.recording for watcher in watchers if watcher.recording is not None]
+        recordings = [source.recording for source in sources if source.recording is not None]
         began = min(recording.taken.timestamp() for recording in recordings)
         length = max(recording.seconds for recording in recordings)
         now = 0.0
 
-        def followed(watcher: Watcher) -> Watcher:
-            replay = watcher.replay
-            return watcher if replay is None else replace(watcher, follow=lambda: replay(lambda: now))
+        def followed(source: Source) -> Source:
+            replay = source.replay
+            return source if replay is None else replace(source, follow=lambda: replay(lambda: now))
 
         then = Watch(
-            lambda opened: [followed(watcher) for watcher in watchers],
+            lambda opened: [followed(source) for source in sources],
             self._judge,
             Control(min(DEFAULT_WINDOW, max(1.0, length))),
             clock=lambda: now,
@@ -491,13 +500,13 @@ class Watch:
 
     # ---- logs, and commands -----------------------------------------------------------------------------------------
 
-    def _read(self, watchers: Sequence[Watcher], tell: Callable[[Picture], None]) -> None:
+    def _read(self, sources: Sequence[Source], tell: Callable[[Picture], None]) -> None:
         """Examine once what does not go on, and tell how far it is; again when asked to."""
         while not self.control.stopped:
             self._become(Status.READING)
-            read = PastReading(watchers, lambda observations: self._judge.report(observations, self._wall()))
+            read = PastReading(sources, lambda observations: self._judge.report(observations, self._wall()))
             read.start()
-            counts = [watcher.bytes_read for watcher in watchers if watcher.bytes_read is not None]
+            counts = [source.bytes_read for source in sources if source.bytes_read is not None]
             while read.is_alive() and not self.control.stopped:
                 tell(replace(self._drawn((), None), bytes_read=sum(count() for count in counts)))
                 read.join(_PROGRESS)
@@ -514,7 +523,7 @@ class Watch:
                 self.control.wake.wait()
                 self.control.wake.clear()
             self.control.again = False
-            watchers = list(self._attach(self._opened))
+            sources = list(self._attach(self._opened))
 
 
 def judged(rules: Sequence[RuleSeen], report: Report | None) -> tuple[RuleSeen, ...]:
@@ -522,9 +531,7 @@ def judged(rules: Sequence[RuleSeen], report: Report | None) -> tuple[RuleSeen, 
     if report is None:
         return tuple(rules)
     because = {unknown.rule: unknown.because for unknown in report.unknown}
-    return tuple(
-        replace(rule, state=report.states.get(rule.id, ""), because=because.get(rule.id, {})) for rule in rules
-    )
+    return tuple(replace(rule, state=report.states.get(rule.id), because=because.get(rule.id, {})) for rule in rules)
 
 
 def _clean(reading: Reading) -> Reading:

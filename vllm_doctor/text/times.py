@@ -53,7 +53,7 @@ def between(first: float, last: float, seconds: bool = True) -> str:
 
 def whole(report: Report) -> tuple[float, float] | None:
     """From when to when the report's log tells; None where it holds no times."""
-    bounds = [(s.first_at, s.last_at) for s in _wholes(report)]
+    bounds = _wholes(report)
     bounds += [(report.timeline.first_at, report.timeline.last_at)] if report.timeline is not None else []
     return (min(first for first, _ in bounds), max(last for _, last in bounds)) if bounds else None
 
@@ -105,7 +105,7 @@ def _held(findings: Sequence[Finding], report: Report) -> tuple[str, list[tuple[
         return (deaths, []) if deaths else None
     subjects = [(finding.rule, dict(finding.subject)) for finding in findings]
     spans = _united(s for s in report.spans if (s.rule, dict(s.subject)) in subjects)
-    total = sum(s.seconds for s in _wholes(report))
+    total = sum(last - first for first, last in _wholes(report))
     if not spans or not total:
         return None
     seconds = sum(last - first for first, last in spans)
@@ -164,7 +164,7 @@ def drawing(report: Report) -> list[str]:
         return []
     lines = [" " * _LABEL + axis(line.first_at, line.last_at, columns)]
     lines += [_row(name, values) for name, values in line.rows.items()]
-    grave = [f.rule for f in report.findings if f.severity in ("critical", "warning") and f.role != "symptom"]
+    grave = [f.rule for f in report.findings if f.is_grave]
     for rule in [rule for rule in dict.fromkeys(grave) if rule != DEATH][:_MOST_MARKED]:
         spans = [span for span in report.spans if span.rule == rule]
         if spans:
@@ -247,7 +247,7 @@ def _column(at: float, line: Timeline, columns: int) -> int:
     return max(0, min(columns - 1, place))
 
 
-def _wholes(report: Report) -> list[Span]:
+def _wholes(report: Report) -> list[tuple[float, float]]:
     """The time that the report covers: each life, from its first line to its last.
 
     Where logs were put together in another order than they were written, what held lies outside of that.
@@ -256,5 +256,5 @@ def _wholes(report: Report) -> list[Span]:
     for place, life in enumerate(report.lives):
         if life.first_at is not None and life.last_at is not None:
             within = [at for s in report.spans if s.life == place for at in (s.first_at, s.last_at)]
-            wholes.append(Span("", "", place, {}, min([life.first_at, *within]), max([life.last_at, *within])))
+            wholes.append((min([life.first_at, *within]), max([life.last_at, *within])))
     return wholes

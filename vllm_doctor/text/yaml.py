@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import Any
 
 import yaml
@@ -26,7 +27,12 @@ def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 
+def _word(dumper: _Dumper, value: StrEnum) -> yaml.ScalarNode:
+    return _text(dumper, value.value)
+
+
 _Dumper.add_representer(str, _text)
+_Dumper.add_multi_representer(StrEnum, _word)
 
 
 def dump(value: Any) -> list[str]:

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from vllm_doctor.model.report import Finding, Report, grouped
-from vllm_doctor.render import text as text_report
+from vllm_doctor.render.columns import INDENT
+from vllm_doctor.render.page import Block, Labelled, Table
+from vllm_doctor.render.parts import finding as parts
 from vllm_doctor.session.view_model import Picture
 from vllm_doctor.text import words
 from vllm_doctor.text.durations import duration
-from vllm_doctor.tui.ink import DIM, NOTHING, Row, badge, fit, report_lines, say, wrapped
+from vllm_doctor.tui.ink import DIM, NOTHING, Row, badge, fit, painted, say, wrapped
 from vllm_doctor.tui.page import Page, View
 from vllm_doctor.tui.plot import bars, scale
 from vllm_doctor.tui.vitals import stretch
 
-_INDENT = 9
 _NAMES = {"requests_waiting": ("queue_per_running", "requests_waiting_steady", "requests_waiting_max")}
 
 
@@ -34,7 +35,7 @@ class FindingPage(Page):
     """All about one finding. When it is no longer found, what was last known stays, and that is said."""
 
     NAME = "finding"
-    HINTS = (("esc", "back"), ("c", "copy cure"), ("y", "markdown"), ("w", "save"), ("↑ ↓", "scroll"))
+    HINTS = (("esc", "back"), ("c", "copy fix"), ("y", "markdown"), ("w", "save"), ("↑ ↓", "scroll"))
 
     def __init__(self, key: str) -> None:
         super().__init__()
@@ -80,21 +81,24 @@ def head(group: Sequence[Finding], width: int, is_gone: bool = False) -> list[Te
 def rows(picture: Picture, report: Report, group: Sequence[Finding], width: int) -> list[Row]:
     """Why, evidence, its course, remedies, the corrected command, and where to read on."""
     finding = group[0]
-    told = report_lines(text_report.finding(group, report, width))
-    place = next((n for n, line in enumerate(told) if line.plain.strip().startswith("thresholds: ")), len(told) - 1)
-    lines = [NOTHING, *told[: place + 1], *_courses(picture, finding, width), *told[place + 1 :]]
-    correction = text_report.correction(report, width)
-    if correction and any(
-        change.rule == finding.rule for change in (report.correction.changes if report.correction else ())
-    ):
-        lines += report_lines(correction)
+    blocks = parts.about(group, report)
+    place = next((n for n, block in enumerate(blocks, 1) if _is_evidence(block)), len(blocks))
+    lines = [NOTHING, *painted(blocks[:place], width), *_courses(picture, finding, width)]
+    lines += painted(blocks[place:], width, blocks[place - 1])
+    changes = report.correction.changes if report.correction is not None else ()
+    if any(change.rule == finding.rule for change in changes):
+        lines += painted(parts.correction(report), width, blocks[-1])
     elif finding.role == "symptom" and finding.explained_by:
-        lines += [Text(""), say(("  Follows ", "bold"), f" from {finding.explained_by}: cure that.")]
+        lines += [Text(""), say((f"{'  Follows':<{INDENT}}", "bold"), f"from {finding.explained_by}: fix that.")]
     if finding.see:
         lines += [Text("")]
         for place, url in enumerate(finding.see):
-            lines += wrapped(url, width, "  See    " if not place else " " * _INDENT, " " * _INDENT, DIM)
+            lines += wrapped(url, width, f"{'  See' if not place else '':<{INDENT}}", " " * INDENT, DIM)
     return [Row(line) for line in lines]
+
+
+def _is_evidence(block: Block) -> bool:
+    return isinstance(block, Labelled) and any(isinstance(part, Table) for part in block.body)
 
 
 def _courses(picture: Picture, finding: Finding, width: int) -> list[Text]:
@@ -102,7 +106,7 @@ def _courses(picture: Picture, finding: Finding, width: int) -> list[Text]:
     if not picture.course.times or not picture.is_live:
         return []
     lines: list[Text] = []
-    room = max(10, min(60, width - _INDENT - 40))
+    room = max(10, min(60, width - INDENT - 40))
     shown = stretch(picture, room)
     thresholds = {e.signal: e for e in finding.evidence}
     for name, values in picture.course.values.items():
@@ -115,9 +119,9 @@ def _courses(picture: Picture, finding: Finding, width: int) -> list[Text]:
         top = 1.0 if evidence.unit == "share" and same else scale([*values, mark or 0.0])
         course = picture.course.columns(name, shown.first, shown.last, room)
         said = words.compared(evidence.is_, evidence.than, evidence.unit) if same else ""
-        label = "  Course " if not lines else " " * _INDENT
+        label = f"{'  Trend' if not lines else '':<{INDENT}}"
         told = say((label, "bold"), fit(evidence.says, 30), " ")
         lines.append(Text.assemble(told, bars(course, top, 1, mark, "red")[0], f"  {said}", no_wrap=True, end=""))
     if lines:
-        lines.append(say((f"{'':<{_INDENT}}the last {duration(shown.seconds)}", DIM)))
+        lines.append(say((f"{'':<{INDENT}}the last {duration(shown.seconds)}", DIM)))
     return [Text(""), *lines] if lines else []

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from rich.text import Text
 
+from vllm_doctor.model.kinds import State
 from vllm_doctor.tui.ink import NOTHING, Row, badge, fit, say
 from vllm_doctor.tui.page import Page, View
 
@@ -27,12 +28,7 @@ KEYS = (
     ("?", "this"),
     ("q  ^c", "quit; the exit code is that of the last verdict"),
 )
-SIGNS = (
-    ("critical", "it costs much now"),
-    ("warning", "it costs, or will"),
-    ("ok", "looked at, and well"),
-    ("unknown", "could not be seen: never counted as well"),
-)
+SIGNS = (State.CRITICAL, State.WARNING, State.OK, State.UNKNOWN)
 
 
 class HelpPage(Page):
@@ -46,9 +42,9 @@ class HelpPage(Page):
     def draw_rows(self, view: View) -> list[Row]:
         lines = [say("  ", (fit(keys, 18), "bold"), what) for keys, what in self.KEYS]
         lines += [NOTHING, say((" Signs", "bold"))]
-        for name, what in SIGNS:
-            word, style = badge(name)
-            lines.append(say("  ", (fit(word, 14), style), "    ", what))
+        for state in SIGNS:
+            word, style = badge(state)
+            lines.append(say("  ", (fit(word, 14), style), "    ", state.doc))
         lines += [
             say("  ◆ chance          something to win, though nothing is wrong"),
             say("  ○ client          it is not the server"),

@@ -8,10 +8,10 @@ from rich.text import Text
 
 from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.reason import HOW_TO_LEARN, Reason
-from vllm_doctor.render import text as text_report
+from vllm_doctor.render.parts import examined
 from vllm_doctor.session.view_model import Fact, Picture
 from vllm_doctor.text import words
-from vllm_doctor.tui.ink import DIM, NOTHING, Column, Row, fit, report_lines, ruled, say, table_head, table_row, wrapped
+from vllm_doctor.tui.ink import DIM, NOTHING, Column, Row, fit, painted, ruled, say, table_head, table_row, wrapped
 from vllm_doctor.tui.page import Page, View
 from vllm_doctor.tui.plot import bars
 
@@ -49,7 +49,7 @@ def lines(view: View) -> list[Text]:
     report = picture.report
     if report is None:
         return [say(("  nothing was seen yet", DIM))]
-    found = report_lines(text_report.patient(report, width))
+    found = painted(examined.patient(report), width)
     kinds = {source.kind for source in report.sources}
     if picture.processes:
         found += [NOTHING, ruled("processes", "cores used, share of time waiting for one", width), *_processes(picture)]

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from vllm_doctor.model.kinds import State
+from vllm_doctor.render import columns
+from vllm_doctor.render.page import Block, Page
 from vllm_doctor.text import redact
 
-SIGN = {"critical": "✖", "warning": "▲", "info": "•", "ok": "✔", "unknown": "?", "not-applicable": " ", "": " "}
-COLOUR = {"critical": "red", "warning": "yellow", "info": "", "ok": "green", "unknown": "cyan"}
+SIGN: dict[str, str] = {"": " ", **{state.value: state.sign for state in State}}
+COLOUR: dict[str, str] = {state.value: state.colour for state in State}
 DIM, BOLD, HEAD = "dim", "bold", "bold"
+_TONE = {
+    columns.LABEL: HEAD, columns.SOFT: DIM, columns.ADDED: "green", columns.DROPPED: "red", columns.RUN: "cyan",
+}  # fmt: skip
 NOTHING = Text("")
 
 
@@ -101,22 +107,10 @@ def badge(name: str) -> tuple[str, str]:
     return f" {SIGN.get(name, ' ')} {name.upper()} ", f"bold reverse {colour}".strip()
 
 
-def report_lines(lines: Iterable[str]) -> list[Text]:
-    """Lines of the text report, with labels and changes told apart."""
-    return [_report_line(line) for line in lines]
-
-
-def _report_line(line: str) -> Text:
-    line = plain(line)
-    inner = line.lstrip()
-    if inner.startswith(("+  ", "-  ", "$  ")):
-        return say((line, {"+": "green", "-": "red", "$": "cyan"}[inner[0]]))
-    if inner.startswith(("thresholds: ", "risk: ", "→ ")):
-        return say((line, DIM))
-    label = line[:9]
-    if label.startswith("  ") and label.strip() and label[2] != " " and label.endswith(" "):
-        return say((label, HEAD), line[9:])
-    return say(line)
+def painted(page: Page, width: int, above: Block | None = None) -> list[Text]:
+    """Blocks of a report, in lines of so many characters; `above`: the block that stands before them."""
+    lines = columns.lay(page, width, above)
+    return [say(*((piece.text, _TONE.get(piece.tone, "")) for piece in line)) for line in lines]
 
 
 class Column(NamedTuple):

@@ -12,6 +12,7 @@ from typing import ClassVar
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
+from vllm_doctor.model.kinds import SEVERITIES
 from vllm_doctor.model.report import Span, Timeline
 from vllm_doctor.session.view_model import Event, Picture
 from vllm_doctor.text import times, words
@@ -21,7 +22,6 @@ from vllm_doctor.tui.page import Page, View
 from vllm_doctor.tui.plot import bars, scale
 
 _LABEL, _MOST = 10, 12
-SEVERITIES = ("critical", "warning", "info")
 _ROWS = (("running", "requests_running", "requests"), ("waiting", "requests_waiting", "requests"),
          ("KV cache", "kv_cache_usage", "share"), ("out/s", "generation_tokens_per_second", ""))  # fmt: skip
 _EVENT = "event:"
@@ -138,7 +138,7 @@ def _spans(line: Line, spans: Sequence[Span], room: int, most: int) -> list[Text
 
 
 def _worst(spans: Sequence[Span]) -> int:
-    return min(SEVERITIES.index(span.severity) for span in spans)
+    return min(span.severity.rank for span in spans)
 
 
 def column(line: Line, at: float, room: int) -> int:
@@ -211,7 +211,7 @@ def held(view: View, line: Line, at: float) -> list[Text]:
         value = line.columns(label, track, room)[column(line, at, room)]
         parts += [f"  {label} ", (words.number(value, unit) if value is not None else "?", "bold")]
     there = [s for s in view.picture.spans if s.first_at - step <= at <= s.last_at + step]
-    there.sort(key=lambda span: (SEVERITIES.index(span.severity), span.first_at))
+    there.sort(key=lambda span: (span.severity.rank, span.first_at))
     told: list[str | tuple[str, str]] = ["  "]
     for (rule, severe), _ in groupby(there, key=lambda span: (span.rule, span.severity)):
         told += [severity(severe, rule), "  "]

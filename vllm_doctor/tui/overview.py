@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from vllm_doctor.model.kinds import SEVERITIES, State
 from vllm_doctor.model.report import Finding, Report, Verdict, grouped
-from vllm_doctor.render import text as text_report
+from vllm_doctor.render.parts import unseen
 from vllm_doctor.session.view_model import Status
 from vllm_doctor.text.durations import duration
 from vllm_doctor.tui import finding, log, vitals
@@ -122,7 +123,7 @@ def _judged(report: Report) -> str:
     """What an ok, or an unknown, is worth."""
     if report.error is not None:
         return report.error.message
-    ok, unknown = report.count("ok"), report.count("unknown")
+    ok, unknown = report.count(State.OK), report.count(State.UNKNOWN)
     return f"{ok} rules were judged and are well; {unknown} could not be judged, for the reasons below." if ok else ""
 
 
@@ -138,8 +139,8 @@ def _few(lines: list[Text], most: int) -> list[Text]:
 def _counts(report: Report | None) -> tuple[str, str]:
     if report is None:
         return "findings", ""
-    parts = [f"{report.count(state)} {state}" for state in ("critical", "warning", "info") if report.count(state)]
-    told = [f"{report.count('ok')} ok", *([f"{n} unknown"] if (n := report.count("unknown")) else [])]
+    parts = [f"{report.count(state)} {state}" for state in map(State, SEVERITIES) if report.count(state)]
+    told = [f"{report.count(State.OK)} ok", *([f"{n} unknown"] if (n := report.count(State.UNKNOWN)) else [])]
     return f"findings: {', '.join(parts)}" if parts else "no findings", f"rules: {', '.join(told)}"
 
 
@@ -159,7 +160,7 @@ def rows(view: View, width: int) -> list[Row]:
                 found.append(Row(_symptom(symptom, report, width), finding.key_of(symptom[0])))
     if not found and not view.filter and report.verdict is Verdict.OK:
         found.append(Row(say(("  nothing was found to be wrong in what could be seen", DIM))))
-    for place, said in enumerate(text_report.not_seen(report)):
+    for place, said in enumerate(unseen.in_short(report)):
         if view.keeps(said):
             label = f" {SIGN['unknown']} not seen  " if not place else " " * 13
             found.append(Row(cut(say((label, "cyan"), (said, DIM)), width), f"{_UNSEEN}{place}"))
@@ -194,6 +195,6 @@ def _tag(group: Sequence[Finding], report: Report) -> Text:
 
 def _unseen_side(report: Report, width: int) -> list[Row]:
     lines = [say(("Not seen", "bold")), NOTHING]
-    for said in text_report.not_seen(report):
+    for said in unseen.in_short(report):
         lines += wrapped(said, width, "• ", "  ")
     return [Row(line) for line in lines]

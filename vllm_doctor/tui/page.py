@@ -17,7 +17,7 @@ from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 from textual.screen import Screen
 
-from vllm_doctor.model.report import SERVERS
+from vllm_doctor.model.kinds import SERVERS
 from vllm_doctor.session.view_model import Picture, Session, Status
 from vllm_doctor.text import words
 from vllm_doctor.text.durations import duration

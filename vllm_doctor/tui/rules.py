@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from vllm_doctor.model.kinds import State
 from vllm_doctor.model.reason import HOW_TO_LEARN
 from vllm_doctor.session.view_model import RuleSeen
-from vllm_doctor.tui.ink import DIM, NOTHING, SIGN, Row, fit, ruled, say, severity, wrapped
+from vllm_doctor.tui.ink import DIM, NOTHING, Row, fit, ruled, say, severity, wrapped
 from vllm_doctor.tui.page import Page, View
 
-_STATES = ("critical", "warning", "info", "unknown", "ok", "not-applicable", "")
 _RULE = "rule:"
 
 
@@ -22,7 +22,11 @@ class RulesPage(Page):
 
     def draw_head(self, view: View) -> list[Text]:
         rules = view.picture.rules
-        counts = [f"{n} {state}" for state in _STATES[:-2] if (n := sum(rule.state == state for rule in rules))]
+        counts = [
+            f"{n} {state}"
+            for state in State
+            if state is not State.NOT_APPLICABLE and (n := sum(rule.state is state for rule in rules))
+        ]
         told = f"{len(rules)} rules: {', '.join(counts)}" if counts else f"{len(rules)} rules"
         return [NOTHING, ruled(told, f"by {self.SORTS[view.sort % 3]}", view.width)]
 
@@ -37,17 +41,17 @@ def rows(view: View) -> list[Row]:
     found = []
     for rule in _sorted(view.picture.rules, view.sort):
         reasons = ", ".join(dict.fromkeys(map(str, rule.because.values())))
-        if view.keeps(rule.id, rule.title, rule.group, rule.state, reasons):
+        if view.keeps(rule.id, rule.title, rule.group, rule.state or "", reasons):
             found.append(Row(_rule(rule, reasons, view.width), f"{_RULE}{rule.id}"))
     return found or [Row(say(("  no rule is named so", DIM)))]
 
 
 def _rule(rule: RuleSeen, reasons: str, width: int) -> Text:
-    sign, colour = severity(rule.state, "") if rule.state in SIGN else (" ", "")
-    state = f"{sign.strip() or ' '} {'n/a' if rule.state == 'not-applicable' else rule.state}"
+    sign, colour = severity(rule.state, "") if rule.state else (" ", "")
+    state = f"{sign.strip() or ' '} {'n/a' if rule.state is State.NOT_APPLICABLE else rule.state or ''}"
     told = f"{rule.title}" if not reasons else f"{reasons}: {rule.title}"
     wide = 28 if width < 100 else 32
-    dim = DIM if rule.state in ("not-applicable", "unknown", "") else ""
+    dim = DIM if rule.state in (State.NOT_APPLICABLE, State.UNKNOWN, None) else ""
     group = say((fit(rule.group, 11), DIM)) if width >= 100 else say("")
     return Text.assemble(
         say(" ", (fit(state, 11), colour)), say((fit(rule.id, wide), "bold" if colour in ("red", "yellow") else "")),
@@ -58,7 +62,7 @@ def _rule(rule: RuleSeen, reasons: str, width: int) -> Text:
 def _sorted(rules: Sequence[RuleSeen], sort: int) -> list[RuleSeen]:
     match sort % 3:
         case 0:
-            return sorted(rules, key=lambda rule: (_STATES.index(rule.state), rule.id))
+            return sorted(rules, key=lambda rule: (rule.state.rank if rule.state else len(State), rule.id))
         case 1:
             return sorted(rules, key=lambda rule: (rule.group, rule.id))
         case _:
@@ -77,7 +81,7 @@ class RulePage(Page):
 
     def draw_head(self, view: View) -> list[Text]:
         rule = next((rule for rule in view.picture.rules if rule.id == self.id_of_rule), None)
-        state = severity(rule.state) if rule is not None and rule.state in SIGN else ("", "")
+        state = severity(rule.state) if rule is not None and rule.state else ("", "")
         return [NOTHING, say((f" {self.id_of_rule}  ", "bold"), state)]
 
     def draw_rows(self, view: View) -> list[Row]:

@@ -1,12 +1,15 @@
 """vLLM's own defaults: where they depend on the device (data/device_defaults.tsv), and those of a server's version.
 
-Of `vllm serve`, which takes others than the LLM class. Pure.
+Of `vllm serve`, which takes others than the LLM class. Nothing is read until the first question.
 """
 
 from __future__ import annotations
 
-import re
+import csv
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
@@ -16,15 +19,41 @@ from vllm_doctor.vllm.flags import release
 MAX_NUM_SEQS, MAX_NUM_BATCHED_TOKENS = "--max-num-seqs", "--max-num-batched-tokens"
 UTILIZATION = "--gpu-memory-utilization"
 
+_PATH = Path(__file__).parent / "data" / "device_defaults.tsv"
 _SINCE = (0, 11, 0)
 """Before it the V0 engine, which has other defaults, may have been taken."""
 _GIB = 1024.0**3
-_VALUE = re.compile(r"(\d+) (on|a worker on) (.+)")
-_AT_LEAST = re.compile(r"(?:a GPU|one) of (\d+) GiB or more(?: that is (?:no|neither) (.+))?")
+
+
+@dataclass(frozen=True)
+class DeviceDefault:
+    """What some releases take for a flag on some devices.
+
+    `until`: "" where the newest release still does. `device`: GPU, or CPU worker: `value` is that of each worker.
+    `min_gib`: of a GPU's memory. `gpus`: parts of the names that are meant, empty: all but those of `but_not`.
+    """
+
+    flag: str
+    since: str
+    until: str
+    device: str
+    min_gib: int | None
+    gpus: tuple[str, ...]
+    but_not: tuple[str, ...]
+    value: int
+
+    def is_on(self, memory: float | None, name: str) -> bool:
+        """Whether a device is meant; `memory` in bytes, None on the CPU backend."""
+        if memory is None or self.device != "GPU":
+            return memory is None and self.device == "CPU worker"
+        if memory < (self.min_gib or 0) * _GIB:
+            return False
+        is_named = not self.gpus or any(part.lower() in name.lower() for part in self.gpus)
+        return is_named and not any(part.lower() in name.lower() for part in self.but_not)
 
 
 def max_num_seqs(version: str, memory: float | None, name: str, world_size: int) -> int | None:
-    """The --max-num-seqs of a server that was not told; None where this version's rule is not known.
+    """The --max-num-seqs of a server that was not given one; None where this version's rule is not known.
 
     `memory`: bytes of a GPU, None on the CPU backend. `name`: the GPU's. `world_size`: tensor times pipeline parallel.
     """
@@ -39,24 +68,33 @@ def by_device(version: str, flag: str, memory: float | None, name: str, world_si
     asked = release(version)
     if asked is None or asked < _SINCE:
         return None
-    for text in flags.by_device(version, flag):
-        match = _VALUE.fullmatch(text)
-        if match is not None and _is_on(match[3], memory, name):
-            return int(match[1]) * (world_size if match[2] != "on" else 1)
-    return None
+    found = next((row for row in of_flag(version, flag) if row.is_on(memory, name)), None)
+    return None if found is None else found.value * (world_size if found.device == "CPU worker" else 1)
 
 
-def _is_on(device: str, memory: float | None, name: str) -> bool:
-    """Whether the words of data/device_defaults.tsv mean this device; the first that do count."""
-    if device == "the CPU":
-        return memory is None
-    if memory is None:
-        return False
-    match = _AT_LEAST.fullmatch(device)
-    if match is None:
-        return device == "another GPU"
-    but = match[2].lower().split(" nor ") if match[2] else []
-    return memory >= float(match[1]) * _GIB and not any(other in name.lower() for other in but)
+def of_flag(version: str, flag: str) -> tuple[DeviceDefault, ...]:
+    """What the version (as flags.judged_as) takes for the flag by device, the first that fits counts; empty: not known,
+    or the same everywhere."""
+    rows = (row for row in _rows() if row.flag == flag)
+    return tuple(row for row in rows if flags.is_within(version, row.since, row.until))
+
+
+@cache
+def _rows() -> tuple[DeviceDefault, ...]:
+    lines = [line for line in _PATH.read_text("utf-8").splitlines() if not line.startswith("#")]
+    return tuple(
+        DeviceDefault(
+            row["flag"],
+            row["since"],
+            row["until"],
+            row["device"],
+            int(row["min_gib"]) if row["min_gib"] else None,
+            tuple(row["gpus"].split("|")) if row["gpus"] else (),
+            tuple(row["but_not"].split("|")) if row["but_not"] else (),
+            int(row["value"]),
+        )
+        for row in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    )
 
 
 def of_version(known: Mapping[str, Reading]) -> dict[str, Reading]:
@@ -77,7 +115,7 @@ def of_version(known: Mapping[str, Reading]) -> dict[str, Reading]:
 
 
 def of_device(known: Mapping[str, Reading]) -> dict[str, Reading]:
-    """What a server with these flags, on this GPU, takes where it is not told: max_num_seqs_default and
+    """What a server with these flags, on this GPU, takes where it is not given: max_num_seqs_default and
     max_num_batched_tokens_default; each bounds the other, as the flags that are given do.
 
     Unknown (no-driver) without a GPU, not-supported where nothing is known of this version.

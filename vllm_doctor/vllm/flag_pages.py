@@ -7,7 +7,8 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vllm_doctor.vllm import flags, metrics
+from vllm_doctor.vllm import defaults, flags, metrics
+from vllm_doctor.vllm.defaults import DeviceDefault
 from vllm_doctor.vllm.flags import Flag, Parser
 
 _WIDTH = 80
@@ -64,7 +65,7 @@ def _flag(parser: Parser, name: str, remark: str) -> Page:
     if flag.choices:
         rows.append(("choices", " ".join(flag.choices)))
     rows.append(("default", _default(flag.default)))
-    rows += [("", line) for line in flags.by_device(parser.version, flag.name)]
+    rows += [("", line) for line in _by_device(defaults.of_flag(parser.version, flag.name))]
     rows += _life(flag.since, flag.until, flags.samples()[0])
     if flag.is_deprecated:
         rows.append(("deprecated", "yes"))
@@ -154,6 +155,22 @@ def _default(default: str | None) -> str:
     if default is None:
         return "not known"
     return {"None": "none: vLLM decides", "": '""'}.get(default, default)
+
+
+def _by_device(rows: Sequence[DeviceDefault]) -> list[str]:
+    """A line for each: "8192 on a GPU of 70 GiB or more that is no A100", "2048 on another GPU"."""
+    return [f"{row.value} {_device(row, is_first=row is rows[0])}" for row in rows]
+
+
+def _device(row: DeviceDefault, is_first: bool) -> str:
+    if row.device != "GPU":
+        return "a worker on the CPU"
+    if row.gpus:
+        return f"on an {' or '.join(row.gpus)}"
+    if row.min_gib is None:
+        return "on any GPU" if is_first else "on another GPU"
+    but = f" that is {'no' if len(row.but_not) == 1 else 'neither'} {' nor '.join(row.but_not)}" if row.but_not else ""
+    return f"on {'a GPU' if is_first else 'one'} of {row.min_gib} GiB or more{but}"
 
 
 def _cut(text: str) -> str:

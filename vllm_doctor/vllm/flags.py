@@ -1,8 +1,8 @@
 """Which flags and environment variables a vLLM version has.
 
 data/flags.tsv, data/environment.tsv: read from the parser, and from vllm/envs.py, of every release from 0.8.0 on;
-made by tests/lab/flags.py, which says how. Before 0.8.0 only the names in a few samples are known. Nothing is read
-until the first question.
+made by tests/lab/release (docs/releases.md says how). Before 0.8.0 only the names in a few samples are known. Nothing
+is read until the first question.
 
 A flag may be written in each way that this version's parser takes: `--max_num_seqs`, `-tp`, `--no-x` of an on-off
 switch, `--x=7`, `--compilation-config.mode` (the key is not checked), `-O3`. A mere beginning (`--max-num-s`), which
@@ -195,15 +195,10 @@ def nearest(version: str, name: str) -> list[str]:
     return known.nearest(name) if known else []
 
 
-def by_device(version: str, name: str) -> tuple[str, ...]:
-    """What the version (as `judged_as`) takes by device where the flag is not given: "256 on …"; empty: not known."""
+def is_within(version: str, since: str, until: str) -> bool:
+    """Whether the release that answers for the version (as `judged_as`) is one from `since` to `until`, "": and on."""
     place = _FLAGS.judged_at(version)
-    lines = (_DATA / "device_defaults.tsv").read_text("utf-8").splitlines()[1:]
-    for flag, listed, values, _ in (line.split("\t") for line in lines):
-        first, _, last = listed.partition("..")
-        if flag == name and place is not None and _FLAGS.place(first) <= place <= _FLAGS.place(last):
-            return tuple(values.split(", "))
-    return ()
+    return place is not None and _FLAGS.place(since) <= place <= _FLAGS.place(until or newest())
 
 
 def replacement(name: str) -> Replacement | None:
@@ -220,11 +215,6 @@ def environment(version: str, name: str) -> Variable | None:
     if row is None or place is None:
         return None
     return Variable(name, _value(row.cell(0)), *_ENVIRONMENT.stretch(name, place))
-
-
-def has_environment(version: str | None, name: str) -> bool | None:
-    """Whether that vLLM knows the environment variable; None as of `has`."""
-    return _ENVIRONMENT.has(version, lambda place: any(row.is_at(place) for row in _ENVIRONMENT.rows(name)))
 
 
 def nearest_environment(version: str, name: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Which metrics a vLLM version shows, by the names they have on /metrics.
 
-data/metrics.tsv: read from the sources of every release from 0.8.0 on; made by tests/lab/flags.py. What a release
+data/metrics.tsv: read from the sources of every release from 0.8.0 on; made by tests/lab/release. What a release
 defines: some metrics are shown only where their feature is on.
 """
 

@@ -20,6 +20,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable
 from typing import Any
 
 FORMAT = 1
@@ -154,10 +155,14 @@ def _value_kind(action: argparse.Action) -> str | None:
         return "text"
     if read is bool or getattr(read, "__name__", "") == "str_to_bool":
         return "bool"
-    if not callable(read):
-        return None
+    return _kind_read(read, action) if callable(read) else None
+
+
+def _kind_read(read: Callable[[str], Any], action: argparse.Action) -> str | None:
+    """What a function that reads a value takes, by what it makes of samples."""
 
     def reads(text: str) -> Any:
+        """None where the function refuses the text: whatever vLLM's code raises then, it does not take it."""
         try:
             return read(text)
         except Exception:

@@ -1,7 +1,8 @@
 """What each vLLM release has, out of a table: a row, the releases that it holds for, its cells.
 
 data/*.tsv: a first line that says what it is and where from; `# samples:`, releases of which only names are known, and
-between which nothing is; `# releases:`, every release since 0.8.0; then `NAMES<TAB>0.8.0..0.9.2;0.31.0..0.33.0<TAB>…`.
+between which nothing is; `# releases:`, every release since 0.8.0; then `NAMES<TAB>0.8.0..0.9.2;0.31.0..<TAB>…`.
+What has no end, `0.31.0..`, holds up to the newest release, so that a newer one changes only what differs in it.
 """
 
 from __future__ import annotations
@@ -105,8 +106,9 @@ class History:
         names, listed, *cells = line.split("\t")
         spans = []
         for span in listed.split(";"):
-            first, _, last = span.partition("..")
-            spans.append((self._places[first], self._places[last or first]))
+            first, dots, last = span.partition("..")
+            is_open = dots and not last
+            spans.append((self._places[first], len(self.releases) - 1 if is_open else self._places[last or first]))
         on = tuple(name for name in names.split(" ") if not name.startswith(OFF))
         off = tuple(name.removeprefix(OFF) for name in names.split(" ") if name.startswith(OFF))
         return Row(on, off, tuple(spans), tuple(cells))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -375,29 +376,32 @@ def test_any_encoding_that_a_shell_writes_is_read(tmp_path: Path, encoding: str)
 
 
 @pytest.mark.parametrize(
-    "content",
+    "flood",
     [
-        "GPU 0: NVIDIA " + "A" * 4_000_000,
-        "NVIDIA-SMI 1 Driver Version:" + " " * 4_000_000,
-        "GPU 0: NVIDIA A\n" * 900_000,
-        "NVIDIA-SMI Driver Version: 1\n" * 500_000,
-        "GPU 0\n" + "|\n" * 7_000_000,
-        "GPU 0\n" + "\n" * 15_000_000,
-        "GPU0 GPU1 CPU\n" + "GPU0 X NV1\n" * 1_000_000,
-        "GPU0 " + "GPU1NIC2" * 1_000_000,
-        "|   0  A  Off | 00000000:01:00.0 Off | 0 |\n" * 300_000,
-        "\x1b[" * 7_000_000 + "GPU 0",
-        "".join(f"|  {i % 999}  A  Off | 00000000:01:00.0 Off | 0 |\n" for i in range(90_000)),
-        "GPU 0: NVIDIA A\n" + "".join(f"MIG 1g Device {i % 99}:\n" for i in range(90_000)),
-        "NVIDIA-SMI Driver Version: 1\n|   0  A  Off | 0000:01:00.0 Off | 0 |\n| Processes: |\n"
-        + "|  0  7  C  p  1MiB |\n" * 600_000,
+        lambda: "GPU 0: NVIDIA " + "A" * 4_000_000,
+        lambda: "NVIDIA-SMI 1 Driver Version:" + " " * 4_000_000,
+        lambda: "GPU 0: NVIDIA A\n" * 900_000,
+        lambda: "NVIDIA-SMI Driver Version: 1\n" * 500_000,
+        lambda: "GPU 0\n" + "|\n" * 7_000_000,
+        lambda: "GPU 0\n" + "\n" * 15_000_000,
+        lambda: "GPU0 GPU1 CPU\n" + "GPU0 X NV1\n" * 1_000_000,
+        lambda: "GPU0 " + "GPU1NIC2" * 1_000_000,
+        lambda: "|   0  A  Off | 00000000:01:00.0 Off | 0 |\n" * 300_000,
+        lambda: "\x1b[" * 7_000_000 + "GPU 0",
+        lambda: "".join(f"|  {i % 999}  A  Off | 00000000:01:00.0 Off | 0 |\n" for i in range(90_000)),
+        lambda: "GPU 0: NVIDIA A\n" + "".join(f"MIG 1g Device {i % 99}:\n" for i in range(90_000)),
+        lambda: (
+            "NVIDIA-SMI Driver Version: 1\n|   0  A  Off | 0000:01:00.0 Off | 0 |\n| Processes: |\n"
+            + "|  0  7  C  p  1MiB |\n" * 600_000
+        ),
     ],
     ids=[
         "name", "head", "list", "heads", "boxes", "blank", "matrix", "columns", "rows", "escapes", "gpus", "slices",
         "processes",
     ],
 )  # fmt: skip
-def test_no_file_takes_long(tmp_path: Path, content: str) -> None:
+def test_no_file_takes_long(tmp_path: Path, flood: Callable[[], str]) -> None:
+    content = flood()
     start = time.process_time()
     outcome = view_or_line(tmp_path, content)
     assert isinstance(outcome, GpuView) or "\n" not in outcome

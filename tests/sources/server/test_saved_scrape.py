@@ -71,11 +71,11 @@ def test_one_moment_of_a_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "kind"),
-    [(b"node_load1 0.5\n", "not-vllm"), (b"x 1\n" + bytes(saved_scrape.MAX_FILE), "too-large")],
+    ("body", "more", "kind"),
+    [(b"node_load1 0.5\n", 0, "not-vllm"), (b"x 1\n", saved_scrape.MAX_FILE, "too-large")],
 )
-def test_what_is_wrong_with_it_is_told(body: bytes, kind: str, tmp_path: Path) -> None:
-    seen = saved_scrape.examine(kept(tmp_path, body), WANTED)
+def test_what_is_wrong_with_it_is_told(body: bytes, more: int, kind: str, tmp_path: Path) -> None:
+    seen = saved_scrape.examine(kept(tmp_path, body + bytes(more)), WANTED)
     assert seen.error is not None
     assert seen.error.kind == kind
 

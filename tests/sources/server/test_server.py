@@ -41,11 +41,11 @@ from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Report, Verdict
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.session.examination import judge
-from vllm_doctor.sources.server import scrapes
+from vllm_doctor.session.judge import judge
+from vllm_doctor.sources.server import fetch, scrapes
 from vllm_doctor.sources.server import server as server_module
 from vllm_doctor.sources.server.access import Access
-from vllm_doctor.sources.server.server import Server, base_of, shown
+from vllm_doctor.sources.server.server import Server
 
 START = "process_start_time_seconds"
 SECRET = "s3cr3t-passw0rd"
@@ -110,55 +110,6 @@ def started_at(seconds: float, text: str) -> str:
 
 
 # ---- addresses ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("url", "base"),
-    [
-        ("http://127.0.0.1:8000", "http://127.0.0.1:8000"),
-        ("http://127.0.0.1:8000/", "http://127.0.0.1:8000"),
-        ("http://127.0.0.1:8000/metrics", "http://127.0.0.1:8000"),
-        ("http://127.0.0.1:8000/metrics/", "http://127.0.0.1:8000"),
-        ("https://gpu1/serve/llama/", "https://gpu1/serve/llama"),
-        ("https://gpu1/serve/llama/metrics", "https://gpu1/serve/llama"),
-        ("gpu1:8000", "http://gpu1:8000"),
-        ("gpu1:8000/prefix/metrics", "http://gpu1:8000/prefix"),
-        ("[::1]:8000", "http://[::1]:8000"),
-        ("http://[fe80::1%25eth0]:8000", "http://[fe80::1%25eth0]:8000"),
-        ("http://h:8000/metrics?x=1#y", "http://h:8000"),
-        ("HTTP://h:8000", "http://h:8000"),
-    ],
-)
-def test_the_base_of_an_address(url: str, base: str) -> None:
-    assert base_of(url) == base
-
-
-@pytest.mark.parametrize(
-    "url", ["http://", "ftp://h/", "file:///etc/passwd", "http://h:port", "http://h:99999", "http://[::1", "http:///x"]
-)
-def test_what_is_no_address(url: str) -> None:
-    with pytest.raises(UsageError, match="not a URL"):
-        base_of(url)
-
-
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        (f"http://me:{SECRET}@h:8000/p", "http://h:8000/p"),
-        (f"https://{SECRET}@h", "https://h"),
-        (f"http://me:p@{SECRET}@h:8000", "http://h:8000"),
-        ("http://h:8000/p", "http://h:8000/p"),
-        (f"me:{SECRET}@h:port", "h:port"),
-        (f"http://me:{SECRET}@h:port", "http://h:port"),
-        (f"http://me:pa/{SECRET}@h:8000", "http://h:8000"),
-        (f"http://me:pa#{SECRET}@h:8000", "http://h:8000"),
-        (f"http://me:pa?{SECRET}@h:8000", "http://h:8000"),
-        (f"me:{SECRET}@[::1", "[::1"),
-        (f"http://me:{SECRET}@[::1", "http://[::1"),
-    ],
-)
-def test_an_address_is_shown_without_its_password(url: str, said: str) -> None:
-    assert shown(url) == said
 
 
 def test_host_and_port_without_a_scheme(signals: Catalogue) -> None:
@@ -558,8 +509,8 @@ def endless(request: Request) -> Answer:
 
 @pytest.fixture
 def small_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert server_module.MAX_BODY == 64 * 1024 * 1024
-    monkeypatch.setattr(server_module, "MAX_BODY", 3_000_000)
+    assert fetch.MAX_BODY == 64 * 1024 * 1024
+    monkeypatch.setattr(fetch, "MAX_BODY", 3_000_000)
 
 
 @pytest.mark.usefixtures("small_bodies")

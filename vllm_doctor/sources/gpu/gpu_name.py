@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from vllm_doctor.model.errors import UsageError
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.vllm import roofline
 
-KIND = "gpu-name"
 OPTION = "--gpu"
 
 _COUNTED = re.compile(r"\s*(?:(\d{1,6})\s*[xX×*]\s*)?(.*?)\s*", re.DOTALL)
@@ -39,7 +39,7 @@ class NamedGpu:
 
     def examine(self, patient: str) -> Observation:
         """What is known of the GPU by its name."""
-        return Observation(KIND, self.target, facts=facts(self), patient=patient)
+        return Observation(SourceKind.GPU_NAME, self.target, facts=facts(self), patient=patient)
 
 
 def parse(text: str) -> NamedGpu:

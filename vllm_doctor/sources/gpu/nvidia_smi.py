@@ -7,8 +7,8 @@ to, still tells what is whole in it, and no document can declare entities.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from xml.etree.ElementTree import Element, ParseError, fromstring
@@ -160,61 +160,87 @@ def _element(piece: str) -> Element | None:
         return None
 
 
-def _view(path: Path, documents: list[_Document]) -> GpuView:
-    gpus: dict[str, Gpu] = {}
-    samples: list[GpuSample] = []
-    notes: list[str] = []
-    last_seen: set[str] = set()
-    lost: set[int] = set()
-    for at, document in zip(fields.times([document.time for document in documents]), documents, strict=True):
+@dataclass
+class _Told:
+    """What the documents of one file tell of the GPUs, the newest word of each."""
+
+    gpus: dict[str, Gpu] = field(default_factory=dict)
+    samples: list[GpuSample] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    lost: set[int] = field(default_factory=set)
+    last_seen: set[str] = field(default_factory=set)
+    """The GPUs of the last document that is whole, by uuid."""
+
+    def add(self, document: _Document, at: float, path: Path) -> None:
+        """One more document. Raises UsageError for one that holds more than a host can have."""
         seen = set()
         for index, element in zip(document.indices(), document.gpus, strict=True):
             if element is None:
-                notes.append(f"the XML of GPU {index} is damaged: left out")
+                self.notes.append(f"the XML of GPU {index} is damaged: left out")
                 continue
             broken = fields.broken(index, [_said(element, path) for path in _TELLING])
-            notes += [broken] if broken else []
-            lost |= {index} if broken else set()
+            self.notes += [broken] if broken else []
+            self.lost |= {index} if broken else set()
             for gpu, sample in _devices(index, element, at):
-                if gpu.uuid in gpus:  # where a GPU fell off the bus, the others keep their index
-                    gpu = replace(gpu, index=gpus[gpu.uuid].index)
-                gpus[gpu.uuid] = gpu
-                samples.append(replace(sample, index=gpu.index))
+                if gpu.uuid in self.gpus:  # where a GPU fell off the bus, the others keep their index
+                    gpu = replace(gpu, index=self.gpus[gpu.uuid].index)
+                self.gpus[gpu.uuid] = gpu
+                self.samples.append(replace(sample, index=gpu.index))
                 seen.add(gpu.uuid)
-                if len(gpus) > fields.MAX_GPUS or len(samples) > fields.MAX_TOLD:
+                if len(self.gpus) > fields.MAX_GPUS or len(self.samples) > fields.MAX_TOLD:
                     raise UsageError(f"{path} tells of more GPUs than a host can have; {fields.HOW}")
         if document.is_whole:
-            last_seen = seen
-    whole = [document for document in documents if document.is_whole]
-    cut = len(documents) - len(whole)
-    if not gpus:
-        if whole and whole[-1].attached == 0:
-            return GpuView(fields.ORIGIN, missing=Reason.ABSENT, detail="attached_gpus: 0")
-        problem = "is cut off within its first GPU" if cut else "tells of no GPU"
-        raise UsageError(f"{path} {problem}; {fields.HOW}")
-    more = not whole
-    if cut:
-        notes.append("the file of nvidia-smi is cut off: only the GPUs before the cut are known")
-    if whole:
-        gone = [gpu.index for gpu in gpus.values() if gpu.uuid not in last_seen]
-        notes += [f"GPU {index} is missing at the end of the file" for index in gone]
-        lost |= set(gone)
-        attached = whole[-1].attached
-        if attached is not None and attached > len(whole[-1].gpus):
-            notes.append(f"the file of nvidia-smi tells of {len(whole[-1].gpus)} of {attached} GPUs")
-            more = True
-    cuda = [said for document in documents if re.fullmatch(r"\d+\.\d+", said := document.said("cuda_version"))]
-    drivers = [said for document in documents if (said := document.said("driver_version"))]
+            self.last_seen = seen
+
+    def lacks(self, documents: Sequence[_Document]) -> bool:
+        """Whether the host may have more GPUs than were told of; what is missing becomes a note."""
+        whole = [document for document in documents if document.is_whole]
+        if len(whole) < len(documents):
+            self.notes.append("the file of nvidia-smi is cut off: only the GPUs before the cut are known")
+        if not whole:
+            return True
+        gone = [gpu.index for gpu in self.gpus.values() if gpu.uuid not in self.last_seen]
+        self.notes += [f"GPU {index} is missing at the end of the file" for index in gone]
+        self.lost |= set(gone)
+        attached, told = whole[-1].attached, len(whole[-1].gpus)
+        if attached is None or attached <= told:
+            return False
+        self.notes.append(f"the file of nvidia-smi tells of {told} of {attached} GPUs")
+        return True
+
+
+def _view(path: Path, documents: list[_Document]) -> GpuView:
+    told = _Told()
+    for at, document in zip(fields.times([document.time for document in documents]), documents, strict=True):
+        told.add(document, at, path)
+    if not told.gpus:
+        return _no_gpu(path, documents)
+    lacks = told.lacks(documents)
     return GpuView(
         fields.ORIGIN,
-        tuple(gpus.values()),
-        tuple(samples),
-        driver=drivers[-1] if drivers else "",
-        cuda=cuda[-1] if cuda else "",
-        notes=tuple(dict.fromkeys(notes)),
-        lost=frozenset(lost),
-        more=more,
+        tuple(told.gpus.values()),
+        tuple(told.samples),
+        driver=_last(documents, "driver_version", r".+"),
+        cuda=_last(documents, "cuda_version", r"\d+\.\d+"),
+        notes=tuple(dict.fromkeys(told.notes)),
+        lost=frozenset(told.lost),
+        more=lacks,
     )
+
+
+def _no_gpu(path: Path, documents: Sequence[_Document]) -> GpuView:
+    """A host without a GPU, where the file says so. Raises UsageError where it merely tells of none."""
+    whole = [document for document in documents if document.is_whole]
+    if whole and whole[-1].attached == 0:
+        return GpuView(fields.ORIGIN, missing=Reason.ABSENT, detail="attached_gpus: 0")
+    problem = "is cut off within its first GPU" if len(whole) < len(documents) else "tells of no GPU"
+    raise UsageError(f"{path} {problem}; {fields.HOW}")
+
+
+def _last(documents: Sequence[_Document], name: str, pattern: str) -> str:
+    """The newest of what the documents say under this name, in a form that makes sense."""
+    said = (document.said(name) for document in reversed(documents))
+    return next((text for text in said if re.fullmatch(pattern, text, re.DOTALL)), "")
 
 
 # --- a GPU ----------------------------------------------------------------------------------------------------------

@@ -439,16 +439,8 @@ def _both(one: _Told, other: _Told) -> _Told:
 
 
 def _seen(path: Path, blocks: list[_Block]) -> GpuView:
-    host, kept, notes = _Host(), list[_Block](), list[str]()
-    for block in blocks:
-        clash = host.clash(block)
-        if clash:
-            notes.append(f"{clash}: only the first is read")
-        else:
-            host.add(block)
-            kept.append(block)
-        if len(host.gpus) + len(host.instances) > smi.MAX_GPUS:
-            raise UsageError(f"{path} tells of more GPUs than a host can have; {smi.HOW}")
+    host, notes = _Host(), list[str]()
+    kept = list(_added(host, path, blocks, notes))
     host.name_all()
     tables = [block for block in kept if block.samples]
     gpus: dict[str, Gpu] = {}
@@ -478,6 +470,19 @@ def _seen(path: Path, blocks: list[_Block]) -> GpuView:
         # a driver's version without a GPU does not say that there is none
         missing=None if gpus else Reason.NOT_SUPPORTED,
     )
+
+
+def _added(host: _Host, path: Path, blocks: list[_Block], notes: list[str]) -> Iterator[_Block]:
+    """The blocks that are of one host, added to it; of another that clashes with them only a note is kept."""
+    for block in blocks:
+        clash = host.clash(block)
+        if clash:
+            notes.append(f"{clash}: only the first is read")
+        else:
+            host.add(block)
+            yield block
+        if len(host.gpus) + len(host.instances) > smi.MAX_GPUS:
+            raise UsageError(f"{path} tells of more GPUs than a host can have; {smi.HOW}")
 
 
 def _looks(host: _Host, tables: list[_Block]) -> Iterator[tuple[_Block, GpuSample]]:

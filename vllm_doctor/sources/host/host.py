@@ -234,7 +234,7 @@ class Host:
         if isinstance(first.cpu, Reason) or isinstance(last.cpu, Reason) or isinstance(allowed, Reason):
             reason = next(r for r in (first.cpu, last.cpu, allowed) if isinstance(r, Reason))
             return dict.fromkeys(names, Unknown(reason))
-        busy, steal, _ = topology.between(first.cpu, last.cpu, allowed)
+        busy, steal = topology.between(first.cpu, last.cpu, allowed)
         mine = [m.pid for m in alive] + [
             pid for pid in (os.getpid(),) if pid in first.processes and pid in last.processes
         ]

@@ -30,8 +30,6 @@ class Kernel:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self.root = root
-        self.is_here = root == Path("/")
-        """Whether system calls (affinity, statvfs) speak of the same machine as the files."""
 
     def path(self, name: str) -> Path:
         """The file's place: "proc/stat" below the root."""

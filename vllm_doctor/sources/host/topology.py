@@ -227,7 +227,7 @@ class Load(NamedTuple):
     busy_cores: Reading
     """CPUs' worth of time that was spent running."""
     steal_share: Reading
-    idle_share: Reading
+    """The share of the time that the hypervisor gave to somebody else."""
 
 
 def stat(kernel: Kernel) -> CpuTimes | Reason:
@@ -265,12 +265,11 @@ def between(first: CpuTimes | Reason, last: CpuTimes | Reason, cpus: Iterable[in
     return Load(
         Known(busy / total * len(stayed), origin="proc"),
         Known(steal / total, origin="proc"),
-        Known(idle / total, origin="proc"),
     )
 
 
 def _unknown_load(reason: Reason) -> Load:
-    return Load(Unknown(reason), Unknown(reason), Unknown(reason))
+    return Load(Unknown(reason), Unknown(reason))
 
 
 # Memory

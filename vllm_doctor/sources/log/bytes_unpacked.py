@@ -36,6 +36,8 @@ _PACKED = {
     **{bytes([low]) + b"\x2a\x4d\x18": "zstd" for low in range(0x50, 0x60)},  # a frame to skip, as pzstd begins with
 }
 _COMMANDS = {"gzip": "gzip -dc", "xz": "xz -dc", "bzip2": "bzip2 -dc", "zstd": "zstd -dc --long=31"}
+_NEEDS_MEMORY = ("Memory usage limit exceeded", "too much memory")
+"""How liblzma and libzstd say that unpacking takes more than is allowed; neither has a kind of error for it."""
 _MAGIC = max(map(len, _PACKED))
 _EXTRACT = "extract it, and give the log in it"
 _OTHERS = {
@@ -182,7 +184,7 @@ class Blocks:
                 try:
                     out = member.decompress(data, self._size)
                 except Exception as error:  # each library has its own
-                    if "emory" in str(error):
+                    if any(text in str(error) for text in _NEEDS_MEMORY):
                         raise SourceError(
                             "unreadable",
                             f"{self.name} needs much memory to unpack: {_COMMANDS[packing]} FILE | vllm-doctor -",

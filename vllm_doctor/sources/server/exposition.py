@@ -78,6 +78,15 @@ def parse(text: str, wanted: frozenset[str], heads: Heads | None = None) -> Page
     count = len(lines) + len(samples)
     if count > MAX_SERIES:
         raise SourceError("too-large", f"{count:,} series of vLLM on one page, more than {MAX_SERIES:,}")
+    new, bad = _read(lines, heads)
+    samples += new
+    return Page(tuple(samples), is_metrics or bool(samples), has_vllm, refused + bad)
+
+
+def _read(lines: list[str], heads: Heads | None) -> tuple[list[Sample], int]:
+    """The samples of lines that are new, whose heads are kept; and how many lines cannot be read."""
+    samples: list[Sample] = []
+    refused = 0
     for start in range(0, len(lines), _CHUNK):
         chunk = lines[start : start + _CHUNK]
         good, bad = _parsed(chunk)
@@ -85,7 +94,7 @@ def parse(text: str, wanted: frozenset[str], heads: Heads | None = None) -> Page
         refused += bad
         if heads is not None:
             _learn(chunk, good, heads)
-    return Page(tuple(samples), is_metrics or bool(samples), has_vllm, refused)
+    return samples, refused
 
 
 def _again(name: str, labels: Labels, text: str) -> Sample | None:

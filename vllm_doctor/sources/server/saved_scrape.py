@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vllm_doctor.model.errors import SourceError
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Problem
 from vllm_doctor.sources.server import scrapes
@@ -14,7 +15,6 @@ from vllm_doctor.sources.server.exposition import parse
 from vllm_doctor.sources.server.scrapes import Scrape
 from vllm_doctor.text.encoding import decoded
 
-KIND = "page"
 MAX_FILE = 64 << 20
 _HEAD, _LINES = 1 << 16, 200
 _BEFORE = 30
@@ -67,7 +67,9 @@ def examine(path: Path, wanted: frozenset[str]) -> Observation:
             target, [Scrape(0.0, page, scrapes.started(page), None)], scrapes.identity(target, page, {}, {})
         )
     except OSError as error:
-        return Observation(KIND, target, error=Problem("unreadable", f"{target} cannot be read ({error.strerror})"))
+        return Observation(
+            SourceKind.PAGE, target, error=Problem("unreadable", f"{target} cannot be read ({error.strerror})")
+        )
     except SourceError as error:
-        return Observation(KIND, target, error=Problem(error.kind, str(error)))
-    return replace(told, kind=KIND, notes=(*told.notes, _NOTE))
+        return Observation(SourceKind.PAGE, target, error=Problem(error.kind, str(error)))
+    return replace(told, kind=SourceKind.PAGE, notes=(*told.notes, _NOTE))

@@ -12,6 +12,7 @@ from typing import Any
 
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.facts import ENGINE_METRIC
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.report import Problem
@@ -135,7 +136,7 @@ def seen(
         notes.append(f"it answered {len(window.times)} times before")
     if error is not None and error.kind in ("changed-server", "too-large"):
         window = Window()
-    return Observation("server", target, window, identity.facts, identity.models, error, tuple(notes))
+    return Observation(SourceKind.SERVER, target, window, identity.facts, identity.models, error, tuple(notes))
 
 
 def _one_server(target: str, window: Window, scrapes: Sequence[Scrape], notes: list[str]) -> None:

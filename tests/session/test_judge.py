@@ -1,91 +1,24 @@
-"""Watchers in threads, and what their observations add up to."""
+"""From observations to the report."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from tests.making import shipped_catalogue, shipped_rules, window
-from vllm_doctor.model.facts import COMMAND, ENVIRONMENT
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Problem, Report, Verdict
 from vllm_doctor.model.window import Window
-from vllm_doctor.session import examination
-from vllm_doctor.session.examination import Watcher, judge, observe
+from vllm_doctor.session.judge import judge
 
 A, B = "http://a:8000", "http://b:8000"
 AT = datetime(2026, 11, 20, tzinfo=UTC)
-
-
-def watcher(name: str, look: Callable[[], Observation] | None = None) -> Watcher:
-    return Watcher("server", name, name, look or (lambda: Observation("server", name)))
-
-
-# observe()
-
-
-@pytest.fixture
-def never() -> Iterator[threading.Event]:
-    """Set when the test is over, so that its threads end."""
-    event = threading.Event()
-    yield event
-    event.set()
-
-
-def test_observations_come_in_the_order_of_their_watchers() -> None:
-    late = threading.Event()
-
-    def slow() -> Observation:
-        assert late.wait(60)
-        return Observation("server", "slow")
-
-    def fast() -> Observation:
-        late.set()
-        return Observation("server", "fast")
-
-    assert [o.target for o in observe([watcher("slow", slow), watcher("fast", fast)], 60)] == ["slow", "fast"]
-
-
-def test_watchers_look_at_the_same_time() -> None:
-    together = threading.Barrier(3)
-
-    def look() -> Observation:
-        together.wait(60)  # for all three
-        return Observation("server", "x")
-
-    assert len(observe([watcher("x", look)] * 3, 60)) == 3
-
-
-def test_one_that_hangs_does_not_hang_the_doctor(never: threading.Event) -> None:
-    def hang() -> Observation:
-        never.wait()
-        return Observation("server", "hung")
-
-    hung, fine = observe([Watcher("gpu", "the driver", A, hang), watcher("fine")], 0.1)
-    assert (hung.kind, hung.target, hung.patient) == ("gpu", "the driver", A)
-    assert hung.error == Problem("timeout", "the driver did not answer in time: raise --timeout")
-    assert fine.error is None
-
-
-def test_what_a_watcher_raises_is_raised_here() -> None:
-    def crash() -> Observation:
-        raise ZeroDivisionError("boom")
-
-    with pytest.raises(ZeroDivisionError, match="boom"):
-        observe([watcher("fine"), watcher("ill", crash)], 60)
-
-
-def test_nobody_to_watch() -> None:
-    assert observe([], 60) == []
-
-
-# judge()
 
 
 def scraped(running: int = 3) -> Window:
@@ -107,7 +40,7 @@ def seen(
     """What a watcher saw."""
     readings = {name: value if isinstance(value, Known | Unknown) else Known(value) for name, value in facts.items()}
     return Observation(
-        kind,
+        SourceKind(kind),
         patient if kind == "server" else f"the {kind}",
         scrapes or Window(),
         readings,
@@ -230,54 +163,9 @@ def test_strict() -> None:
     assert judged(server, rules=("preemption", "gpu-shared"), strict=True).verdict is Verdict.UNKNOWN
 
 
-# A command that was given as a text
-
-
-def written(facts: dict[str, Reading]) -> Observation:
-    return Observation("command", "--command", facts=facts, patient="s", command=("vllm", "serve", "other"))
-
-
-GIVEN: dict[str, Reading] = {
-    COMMAND: Known(True),
-    ENVIRONMENT: Known(True),
-    "--enforce-eager": Known(True),
-    "$NCCL_P2P_DISABLE": Known(1.0),
-    "vllm_version": Known("0.11.0"),
-}
-
-
-def flags_of(*others: Observation) -> dict[str, object]:
-    facts = examination._facts([*others, written(GIVEN)])
-    return {name: fact.value for name, fact in facts.items() if isinstance(fact, Known)}
-
-
-def test_a_written_command_says_nothing_where_the_own_one_was_read() -> None:
-    own = Observation("host", "pid 1", facts={COMMAND: Known(True), "--max-num-seqs": Known(8.0)}, patient="s")
-    assert flags_of(own) == {
-        COMMAND: True,
-        "--max-num-seqs": 8.0,
-        ENVIRONMENT: True,
-        "$NCCL_P2P_DISABLE": 1.0,
-        "vllm_version": "0.11.0",
-    }
-
-
-@pytest.mark.parametrize("kind", ["host", "log", "server"])
-def test_a_written_command_completes_what_could_not_be_read(kind: str) -> None:
-    facts: dict[str, Reading] = {
-        "vllm_version": Known("0.32.0"), ENVIRONMENT: Unknown(Reason.DENIED), "--max-num-seqs": Known(8.0),
-    }  # fmt: skip
-    own = Observation(kind, "s", facts=facts, patient="s")
-    assert flags_of(own) == {
-        **{name: fact.value for name, fact in GIVEN.items() if isinstance(fact, Known)},
-        "vllm_version": "0.32.0",
-        "--max-num-seqs": 8.0,
-    }
-
-
 def test_the_processes_own_command_goes_before_what_its_log_and_a_text_say() -> None:
-    text = Observation("command", "--command", patient=A, command=("vllm", "serve", "text"))
-    log = Observation("log", "vllm.log", patient=A, command=("vllm", "serve", "log"))
+    text = Observation(SourceKind.COMMAND, "--command", patient=A, command=("vllm", "serve", "text"))
+    log = Observation(SourceKind.LOG, "vllm.log", patient=A, command=("vllm", "serve", "log"))
     host = seen("host", A, command=("/opt/vllm", "serve", "m"), cores_usable=2.0)
     assert judged(text, log, host).command == ("/opt/vllm", "serve", "m")
     assert judged(text, log, seen("host", A, cores_usable=2.0)).command == ("vllm", "serve", "log")

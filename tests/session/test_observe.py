@@ -1,0 +1,73 @@
+"""Sources in threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.report import Problem
+from vllm_doctor.session.observe import observe
+from vllm_doctor.session.source import Source
+
+
+def server(name: str, look: Callable[[], Observation] | None = None) -> Source:
+    return Source(SourceKind.SERVER, name, name, look or (lambda: Observation(SourceKind.SERVER, name)))
+
+
+@pytest.fixture
+def never() -> Iterator[threading.Event]:
+    """Set when the test is over, so that its threads end."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_observations_come_in_the_order_of_their_sources() -> None:
+    late = threading.Event()
+
+    def slow() -> Observation:
+        assert late.wait(60)
+        return Observation(SourceKind.SERVER, "slow")
+
+    def fast() -> Observation:
+        late.set()
+        return Observation(SourceKind.SERVER, "fast")
+
+    assert [o.target for o in observe([server("slow", slow), server("fast", fast)], 60)] == ["slow", "fast"]
+
+
+def test_sources_look_at_the_same_time() -> None:
+    together = threading.Barrier(3)
+
+    def look() -> Observation:
+        together.wait(60)  # for all three
+        return Observation(SourceKind.SERVER, "x")
+
+    assert len(observe([server("x", look)] * 3, 60)) == 3
+
+
+def test_one_that_hangs_does_not_hang_the_doctor(never: threading.Event) -> None:
+    def hang() -> Observation:
+        never.wait()
+        return Observation(SourceKind.SERVER, "hung")
+
+    hung, fine = observe([Source(SourceKind.GPU, "the driver", "here", hang), server("fine")], 0.1)
+    assert (hung.kind, hung.target, hung.patient) == ("gpu", "the driver", "here")
+    assert hung.error == Problem("timeout", "the driver did not answer in time: raise --timeout")
+    assert fine.error is None
+
+
+def test_what_a_look_raises_is_raised_here() -> None:
+    def crash() -> Observation:
+        raise ZeroDivisionError("boom")
+
+    with pytest.raises(ZeroDivisionError, match="boom"):
+        observe([server("fine"), server("ill", crash)], 60)
+
+
+def test_nobody_to_look_at() -> None:
+    assert observe([], 60) == []

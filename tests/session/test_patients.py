@@ -1,0 +1,54 @@
+"""What the observations of one server add up to."""
+
+from __future__ import annotations
+
+import pytest
+
+from vllm_doctor.model.facts import COMMAND, ENVIRONMENT
+from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.reading import Known, Reading, Unknown
+from vllm_doctor.model.reason import Reason
+from vllm_doctor.session.patients import Examined
+
+
+def written(facts: dict[str, Reading]) -> Observation:
+    return Observation(SourceKind.COMMAND, "--command", facts=facts, patient="s", command=("vllm", "serve", "other"))
+
+
+GIVEN: dict[str, Reading] = {
+    COMMAND: Known(True),
+    ENVIRONMENT: Known(True),
+    "--enforce-eager": Known(True),
+    "$NCCL_P2P_DISABLE": Known(1.0),
+    "vllm_version": Known("0.11.0"),
+}
+
+
+def flags_of(*others: Observation) -> dict[str, object]:
+    facts = Examined((*others, written(GIVEN))).facts()
+    return {name: fact.value for name, fact in facts.items() if isinstance(fact, Known)}
+
+
+def test_a_written_command_says_nothing_where_the_own_one_was_read() -> None:
+    own = Observation(SourceKind.HOST, "pid 1", facts={COMMAND: Known(True), "--max-num-seqs": Known(8.0)}, patient="s")
+    assert flags_of(own) == {
+        COMMAND: True,
+        "--max-num-seqs": 8.0,
+        ENVIRONMENT: True,
+        "$NCCL_P2P_DISABLE": 1.0,
+        "vllm_version": "0.11.0",
+    }
+
+
+@pytest.mark.parametrize("kind", ["host", "log", "server"])
+def test_a_written_command_completes_what_could_not_be_read(kind: str) -> None:
+    facts: dict[str, Reading] = {
+        "vllm_version": Known("0.32.0"), ENVIRONMENT: Unknown(Reason.DENIED), "--max-num-seqs": Known(8.0),
+    }  # fmt: skip
+    own = Observation(SourceKind(kind), "s", facts=facts, patient="s")
+    assert flags_of(own) == {
+        **{name: fact.value for name, fact in GIVEN.items() if isinstance(fact, Known)},
+        "vllm_version": "0.32.0",
+        "--max-num-seqs": 8.0,
+    }

@@ -1,0 +1,23 @@
+"""Numbers as every JSON output writes them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from vllm_doctor.model.reading import Known
+from vllm_doctor.text.words import plain
+
+
+def number(value: object) -> Any:
+    """Rounded to six digits, whole numbers as integers; an open end (infinity) is null. Other values as they are."""
+    if isinstance(value, float):
+        return plain(float(f"{value:.6g}")) if math.isfinite(value) else None
+    return value
+
+
+def known(reading: Known) -> Any:
+    """A number; {low, high} where only the histogram's bucket is known."""
+    if reading.bounds is not None and reading.low != reading.high:
+        return {"low": number(reading.low), "high": number(reading.high)}
+    return number(reading.value)

@@ -1,0 +1,158 @@
+"""What went on over time: curves, when which finding held, and the runs of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vllm_doctor.model.report import Course, Finding, LifeSeen, Report, Span, Timeline, grouped
+from vllm_doctor.render.page import Curve, Heading, Held, Lines, Numbered, Plots, Table, Words, code
+from vllm_doctor.text import durations, times, words
+
+_LIVES = 6
+_WHOLE_LIVES = 40
+_HELD, _HELD_SPANS = 12, 500
+_UNITS = {"running": "requests", "waiting": "requests", "KV cache": "share"}
+
+
+def plots(report: Report) -> tuple[Plots, ...]:
+    drawn = tuple(times.drawing(report))
+    if report.timeline is not None:
+        line = report.timeline
+        curves = tuple(_of_log(name, values, line, report) for name, values in line.rows.items())
+    else:
+        curves = tuple(_of_server(course) for course in report.courses)
+    bounds = times.whole(report) if report.spans else None
+    if bounds is None:
+        return (Plots(drawn, curves),) if drawn or curves else ()
+    held = _held(report)
+    return (Plots(drawn, curves, held[:_HELD], max(0, len(held) - _HELD), *bounds, times.between(*bounds)),)
+
+
+def _of_server(course: Course) -> Curve:
+    last = course.points[-1][0]
+    known = [value for _, value in course.points if value is not None]
+    ends = ("0 s", words.number(round(last, 1), "s"))
+    extent, top = _extent(known, course.unit)
+    return Curve(course.says, extent, course.points, 0.0, last, top, ends)
+
+
+def _of_log(name: str, values: Sequence[float | None], line: Timeline, report: Report) -> Curve:
+    width = (line.last_at - line.first_at) / max(1, len(values))
+    points = tuple((line.first_at + (n + 0.5) * width, value) for n, value in enumerate(values))
+    extent, top = _extent([value for value in values if value is not None], _UNITS.get(name, ""))
+    deaths = tuple(life.died_at for life in report.lives if life.died_at is not None)
+    ends = (times.clock(line.first_at), times.clock(line.last_at))
+    return Curve(name, extent, points, line.first_at, line.last_at, top, ends, deaths)
+
+
+def _extent(known: Sequence[float], unit: str) -> tuple[str, float]:
+    """ "2 to 24", and how high the plot is: a share's is always the whole."""
+    top = 1.0 if unit == "share" else max(known, default=0.0)
+    if not known:
+        return "not known", top
+    low, high = words.number(min(known), unit), words.number(max(known), unit)
+    return (low if low == high else f"{low} to {high}"), top
+
+
+def _held(report: Report) -> tuple[Held, ...]:
+    """Each rule's spans, those of the main findings first."""
+    main = {finding.rule for finding in report.main}
+    by_rule: dict[tuple[str, str], list[Span]] = {}
+    for span in sorted(report.spans, key=lambda span: (span.rule not in main, span.first_at)):
+        by_rule.setdefault((span.rule, span.severity), []).append(span)
+    return tuple(
+        Held(
+            rule,
+            severity,
+            tuple((span.first_at, span.last_at) for span in spans[:_HELD_SPANS]),
+            durations.duration(sum(span.seconds for span in spans)),
+        )
+        for (rule, severity), spans in by_rule.items()
+    )
+
+
+def numbered(main: Sequence[Finding], report: Report) -> tuple[Numbered, ...]:
+    """Several findings of a log, and for how long each held."""
+    groups = grouped(main)
+    if not report.spans or len(groups) < 2:
+        return ()
+    return (Numbered(tuple((group[0].rule, times.held(group, report) or group[0].severity) for group in groups)),)
+
+
+def lives(report: Report, whole: bool) -> tuple[Heading | Lines | Table, ...]:
+    """The server's runs and how they ended, those that ended alike as one; none of a single one that goes on."""
+    if len(report.lives) < 2 and all(life.end != "died" for life in report.lives):
+        return ()
+    groups = times.alike(report.lives)
+    most = _WHOLE_LIVES if whole else _LIVES
+    first, between, last = groups, groups[:0], groups[:0]
+    if len(groups) > most:
+        first, between, last = groups[: most // 2], groups[most // 2 : -most // 2], groups[-most // 2 :]
+    hidden = [life for _, alike in between for life in alike]
+    died = sum(life.end == "died" for life in hidden)
+    if whole:
+        rows = tuple(_row(number, alike) for number, alike in (*first, *last))
+        notes = (f"{len(hidden):,} runs between them are not shown; {died:,} of them died.",) if hidden else ()
+        head = ("Run", "From – to", "Served", "Ended", "In", "Cause", "Log line")
+        return Heading("Runs of the server"), Table(head, rows, frozenset({0, 6}), notes)
+    items = [_sentence(number, alike, len(report.lives)) for number, alike in first]
+    items += [f"… {len(hidden):,} runs between them, {died:,} of them died …"] if hidden else []
+    items += [_sentence(number, alike, len(report.lives)) for number, alike in last]
+    return (Lines(tuple(items), hang=11),)
+
+
+def _sentence(number: int, lives: Sequence[LifeSeen], of: int) -> str:
+    life, count = lives[0], len(lives)
+    bounds = times.lasted(lives)
+    facts = [] if life.began else ["log starts mid-run"]
+    is_early = life.began and not life.up
+    facts += ["never served"] if is_early and life.end != "died" else []
+    name = f"runs {number:,}–{number + count - 1:,}" if count > 1 else f"run {number:,}"
+    begun = f"{name}  {times.between(*bounds) if bounds else 'no times'}{''.join(f', {fact}' for fact in facts)}; "
+    if life.end == "stopped":
+        return f"{begun}was stopped"
+    if life.end != "died":
+        return f"{begun}{'the log ends' if number + count > of else 'the next run follows'}"
+    at = f" {times.clock(life.died_at)}" if life.died_at is not None and count == 1 else ""
+    who = f" in {life.process}" if life.process else ""
+    ended = "crashed during startup" if is_early else "died"
+    cause = life.cause or _NO_CAUSE
+    places = _places(lives)
+    line = f" (line {places})" if places else ""
+    if of == 1:
+        return f"{ended}{at}{who}{''.join(f', {fact}' for fact in facts)}: {cause}{line}"
+    return f"{begun}{'each ' if count > 1 else ''}{ended}{at}{who}: {cause}{line}"
+
+
+_NO_CAUSE = "the log shows no exception"
+
+
+def _row(number: int, lives: Sequence[LifeSeen]) -> tuple[Words, ...]:
+    life, count = lives[0], len(lives)
+    bounds = times.lasted(lives)
+    is_dead = life.end == "died"
+    return (
+        f"{number:,}–{number + count - 1:,}" if count > 1 else f"{number:,}",
+        (times.between(*bounds) if bounds else "no times") + ("" if life.began else " (log starts mid-run)"),
+        "yes" if life.up else "no" if life.began else "",
+        _ended(life, count),
+        (code(life.process),) if is_dead and life.process else "",
+        (code(life.cause),) if is_dead and life.cause else _NO_CAUSE if is_dead else "",
+        _places(lives),
+    )
+
+
+def _ended(life: LifeSeen, count: int) -> str:
+    if life.end == "stopped":
+        return "was stopped"
+    if life.end != "died":
+        return "goes on"
+    if count > 1:
+        return "died, each of them"
+    return f"died {times.clock(life.died_at)}" if life.died_at is not None else "died"
+
+
+def _places(lives: Sequence[LifeSeen]) -> str:
+    """The lines of the log in which the first and the last cause stand."""
+    numbers = [life.cause_line for life in lives if life.cause_line is not None]
+    return " … ".join(f"{line:,}" for line in ([numbers[0], numbers[-1]] if len(numbers) > 1 else numbers))

@@ -1,0 +1,123 @@
+"""What could not be seen, and how to see it: all of it for a page, in short for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.model.reason import HOW_TO_LEARN, Reason
+from vllm_doctor.model.report import Report, UnknownRule
+from vllm_doctor.render.page import Fold, Words, code, listed
+
+_RUNNING = (Reason.NOT_IN_COMMAND, Reason.NOT_LOCAL, Reason.NO_LOG)
+"""Why something is not known of a command alone: nothing runs yet."""
+_ASKED = 6
+_SCRAPED_ONCE = {
+    "prometheus": "a rate needs two scrapes in the window: --window 30m",
+    "page": "a rate needs two scrapes: give two files",
+}
+_NOT_IN_THIS_LOG = "the log does not hold it: does it begin at the server's start?"
+
+
+def unseen(report: Report, whole: bool) -> tuple[Fold, ...]:
+    items: tuple[Words, ...] = tuple(everything(report)) if whole else tuple(in_short(report))
+    return (Fold("Not checked", items, count(report)),) if items else ()
+
+
+def count(report: Report) -> str:
+    """How many rules could not be judged, in words; empty: none."""
+    rules = len(report.unknown)
+    return f"{rules} rule{'s' if rules > 1 else ''} could not be checked" if rules else ""
+
+
+def everything(report: Report) -> Iterator[Words]:
+    """What the sources had to say, then every rule that could not be judged by its reasons, then what would help."""
+    for source in report.sources:
+        if source.error is not None:
+            yield source.error.message
+        yield from ((code(source.target), f": {note}") for note in source.notes)
+    by_reason = report.unknown_by_reason
+    for reason in sorted(by_reason, key=lambda reason: (reason is not Reason.NOT_IN_LOG, reason is Reason.NOT_LOCAL)):
+        yield f"{HOW_TO_LEARN[reason][0].upper()}{HOW_TO_LEARN[reason][1:]}. Rules: ", *listed(by_reason[reason])
+    kinds = {source.kind for source in report.sources}
+    if "log" not in kinds:
+        yield "the log: add its file as another argument"
+    if "host" not in kinds:
+        yield "CPU and GPUs: run vllm-doctor on the server's host"
+
+
+def in_short(report: Report) -> list[str]:
+    """A sentence each."""
+    said = list(_of_sources(report))
+    blind = any(finding.role == "blind" for finding in report.findings)
+    if report.is_postmortem:
+        return [*said, *_not_told_by_log([] if blind else report.unknown, report)]
+    by_reason = {} if blind else report.unknown_by_reason
+    kinds = {source.kind for source in report.sources}
+    if report.is_unmeasured:
+        running = {rule for reason in _RUNNING for rule in by_reason.pop(reason, [])}
+        needed = f" ({len(running)} rules)" if running else ""
+        said.append(f"What only a running server shows{needed}: examine it then, on its host or by its URL.")
+        if report.patient.gpu is None:
+            said.append("Its GPUs: name them with --gpu 8xH100.")
+    need_log = by_reason.pop(Reason.NO_LOG, []) if "log" not in kinds else []
+    for reason, rules in by_reason.items():
+        said.append(_because(rules, _how(reason, kinds)))
+    if report.is_unmeasured:
+        return said
+    if "log" not in kinds:
+        needed = f"{len(need_log)} rule{'s need' if len(need_log) > 1 else ' needs'} " if need_log else ""
+        said.append(f"{needed}the log: add its file as another argument.")
+    if "host" not in kinds:
+        lacking = "CPU and GPUs" if kinds & {"log", "command"} else "CPU, GPUs and flags"
+        said.append(f"{lacking}: run vllm-doctor on its host.")
+    return said
+
+
+def _of_sources(report: Report) -> Iterator[str]:
+    for source in report.sources:
+        if source.error is not None:
+            yield source.error.message
+        for note in source.notes:
+            yield note if source.kind == "gpu" or report.is_unmeasured else f"{source.target}: {note}"
+
+
+def _how(reason: Reason, kinds: set[SourceKind]) -> str:
+    """How to learn it from these sources."""
+    if reason is Reason.NOT_IN_LOG:
+        return _NOT_IN_THIS_LOG
+    if reason is Reason.FIRST_SCRAPE:
+        return next((_SCRAPED_ONCE[kind] for kind in _SCRAPED_ONCE if kind in kinds), HOW_TO_LEARN[reason])
+    return HOW_TO_LEARN[reason]
+
+
+def _because(rules: Sequence[str], how: str) -> str:
+    return f"{_named(rules, 3)}: {how.removesuffix('?')}{'?' if how.endswith('?') else '.'}"
+
+
+def _not_told_by_log(unknown: Sequence[UnknownRule], report: Report) -> Iterator[str]:
+    """First what the log itself lacks, then what else, then the host, in a line each: every rule once.
+
+    Those that ask the log for the most come first: they are of the server's work, not of a line that was not written.
+    """
+    lacks = [u for u in unknown if Reason.NOT_IN_LOG in u.because.values()]
+    host = [u for u in unknown if u not in lacks and Reason.NOT_LOCAL in u.because.values()]
+    others: dict[Reason, list[str]] = {}
+    for rule in unknown:
+        if rule not in lacks and rule not in host:
+            others.setdefault(next(iter(rule.because.values()), Reason.ABSENT), []).append(rule.rule)
+    if lacks:
+        lacks.sort(key=lambda u: -sum(reason is Reason.NOT_IN_LOG for reason in u.because.values()))
+        yield (
+            f"not in this log, but needed by {_named([u.rule for u in lacks], _ASKED)}."
+            " Ask /metrics while the server runs: vllm-doctor http://HOST:PORT."
+        )
+    for reason, rules in others.items():
+        yield _because(rules, HOW_TO_LEARN[reason])
+    if host or not any(source.kind == "host" for source in report.sources):
+        needed = f" (for {_named([u.rule for u in host], 3)})" if host else ""
+        yield f"CPU and GPUs{needed}: run vllm-doctor on its host."
+
+
+def _named(rules: Sequence[str], most: int) -> str:
+    return ", ".join(rules[:most]) + (f" and {len(rules) - most} more" if len(rules) > most else "")

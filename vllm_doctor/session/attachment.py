@@ -1,0 +1,92 @@
+"""How sources are opened: the options that they share, and what each kind of source answers to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.session.source import Source
+from vllm_doctor.sources.host.kernel import Kernel
+from vllm_doctor.sources.server.access import Access
+
+if TYPE_CHECKING:
+    from vllm_doctor.rules.catalogue import Catalogue
+    from vllm_doctor.sources.server.state import State
+    from vllm_doctor.vllm.command_line import Command
+
+_GLANCE = 1.0
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """How to look. `seconds`: the window; `deadline`: when to be done, on time.monotonic."""
+
+    wanted: frozenset[str]
+    """Metrics that are kept."""
+    access: Access
+    seconds: float
+    deadline: float
+    smi: Path | None = None
+    """What nvidia-smi printed, to be read in place of the driver."""
+    kernel: Kernel = field(default_factory=Kernel)
+    since: str | None = None
+    until: str | None = None
+    """Of logs: what to judge."""
+    command: str | None = None
+    """A command line as a text, or the file that holds one."""
+    gpu: str | None = None
+    """The GPU's name, as --gpu has it."""
+    signals: Catalogue | None = None
+    """What a Prometheus is asked for, and the `asked` seconds that it is asked of; None: it is not asked."""
+    asked: float = 0.0
+    state: State | None = None
+    """The last looks at these servers: with them one scrape is enough."""
+    keep: float = 0.0
+    """Of a server that is watched: so many seconds of its answers can be recorded afterwards."""
+    rules: Callable[[], str] = str
+    """The name of the rules, where a recording tells by which it was judged."""
+    folders: tuple[Path, ...] = ()
+    """More folders of rules, which may hold log lines."""
+    written: Command | None = None
+    """The one command that --command holds: of a log, what its server was started with."""
+
+    @property
+    def host_seconds(self) -> float:
+        """With a state the host is only glanced at: its rates are not kept."""
+        return self.seconds if self.state is None else min(self.seconds, _GLANCE)
+
+
+class Turn(IntEnum):
+    """Which words are opened first: what comes later may be of a server that is open by then."""
+
+    SERVER = 0
+    PAGE = 1
+    RECORDING = 2
+    LOG = 3
+
+
+class Open(Protocol):
+    """Opens words that name one kind of source, with those opened before at hand in `beside`.
+
+    Connections are closed with `opened`. Raises UsageError and SourceError, with one line to act on.
+    """
+
+    def __call__(
+        self, words: Sequence[str], how: Attachment, opened: ExitStack, beside: Sequence[Source]
+    ) -> Sequence[Source]: ...
+
+
+@dataclass(frozen=True)
+class Opener:
+    """One kind of source that a word of the command line can name."""
+
+    is_named_by: Callable[[str], bool]
+    turn: Turn
+    open: Open
+    in_place_of: SourceKind | None = None
+    """What was found with other words gives way to what is named: sources of this kind, unless of a recording."""

@@ -1,0 +1,275 @@
+"""From what was observed to the report: one diagnosis of all patients, and the command that would cure it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from vllm_doctor.launch import diff
+from vllm_doctor.launch.correction import corrected
+from vllm_doctor.model.kinds import SERVERS, SourceKind
+from vllm_doctor.model.observation import Document, Observation
+from vllm_doctor.model.reading import Known, Reading, Value
+from vllm_doctor.model.report import (
+    Change,
+    Correction,
+    Finding,
+    LifeSeen,
+    Patch,
+    Patient,
+    Problem,
+    RecordingSeen,
+    Report,
+    SourceSeen,
+    Verdict,
+    worst,
+)
+from vllm_doctor.model.snapshot import Snapshot
+from vllm_doctor.rules.catalogue import Catalogue
+from vllm_doctor.rules.diagnose import Diagnosis, diagnose
+from vllm_doctor.rules.prediction import Changed
+from vllm_doctor.rules.rule import Rule
+from vllm_doctor.session.patients import (
+    Examined,
+    is_written_alone,
+    patients,
+    with_what_else_is_known,
+    without_named_where_seen,
+)
+
+if TYPE_CHECKING:
+    from vllm_doctor.rules.postmortem import Postmortem  # imported late below: a live server needs none
+
+UNMEASURED = "Nothing was measured: judged by its command alone"
+
+
+def judge(
+    observations: Sequence[Observation],
+    rules: Sequence[Rule],
+    catalogue: Catalogue,
+    wishes: Mapping[str, Value],
+    at: datetime,
+    strict: bool = False,
+    patched: bool = False,
+) -> Report:
+    """The report on what was observed. `wishes`: the user's goal and targets, as facts.
+
+    `patched`: with the corrections in the form in which their commands came, which takes long for a long script.
+    """
+    recordings = tuple({o.recording.target: o.recording for o in observations if o.recording is not None}.values())
+    wishes = {name: value for seen in recordings for name, value in seen.wishes.items()} | dict(wishes)
+    wished: dict[str, Reading] = {name: Known(value, origin="user") for name, value in wishes.items()}
+    observations = without_named_where_seen(observations)
+    every = patients(observations)
+    examined = [patient for patient in every if patient.can_be_judged]
+    error = _error(observations, examined)
+    if not examined:
+        return _nothing_to_judge(at, observations, error, recordings)
+
+    log = next((o for o in observations if o.lives), None)
+    past = _postmortem(log, observations, rules, catalogue, wished)
+    snapshots = [patient.snapshot(catalogue, wished, is_tagged=len(every) > 1) for patient in examined]
+    is_measured = not is_written_alone(observations)
+    diagnosis = past.diagnosis if past is not None else diagnose(rules, catalogue, snapshots, is_measured)
+    verdict, headline = _concluded(diagnosis, error, is_measured, strict)
+    command, variables = _command(examined)
+    cure = _Cure(snapshots, catalogue, wishes.get("goal"))
+    return Report(
+        at=at,
+        verdict=verdict,
+        headline=headline,
+        patient=_patient(examined, snapshots, [engine.subject for engine in diagnosis.engines]),
+        sources=_sources(observations),
+        findings=diagnosis.findings,
+        unknown=diagnosis.unknown,
+        vitals=diagnosis.vitals,
+        engines=diagnosis.engines,
+        targets=diagnosis.targets,
+        states=diagnosis.states,
+        error=error,
+        command=command,
+        variables=variables,
+        correction=cure(diagnosis.findings, command),
+        patches=_patches(examined, diagnosis.findings, cure) if patched else (),
+        lives=_lives(log),
+        spans=past.spans if past is not None else (),
+        lines=log.lines if log is not None else None,
+        timeline=past.timeline if past is not None else None,
+        recordings=recordings,
+    )
+
+
+# ---- what was asked, and what went wrong ---------------------------------------------------------------------------
+
+
+def _sources(observations: Sequence[Observation]) -> tuple[SourceSeen, ...]:
+    return tuple(
+        SourceSeen(
+            o.kind,
+            o.target,
+            o.told.seconds if o.told else o.window.seconds,
+            o.told.scrapes if o.told else len(o.window.times),
+            o.error,
+            o.notes,
+        )
+        for o in observations
+    )
+
+
+def _error(observations: Sequence[Observation], examined: Sequence[Examined]) -> Problem | None:
+    """A server that does not answer cannot be judged; without its host or its GPUs a part of it can."""
+    failed = [o for o in observations if o.error is not None]
+    decisive = [o for o in failed if o.kind in SERVERS] or ([] if examined else failed)
+    return decisive[0].error if decisive else None
+
+
+def _nothing_to_judge(
+    at: datetime,
+    observations: Sequence[Observation],
+    error: Problem | None,
+    recordings: tuple[RecordingSeen, ...],
+) -> Report:
+    return Report(
+        at=at,
+        verdict=Verdict.UNKNOWN,
+        headline=error.message if error else "Nothing was examined",
+        patient=Patient(None, None, None),
+        sources=_sources(observations),
+        findings=(),
+        unknown=(),
+        vitals=(),
+        engines=(),
+        targets=(),
+        states={},
+        error=error,
+        recordings=recordings,
+    )
+
+
+def _concluded(diagnosis: Diagnosis, error: Problem | None, is_measured: bool, strict: bool) -> tuple[Verdict, str]:
+    """The verdict and its headline, with what could not be seen taken into account."""
+    verdict, headline = diagnosis.verdict, diagnosis.headline
+    if error is not None:
+        # What could not be read is not ok, and a server that stopped answering is what to say first.
+        headline = headline if verdict in (Verdict.CRITICAL, Verdict.WARNING) else error.message
+        verdict = worst(verdict, Verdict.UNKNOWN)
+    elif verdict is Verdict.UNKNOWN and not is_measured:
+        headline = UNMEASURED
+    if strict and diagnosis.unknown:
+        verdict = worst(verdict, Verdict.UNKNOWN)
+    return verdict, headline
+
+
+# ---- a log -----------------------------------------------------------------------------------------------------------
+
+
+def _postmortem(
+    log: Observation | None,
+    observations: Sequence[Observation],
+    rules: Sequence[Rule],
+    catalogue: Catalogue,
+    wished: Mapping[str, Reading],
+) -> Postmortem | None:
+    """The lives of a log over their time; None where a server is scraped, whose present is what matters."""
+    if log is None or any(o.window.times for o in observations):
+        return None
+    from vllm_doctor.rules import postmortem
+
+    return postmortem.examine(with_what_else_is_known(log.lives, observations), rules, catalogue, wished)
+
+
+def _lives(log: Observation | None) -> tuple[LifeSeen, ...]:
+    if log is None:
+        return ()
+    from vllm_doctor.rules import postmortem
+
+    return postmortem.seen(log.lives)
+
+
+# ---- the corrected command -------------------------------------------------------------------------------------------
+
+
+def _command(examined: Sequence[Examined]) -> tuple[tuple[str, ...], Mapping[str, bool]]:
+    """What the one server was started with, and its pieces that a shell expands; nothing where there are several."""
+    started = examined[0].started if len(examined) == 1 else None
+    return (started.command, started.variables) if started is not None else ((), {})
+
+
+@dataclass(frozen=True)
+class _Cure:
+    """Commands without what the findings find fault with, as far as vLLM would start with them."""
+
+    snapshots: Sequence[Snapshot]
+    catalogue: Catalogue
+    goal: Value | None
+
+    def __call__(self, findings: Sequence[Finding], command: Sequence[str]) -> Correction | None:
+        return corrected(findings, command, self.goal, self._refusal)
+
+    def _refusal(self, flags: Mapping[str, Value | None]) -> str | None:
+        """Why vLLM would not start with these flags, as far as any of the engines tells."""
+        starts = (
+            Changed(snapshot, engine, self.catalogue, flags).start()
+            for snapshot in self.snapshots
+            for engine in snapshot.subjects
+        )
+        return next((start.refused for start in starts if start.refused), None)
+
+
+def _patches(examined: Sequence[Examined], findings: Sequence[Finding], cure: _Cure) -> tuple[Patch, ...]:
+    """The corrections of all patients, each in the form in which its command came: a written one before what runs."""
+    found: list[Patch] = []
+    of_documents: dict[int, tuple[Document, dict[int, Sequence[Change]]]] = {}
+    for patient in examined:
+        written = sorted((o for o in patient.observations if o.command), key=lambda o: o.kind != SourceKind.COMMAND)
+        if not written:
+            continue
+        observation, started = written[0], patient.started
+        mine = [finding for finding in findings if finding.subject.get("server", patient.name) == patient.name]
+        correction = cure(mine, started.command) if started is not None else None
+        if correction is None:
+            continue
+        if observation.document is None:
+            found.append(diff.of_words(observation.command, correction.changes, observation.target))
+            continue
+        _, changes = of_documents.setdefault(id(observation.document), (observation.document, {}))
+        changes[observation.number] = correction.changes
+    return (*found, *(patch for document, changes in of_documents.values() for patch in document.patched(changes)))
+
+
+# ---- who it is -------------------------------------------------------------------------------------------------------
+
+
+def _patient(
+    examined: Sequence[Examined], snapshots: Sequence[Snapshot], engines: Sequence[Mapping[str, str]]
+) -> Patient:
+    models = [patient.models[0] for patient in examined if patient.models] or [
+        subject["model_name"] for subject in engines if "model_name" in subject
+    ]
+    named = [subject for subject in engines if subject.keys() - {"server"}]
+
+    def values(signal: str) -> list[Value]:
+        readings = [snapshot.read(signal, ())[1] for snapshot in snapshots]
+        return [reading.value for reading in readings if isinstance(reading, Known)]
+
+    def number(signal: str) -> float | None:
+        known = values(signal)
+        return float(known[0]) if len(snapshots) == 1 and known else None
+
+    def text(signal: str) -> str | None:
+        return ", ".join(sorted({str(value) for value in values(signal)})) or None
+
+    gpus = values("gpus")
+    return Patient(
+        vllm=text("vllm_version"),
+        model=", ".join(dict.fromkeys(models)) or None,
+        engines=len(named) or None,
+        gpus=round(sum(float(count) for count in gpus)) if len(gpus) == len(snapshots) else None,
+        gpu=text("gpu_name"),
+        processes=tuple(process for patient in examined for o in patient.observations for process in o.processes),
+        cores_wanted=number("cores_wanted"),
+        cores_usable=number("cores_usable"),
+        cores_terms=text("cores_terms") if len(snapshots) == 1 else None,
+    )

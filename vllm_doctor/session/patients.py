@@ -1,0 +1,139 @@
+"""What the observations of one server add up to: its facts, by how far each source is believed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from vllm_doctor.model.facts import COMMAND, ENVIRONMENT, FORM
+from vllm_doctor.model.kinds import SERVERS, SourceKind, Trust
+from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.reading import Known, Reading
+from vllm_doctor.model.run import Life
+from vllm_doctor.model.snapshot import Snapshot
+from vllm_doctor.model.window import Window
+from vllm_doctor.rules.catalogue import Catalogue
+from vllm_doctor.vllm import defaults
+
+_OF_NO_RUN = frozenset({SourceKind.COMMAND, SourceKind.GPU, SourceKind.GPU_NAME})
+"""What can be known of a server that does not run yet."""
+
+
+@dataclass(frozen=True)
+class Examined:
+    """One patient: all observations of one server, at least one."""
+
+    observations: tuple[Observation, ...]
+
+    @property
+    def name(self) -> str:
+        first = self.observations[0]
+        return first.patient or first.target
+
+    @property
+    def can_be_judged(self) -> bool:
+        """Whether anything was measured of it, or is known beyond what named it.
+
+        What /version said of a server whose metrics cannot be used is nothing to judge; what its host said is.
+        """
+        return any(
+            o.window.times or o.told or ((o.facts or o.lives) and o.kind not in (*SERVERS, SourceKind.GPU_NAME))
+            for o in self.observations
+        )
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names under which it serves its model, where a source says so."""
+        return next((o.models for o in self.observations if o.models), ())
+
+    @property
+    def started(self) -> Observation | None:
+        """Who has its command line, the most believed of them."""
+        return next((o for o in believed(self.observations) if o.command), None)
+
+    def facts(self) -> dict[str, Reading]:
+        """What is known of it. The first source wins; where the server's own command was read, a written one says
+        nothing of its flags."""
+        facts: dict[str, Reading] = {}
+        for observation in believed(self.observations):
+            said = observation.facts
+            is_given = observation.kind.trust >= Trust.WRITTEN
+            facts = _completed(facts, said) if is_given else {**said, **facts}
+        if is_written_alone(self.observations) and "flags_judged_as" in facts:
+            facts["flags_checked_by"] = facts["flags_judged_as"]
+        return facts
+
+    def snapshot(self, catalogue: Catalogue, wished: Mapping[str, Reading], is_tagged: bool) -> Snapshot:
+        """Its signals. `wished`: facts of the user's; `is_tagged`: its name is part of each subject."""
+        scraped = [o.window for o in self.observations if o.window.times]
+        return catalogue.snapshot(
+            scraped[0] if scraped else Window(),
+            {**_with_defaults(self.facts()), **wished},
+            (("server", self.name),) if is_tagged else (),
+            None if scraped else next((o.told for o in self.observations if o.told), None),
+        )
+
+
+def patients(observations: Sequence[Observation]) -> list[Examined]:
+    """The observations, those of one patient together."""
+    found: dict[str, list[Observation]] = {}
+    for observation in observations:
+        found.setdefault(observation.patient or observation.target, []).append(observation)
+    return [Examined(tuple(seen)) for seen in found.values()]
+
+
+def believed(observations: Sequence[Observation]) -> list[Observation]:
+    """The observations in the order in which they are believed."""
+    return sorted(observations, key=lambda o: o.kind.trust)
+
+
+def is_written_alone(observations: Sequence[Observation]) -> bool:
+    """Whether a command, and the GPUs for it, are all that there is: nothing runs yet."""
+    return {SourceKind.COMMAND} <= {observation.kind for observation in observations} <= _OF_NO_RUN
+
+
+def without_named_where_seen(observations: Sequence[Observation]) -> list[Observation]:
+    """The observations; of a GPU that was named (--gpu) only a note, where the driver tells which one it is."""
+    seen = {
+        o.patient or o.target: name.value
+        for o in observations
+        if o.kind is SourceKind.GPU and isinstance(name := o.facts.get("gpu_name"), Known)
+    }
+
+    def checked(o: Observation) -> Observation:
+        name = seen.get(o.patient or o.target) if o.kind is SourceKind.GPU_NAME else None
+        note = f"--gpu is not used: the driver tells which GPU it is ({name})"
+        return o if name is None else replace(o, facts={}, notes=(*o.notes, note))
+
+    return [checked(o) for o in observations]
+
+
+def with_what_else_is_known(lives: Sequence[Life], observations: Sequence[Observation]) -> list[Life]:
+    """The lives of a log, with what the driver, or a name, tells of their GPUs, and a written command of their flags,
+    where the log does not."""
+    added = [o.facts for o in believed(observations) if o.kind in _OF_NO_RUN]
+    found = []
+    for life in lives:
+        facts: Mapping[str, Reading] = life.facts
+        for more in added:
+            facts = _completed(facts, more)
+        found.append(replace(life, facts=_with_defaults(facts)))
+    return found
+
+
+def _with_defaults(facts: Mapping[str, Reading]) -> dict[str, Reading]:
+    """The facts with what the server takes where it is not told, as far as they do not say so themselves."""
+    of_device = defaults.of_device(facts) if FORM in facts else {}
+    known = {name: fact for name, fact in facts.items() if isinstance(fact, Known) or name not in of_device}
+    return defaults.of_version(facts) | of_device | known
+
+
+def _completed(facts: Mapping[str, Reading], written: Mapping[str, Reading]) -> dict[str, Reading]:
+    """The facts with those of a written command, its flags and its environment each as a whole or not at all."""
+    known = {prefix for prefix, whole in (("--", COMMAND), ("$", ENVIRONMENT)) if isinstance(facts.get(whole), Known)}
+    added = {
+        name: fact
+        for name, fact in written.items()
+        if not name.startswith(tuple(known)) and not isinstance(facts.get(name), Known)
+    }
+    return {**facts, **added}

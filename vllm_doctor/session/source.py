@@ -1,0 +1,50 @@
+"""A source of an examination: what it is, which server it is of, and how it is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vllm_doctor.model.kinds import SourceKind, Trust
+from vllm_doctor.model.observation import Feed, Observation
+
+if TYPE_CHECKING:
+    from vllm_doctor.recording.bundle import Recording
+    from vllm_doctor.sources.log.bytes_stream import Origin
+    from vllm_doctor.sources.server.server import Server
+
+
+@dataclass(frozen=True)
+class Source:
+    """Sources of one `patient` are of the same server. `look` runs in a thread of its own."""
+
+    kind: SourceKind
+    target: str
+    """Its name in the report: a URL, a pid, a file."""
+    patient: str
+    look: Callable[[], Observation]
+    """Once; what the source does wrong is the observation's error."""
+    bytes_read: Callable[[], int] | None = None
+    """How far it has come, where that may take long."""
+    follow: Callable[[], Feed] | None = None
+    """To look again and again; None: what it saw once holds."""
+    server: Server | None = None
+    """Whose answers can be kept."""
+    logs: tuple[Origin, ...] = ()
+    """Of a log: its files."""
+    recording: Recording | None = None
+    """Where it comes from, if it is not of now."""
+    replay: Callable[[Callable[[], float]], Feed] | None = None
+    """To look at what was recorded as if it were then; asks for the seconds after its start."""
+
+    @property
+    def trust(self) -> Trust:
+        """How far it is believed where another source of the patient says something else."""
+        return self.kind.trust
+
+
+def noted(kind: SourceKind, target: str, patient: str, note: str) -> Source:
+    """A source that can only say why it sees nothing."""
+    seen = Observation(kind, target, notes=(note,), patient=patient)
+    return Source(kind, target, patient, lambda: seen)

@@ -1,0 +1,63 @@
+"""A log: files, or standard input, that are read together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.session.attachment import Attachment, Opener, Turn
+from vllm_doctor.session.source import Source
+from vllm_doctor.session.sources import gpus
+
+if TYPE_CHECKING:
+    from vllm_doctor.sources.log.source import Period
+
+STDIN = "-"
+
+
+def is_named_by(word: str) -> bool:
+    """A file, or `-`. A number is a pid, unless it is written as ./123."""
+    return word == STDIN or ("://" not in word and not word.isdigit() and os.path.exists(word))
+
+
+def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Sequence[Source]) -> list[Source]:
+    """All of them as one log. With one server beside it, it is that server's; GPUs that are not seen otherwise are
+    those of --nvidia-smi."""
+    patients = {source.patient for source in beside}
+    log = of_files(words, how, patients.pop() if len(patients) == 1 else "")
+    has_gpus = any(source.kind is SourceKind.GPU for source in beside)
+    return [log] if has_gpus else [log, *gpus.of_file(log.patient, how, how.written)]
+
+
+OPENER = Opener(is_named_by, Turn.LOG, opened, in_place_of=SourceKind.LOG)
+
+
+def of_files(names: Sequence[str], how: Attachment, patient: str = "") -> Source:
+    """The log in these files; `patient`: the server that writes it, where that is known."""
+    from vllm_doctor.rules import log_lines, rule
+    from vllm_doctor.sources.log import source
+
+    paths = [None if name == STDIN else Path(name) for name in dict.fromkeys(names)]
+    table = log_lines.load(rule.shipped(), *how.folders)
+    log = source.Log(paths, table, *periods(how), watch=how.seconds if patient else None)
+    of_server, patient = bool(patient), patient or log.target
+    return Source(
+        SourceKind.LOG,
+        log.target,
+        patient,
+        lambda: log.examine(patient),
+        bytes_read=lambda: log.bytes_read,
+        follow=(lambda: source.Followed(paths, table, patient)) if of_server else None,
+        logs=tuple(paths),
+    )
+
+
+def periods(how: Attachment) -> tuple[Period | None, Period | None]:
+    """--since and --until. Raises UsageError."""
+    from vllm_doctor.sources.log import source
+
+    return source.period(how.since) if how.since else None, source.period(how.until) if how.until else None

@@ -1,0 +1,36 @@
+"""A saved scrape of /metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.session.attachment import Attachment, Opener, Turn
+from vllm_doctor.session.source import Source
+from vllm_doctor.session.sources import gpus, log
+
+
+def is_named_by(word: str) -> bool:
+    """A file that holds a page of /metrics."""
+    if word == log.STDIN or not log.is_named_by(word):
+        return False
+    from vllm_doctor.sources.server import saved_scrape
+
+    return saved_scrape.is_page(Path(word))
+
+
+def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Sequence[Source]) -> list[Source]:
+    """Each page as a server of its own, with the GPUs of --nvidia-smi."""
+    from vllm_doctor.sources.server import saved_scrape
+
+    found: list[Source] = []
+    for word in words:
+        look = partial(saved_scrape.examine, Path(word), how.wanted)
+        found += [Source(SourceKind.PAGE, word, word, look), *gpus.of_file(word, how)]
+    return found
+
+
+OPENER = Opener(is_named_by, Turn.PAGE, opened)

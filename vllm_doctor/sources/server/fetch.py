@@ -1,0 +1,193 @@
+"""One HTTP exchange: bounded in time and size, with one new try where a kept connection was closed meanwhile.
+
+Every failure is a SourceError with one line to act on; who asks says in its own words what to do (`Advice`).
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+import httpx
+
+from vllm_doctor import __version__
+from vllm_doctor.model.errors import SourceError, UsageError
+from vllm_doctor.sources.server.access import Access
+
+MAX_BODY = 64 * 1024 * 1024
+_REDIRECTS = 3
+
+
+def base_of(url: str) -> str:
+    """The server's base: "http://h:8000/prefix" of "h:8000/prefix/metrics". Raises UsageError."""
+    text = url if "://" in url else f"http://{url}"
+    try:
+        parts = urlsplit(text)
+        parts.port  # noqa: B018 - raises on a port that is no number
+    except ValueError:  # its own message may quote a password
+        raise UsageError(f"not a URL: {shown(url)}; write http://host:8000") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"not a URL of a server: {shown(url)}; write http://host:8000")
+    path = parts.path.rstrip("/").removesuffix("/metrics")
+    return urlunsplit(SplitResult(parts.scheme, parts.netloc, path, "", ""))
+
+
+def shown(url: str) -> str:
+    """The URL as it may be printed: without a user's name and password, also where it is no URL."""
+    scheme = re.match(r"(?:[a-zA-Z][\w+.-]*://)?", url)
+    assert scheme is not None
+    return scheme[0] + url[scheme.end() :].rsplit("@", 1)[-1]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What is said of an exchange that failed. {where} is who was asked, {seconds} the time it had, {error} httpx's."""
+
+    late: str
+    """It did not answer in the time it had."""
+    over: str
+    """There was no time left to ask."""
+    endless: str
+    too_large: str
+    unreadable: tuple[str, str]
+    """The SourceError's kind, and its text."""
+
+
+class Answer(NamedTuple):
+    """`at`: when it began, on the clock; `location`: where a redirect leads that was not followed, "" for none."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    at: float
+    location: str = ""
+
+
+class Connection:
+    """A kept connection to the server at `base`. `clock` must not step. Raises UsageError for a --ca-file that is none.
+
+    `follows`: redirects on the same host are followed, others refused; else they are the answer.
+    `is_patient`: a body that has begun by the deadline may take as long again: a starved server is slow, and examined.
+    """
+
+    def __init__(
+        self,
+        base: str,
+        access: Access,
+        clock: Callable[[], float],
+        advice: Advice,
+        follows: bool = True,
+        is_patient: bool = True,
+    ) -> None:
+        self.base, self.target = base, shown(base)
+        self._access, self._clock, self._advice = access, clock, advice
+        self._follows, self._is_patient = follows, is_patient
+        self._client = _client(base, access)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def get(self, path: str, deadline: float, where: str | None = None, **parameters: Any) -> Answer:
+        """GET, answered by `deadline` on the clock. `where`: how the failure names it. Raises SourceError."""
+        return self._ask("GET", path, deadline, where, parameters)
+
+    def post(self, path: str, deadline: float, where: str | None = None, **parameters: Any) -> Answer:
+        """POST, as `get`."""
+        return self._ask("POST", path, deadline, where, parameters)
+
+    def _ask(self, method: str, path: str, deadline: float, where: str | None, parameters: Mapping[str, Any]) -> Answer:
+        where = self.target + path if where is None else where
+        advice, url, reconnected = self._advice, self.base + path, False
+        for _ in range(_REDIRECTS + 2):
+            left = deadline - self._clock()
+            if left <= 0:
+                raise SourceError("timeout", advice.over.format(where=where))
+            try:
+                with self._client.stream(method, url, timeout=left, **parameters) as response:
+                    at = self._clock()
+                    location = _location(url, response)
+                    if location and self._follows:
+                        url = self._redirected(url, location)
+                        continue
+                    body = self._body(response, where, at + left if self._is_patient else deadline)
+                    return Answer(response.status_code, response.headers, body, at, location)
+            except httpx.TimeoutException:
+                raise SourceError("timeout", advice.late.format(where=where, seconds=left)) from None
+            except httpx.TransportError as error:
+                if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and not reconnected:
+                    reconnected = True  # the server closed the kept connection while we waited: once more, on a new one
+                    continue
+                raise _unreachable(self.target, error) from None
+            except (httpx.DecodingError, httpx.InvalidURL, UnicodeError) as error:
+                kind, text = advice.unreadable
+                raise SourceError(kind, text.format(where=where, error=error)) from None
+        raise SourceError("redirect", f"{where} redirects in a circle")
+
+    def _body(self, response: httpx.Response, where: str, until: float) -> bytes:
+        body = bytearray()
+        for chunk in response.iter_bytes():  # as they come: a slow drip must not hide behind a buffer
+            body += chunk
+            if len(body) > MAX_BODY:
+                raise SourceError("too-large", self._advice.too_large.format(where=where))
+            if self._clock() > until:
+                raise SourceError("timeout", self._advice.endless.format(where=where))
+        return bytes(body)
+
+    def _redirected(self, url: str, location: str) -> str:
+        here, there = httpx.URL(url), httpx.URL(location)
+        if (
+            there.host != here.host
+            or there.scheme not in ("http", "https")
+            or (here.scheme, there.scheme) == ("https", "http")
+        ):
+            raise SourceError(
+                "redirect", f"{shown(url)} redirects to {shown(location)}: not followed; give that URL if you trust it"
+            )
+        if here.scheme != there.scheme:
+            self._client.close()
+            self._client = _client(location, self._access)
+        return location
+
+
+def _client(base: str, access: Access) -> httpx.Client:
+    secure = base.startswith("https:")
+    return httpx.Client(
+        verify=_tls(access) if secure else False,  # never used on http; loading certificates takes a while
+        headers={"user-agent": f"vllm-doctor/{__version__}", "accept": "text/plain, application/json"}
+        | dict(access.headers),
+        trust_env=False,  # a proxy in the environment is not on the way to one's own server
+        follow_redirects=False,
+    )
+
+
+def _tls(access: Access) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if access.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if access.ca_file is not None:
+        try:
+            context.load_verify_locations(access.ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise UsageError(f"--ca-file {access.ca_file}: not readable as PEM certificates ({error})") from None
+    return context
+
+
+def _location(url: str, response: httpx.Response) -> str:
+    return str(httpx.URL(url).join(response.headers.get("location", ""))) if response.is_redirect else ""
+
+
+def _unreachable(target: str, error: Exception) -> SourceError:
+    """Why no connection was made, in a sentence."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error.__context__, ssl.SSLError) or "SSL" in text or "certificate" in text.lower():
+        return SourceError("tls", f"{target}: TLS failed ({text}); --ca-file FILE trusts your own CA, --insecure any")
+    if "Name or service not known" in text or "getaddrinfo" in text or "nodename" in text or "name resolution" in text:
+        return SourceError("unreachable", f"{target}: no such host ({text})")
+    if "refused" in text:
+        return SourceError("unreachable", f"{target} refuses connections: is the server up, and is this its port?")
+    return SourceError("unreachable", f"{target} cannot be reached ({text})")
