@@ -94,8 +94,8 @@ def _override(id: str, table: Table, catalogue: Catalogue) -> Override:
             conditions[key] = None
             continue
         with document.gathered(table.problems):
-            conditions[key] = condition_of(when, key, catalogue.signals.__contains__)
-    moved = {key: severity.one_of(key, SEVERITIES) for key in SEVERITIES if key in severity}
+            conditions[key] = condition_of(when, key.value, catalogue.signals.__contains__)
+    moved = {key: severity.one_of(key.value, SEVERITIES) for key in SEVERITIES if key in severity}
     because = table.text("because") if "because" in table else ""
     return Override(id, skip is True, conditions, moved, because, table)
 
