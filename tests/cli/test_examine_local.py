@@ -190,7 +190,7 @@ def test_the_text(tmp_path: Path) -> None:
     assert f"{fake.url} · pids: api-server {fake.pid} engine-core {fake.core} worker {fake.worker}" in flat
     assert re.search(r"cores: [\d.]+ usable, 3 wanted \(1 API server \+ 1 engine core \+ 1 worker\)", flat)
     assert "serve tiny --port" in flat
-    assert "run me on its host" not in flat
+    assert "run vllm-doctor on its host" not in flat
     assert max(map(len, ran.out.splitlines())) <= 80
 
 

@@ -794,7 +794,7 @@ def test_a_file_that_is_no_log(is_folder: bool, doctor: Doctor, tmp_path: Path) 
 @pytest.mark.usefixtures("alone")
 def test_no_source_and_no_server_says_how_to_point_at_one(doctor: Doctor) -> None:
     ran = doctor()
-    assert "no vLLM server was found on this host; point me at one" in one_line(ran)
+    assert "no vLLM server was found on this host; name one" in one_line(ran)
     assert ran.out == ""
 
 

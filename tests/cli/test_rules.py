@@ -75,7 +75,7 @@ def folder_of(tmp_path: Path, text: str = MINE, name: str = "my-rule.yaml") -> P
 
 def test_a_folder_of_good_rules(doctor: Doctor, tmp_path: Path) -> None:
     ran = doctor("rules", "--check", folder_of(tmp_path))
-    assert (ran.code, ran.out, ran.err) == (0, "1 rule and 3 examples are well\n", "")
+    assert (ran.code, ran.out, ran.err) == (0, "1 rule and 3 examples pass\n", "")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_folder_that_is_not_there_is_told(doctor: Doctor, tmp_path: Path) -> N
 def test_the_shipped_rules_are_well(folder: str, doctor: Doctor) -> None:
     ran = doctor("rules", "--check", rule.shipped() / folder)
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.endswith(" are well\n")
+    assert ran.out.endswith(" pass\n")
 
 
 def test_a_rule_that_is_shipped_already(doctor: Doctor, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_signals_log_lines_and_overrides_of_ones_own(doctor: Doctor, tmp_path: P
     )
     folder = tmp_path / "mine"
     ran = doctor("rules", "--check", folder)
-    assert (ran.code, ran.out) == (0, "1 rule and 3 examples, 1 signal, 1 log line, 1 override are well\n")
+    assert (ran.code, ran.out) == (0, "1 rule and 3 examples, 1 signal, 1 log line, 1 override pass\n")
     report = doctor(log, "--rules", folder, "--json").report
     (mine,) = [finding for finding in report["findings"] if finding["rule"] == "my-rule"]
     assert mine["severity"] == "warning"

@@ -201,7 +201,7 @@ def test_enter_opens_the_engine_under_the_cursor() -> None:
 @pytest.mark.parametrize(
     ("picture", "said"),
     [
-        (lambda: replace(small(), is_past=True), "run me without --at"),
+        (lambda: replace(small(), is_past=True), "run without --at"),
         (lambda: pictured(replace(_found(), engines=tuple(e for e in _found().engines if not e.source))), "nothing to"),
     ],
     ids=["past", "down"],

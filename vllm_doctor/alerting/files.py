@@ -139,9 +139,9 @@ def _blind(alerts: Alerts, choices: Choices) -> dict[str, Any]:
         "for": durations.promql(choices.hold),
         "labels": {"severity": "warning", "rule": BLIND},
         "annotations": {
-            "summary": f"{_engine(alerts)}: its vital signs cannot be seen ({signal})",
+            "summary": f"{_engine(alerts)}: its key metrics are missing ({signal})",
             "description": f"Nothing can be said of this vLLM: {signal} is missing on its /metrics, which answers. "
-            "That the alerts about it are silent does not mean that it is well.",
+            "That the alerts about it are silent does not mean that it is healthy.",
             "remedy": "Start it without --disable-log-stats; see whether metric_relabel_configs drop its series; "
             f"{_ask(alerts)} says what it exports.",
             "runbook_url": _RUNBOOK,
@@ -208,7 +208,7 @@ def _remedies(alert: Alert, alerts: Alerts, choices: Choices) -> str:
     fitting = [remedy for remedy in alert.rule.remedies if _may_fit(remedy, alerts, choices)]
     fitting.sort(key=lambda remedy: remedy.goal not in ("", wanted))
     if not fitting:
-        return f"What cures it here: {_ask(alerts)}"
+        return f"What fixes it here: {_ask(alerts)}"
     told = " Or: ".join(f"{_plain(remedy.do)}{_changes(remedy, alert, signals)}." for remedy in fitting)
     which = f"{'Which of these fits' if len(fitting) > 1 else 'Whether it fits'}, and the whole command: {_ask(alerts)}"
     return f"{_of_this_engine(alerts) if alert.values else ''}{told} {which}".strip()
@@ -293,7 +293,7 @@ def loki(found: Sequence[LogAlert], selector: str) -> str:
                 "annotations": {
                     "summary": f"{_plain(rule.title)}:{where}",
                     "description": " ".join(filter(None, (_plain(_sentence(rule.why)), _not_this(rule)))),
-                    "remedy": "The first cause and its cure, from the log: vllm-doctor FILE",
+                    "remedy": "The first cause and its fix, from the log: vllm-doctor FILE",
                     **({"runbook_url": rule.see[0]} if rule.see else {}),
                 },
             }

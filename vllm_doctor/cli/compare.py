@@ -55,7 +55,7 @@ def run(arguments: Sequence[str]) -> int:
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         "vllm-doctor compare",
-        "Did the cure work? What got better or worse between two examinations under the same load.",
+        "Verify the fix: what got better or worse between two examinations under the same load.",
     )
     parser.epilog = "exit codes: 0 PASS, better; 2 FAIL, worse; 3 INCONCLUSIVE, or nothing to compare."
     told = "a report (--json), a recording, a result of `vllm bench serve` or GuideLLM, a log, a URL or a pid"

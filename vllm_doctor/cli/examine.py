@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _EPILOG = """\
-exit codes: 0 ok, 1 warning, 2 critical, 3 could not tell.
+exit codes: 0 ok, 1 warning, 2 critical, 3 no verdict.
 other commands: vllm-doctor record [SOURCE]... -o FILE.tar.gz; vllm-doctor compare BEFORE AFTER;
 vllm-doctor fleet PROMETHEUS_URL; vllm-doctor alerts [-o DIR]; vllm-doctor rules [ID] [--check DIR] [--signals];
 vllm-doctor demo [NAME]; vllm-doctor flags VERSION [FLAG...]
@@ -31,7 +31,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser("vllm-doctor", "What limits a vLLM server, on what evidence, and what cures it.")
+    parser = Parser("vllm-doctor", "What limits a vLLM server, on what evidence, and what fixes it.")
     parser.epilog = _EPILOG
     parser.add_argument(
         "source",

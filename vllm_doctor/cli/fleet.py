@@ -30,8 +30,8 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("url", metavar="PROMETHEUS_URL", help="http://prometheus:9090; a path prefix is kept")
-    add("--window", type=seconds, metavar="SECONDS", help="what is judged: so long before --at (10m)")
-    add("--at", metavar="TIME", help="judged at: 2h (ago), 13:30, 2026-11-20T13:30:00Z; default now; UTC")
+    add("--window", type=seconds, metavar="SECONDS", help="the time that is evaluated, up to --at (10m)")
+    add("--at", metavar="TIME", help="evaluated at: 2h (ago), 13:30, 2026-11-20T13:30:00Z; default now; UTC")
     add(
         "--select",
         action="append",

@@ -90,7 +90,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         "Keep what the doctor sees, without secrets: to replay, to compare, to attach to an issue.",
     )
     add = parser.add_argument
-    add("source", nargs="*", metavar="SOURCE", help="as of vllm-doctor itself")
+    add("source", nargs="*", metavar="SOURCE", help="as for vllm-doctor itself")
     add("-o", dest="output", metavar="FILE", help="the recording, a .tar.gz: written whole or not at all")
     add("--duration", type=seconds, metavar="SECONDS", help="how long (60; with --bench at most, 1h)")
     add("--on", choices=("warning", "critical"), help="wait for such a verdict; as long before as after it is kept")

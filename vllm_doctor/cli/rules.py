@@ -46,7 +46,7 @@ def _check(folder: Path) -> int:
 
     mistakes, counted = lint.check(folder)
     if not mistakes:
-        say(f"{counted} are well\n")
+        say(f"{counted} pass\n")
         return 0
     say("".join(f"{redact.text(line, Counter())}\n" for line in mistakes))
     raise UsageError(f"{len(mistakes)} mistake{'s' if len(mistakes) > 1 else ''} in {folder} ({counted})")

@@ -78,7 +78,7 @@ def program(server: Server, is_local: bool) -> Path:
         if beside.is_absolute() and os.access(beside, os.X_OK) and beside.stat().st_uid in (0, os.geteuid()):
             return beside
     raise SourceError(
-        "not-found", "--bench needs the vllm command, on the PATH or beside the server's Python: pip install vllm"
+        "not-found", "--bench needs the vllm command, on the PATH or next to the server's Python: pip install vllm"
     )
 
 
@@ -171,7 +171,7 @@ class Run:
         except (OSError, ValueError, RecursionError):
             raise SourceError("unreadable", f"{_told()} saved no result: {self._last_line()}") from None
         if not vllm_bench.is_result(told):
-            raise SourceError("unreadable", f"{_told()} saved a result that I do not understand: another vLLM's?")
+            raise SourceError("unreadable", f"{_told()} saved a result of an unknown form: of another vLLM?")
         kept = {}
         for name, value in told.items():
             if isinstance(value, list) and (texts := [text for text in value if isinstance(text, str)]):
@@ -186,7 +186,7 @@ class Run:
         self._output.seek(0, os.SEEK_END)
         self._output.seek(max(0, self._output.tell() - _MOST_OUTPUT))
         lines = self._output.read().decode("utf-8", "replace").splitlines()
-        return next((line.strip()[:500] for line in reversed(lines) if line.strip()), "it said nothing")
+        return next((line.strip()[:500] for line in reversed(lines) if line.strip()), "it printed nothing")
 
 
 def _told() -> str:

@@ -269,7 +269,7 @@ def _decided(rows: Sequence[Row], goal: str) -> tuple[str | None, str]:
         if "worse" in words:
             return "worse", ""
         if "the same" not in words:
-            return None, f"too few samples to tell a difference of {kind} from the spread: watch longer"
+            return None, f"too few samples to separate a difference of {kind} from the spread: watch longer"
     least = number(LEAST_CHANGE, "share")
     return None, f"no difference beyond the spread and {least}: if there is one, it takes more runs to see"
 
@@ -282,7 +282,9 @@ def _lacking(before: Result, after: Result) -> list[str]:
     if before.seen_by != after.seen_by:
         lacking.append(_DIFFERENTLY.format(*sorted({before.seen_by, after.seen_by})))
     if before.model is None or after.model is None:
-        lacking.append("the model is not known on " + ("either side" if before.model == after.model else "one side"))
+        lacking.append(
+            "the model is not known of " + ("either result" if before.model == after.model else "one of them")
+        )
     return lacking
 
 
@@ -297,10 +299,10 @@ def _too_little(result: Result) -> list[str]:
     if tokens is None:
         return ["no rates were measured: watch it for a while (--window 20), or compare recordings"]
     if tokens.value == 0:
-        return ["nothing was generated: an idle server is neither ill nor cured"]
+        return ["nothing was generated: an idle server has nothing to compare"]
     little = []
     if result.seconds is not None and result.seconds < LEAST_SECONDS - 0.5:
-        little.append(f"it was seen for {number(round(result.seconds, 1), 's')} only, and {LEAST_SECONDS:.0f} s are the"
+        little.append(f"it was watched for {number(round(result.seconds, 1), 's')} only; {LEAST_SECONDS:.0f} s are the"
                       " least (--window 20)")  # fmt: skip
     finished = result.measures.get("finished")
     if finished is not None and finished.value < LEAST_REQUESTS:
@@ -417,8 +419,8 @@ def _not_done(before: Result, changes: Sequence[Difference] | None) -> tuple[Adv
 def _notes(before: Result, after: Result) -> Iterable[str]:
     if before.seen_by == after.seen_by != "server" and "recording" in (before.kind, after.kind):
         yield (
-            f"tokens out, requests and latencies are those of {before.seen_by}: its client saw each request whole, and"
-            " the load is known; what it does not tell is the server's own"
+            f"tokens out, requests and latencies are those of {before.seen_by}: its client saw each request, and"
+            " the load is known; the rest is the server's own"
         )
     for what, was, now in (("vLLM", before.vllm, after.vllm), ("hardware", before.hardware, after.hardware)):
         if was and now and was != now:
@@ -428,7 +430,7 @@ def _notes(before: Result, after: Result) -> Iterable[str]:
         if single is not None:
             runs = "one run" if single.samples == 1 else f"{single.samples} runs"
             assumed = number(ASSUMED, "share")
-            yield f"{when}, {runs}: ± {assumed} is assumed from run to run ({LEAST_SAMPLES} runs would tell)"
+            yield f"{when}, {runs}: ± {assumed} is assumed from run to run ({LEAST_SAMPLES} runs would decide)"
 
 
 def _headline(outcome: Outcome, rows: Sequence[Row], reasons: Sequence[str], advised: bool, goal: str) -> str:
@@ -445,7 +447,7 @@ def _headline(outcome: Outcome, rows: Sequence[Row], reasons: Sequence[str], adv
     told = ", ".join(_course(row) for row in [*first, *second])
     if outcome is Outcome.FAIL:
         return f"It got worse: {told}"
-    return f"{'The cure worked' if advised else 'It got better'}: {told}"
+    return f"{'The fix worked' if advised else 'It got better'}: {told}"
 
 
 def _course(row: Row) -> str:

@@ -53,7 +53,7 @@ def result(document: Mapping[str, Any], name: str) -> Result:
     version = (document.get("metadata") or {}).get("version")
     if isinstance(version, int) and version > _NEWEST:
         raise UsageError(
-            f"{name} is a GuideLLM result of format {version}, and I read those up to {_NEWEST} (GuideLLM 0.8):"
+            f"{name} is a GuideLLM result of format {version}, and those up to {_NEWEST} (GuideLLM 0.8) are read:"
             " it needs a newer vllm-doctor"
         )
     runs: Sequence[Mapping[str, Any]] = document["benchmarks"]

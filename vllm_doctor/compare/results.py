@@ -79,7 +79,7 @@ def _of_recording(found: Recording, name: str, look: Callable[[str], dict[str, A
         result = of_report(look(name), name, kind="recording")
     if found.bench is not None:
         if not vllm_bench.is_result(found.bench):
-            raise UsageError(f"{name}: its bench.json is no result of `vllm bench serve` that I know")
+            raise UsageError(f"{name}: its bench.json is no known result of `vllm bench serve`")
         result = replace(result, bench=vllm_bench.result([found.bench], name))
     words = next((one.command for one in found.sources if one.command), ())
     return replace(result, flags=_flags(words)) if result.flags is None and words else result
@@ -118,7 +118,7 @@ def _json(path: Path) -> list[Any] | None:
         found = [json.loads(line) for line in raw.splitlines() if line.strip()]
     except (ValueError, RecursionError):
         if raw.lstrip()[:20].replace(b" ", b"").replace(b"\n", b"").startswith(b'{"schema":'):
-            raise UsageError(f"{source} is JSON that was cut off: write it anew") from None
+            raise UsageError(f"{source} is JSON that was cut off: write it again") from None
         return None
     return found if all(vllm_bench.is_result(document) for document in found) else None
 

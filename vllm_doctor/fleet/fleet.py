@@ -31,7 +31,7 @@ from vllm_doctor.text import redact, words
 
 _PEERS = 4
 """Engines of a model from which on a median says something."""
-_HEALTHY = "No limit found in what could be seen"
+_HEALTHY = "No limit found in what could be checked"
 _DOWN = "The server does not answer its Prometheus (up is 0)"
 _NAMES = (("pod",), ("instance",), ("namespace", "pod"), ("job", "instance"), ("namespace", "pod", "instance"))
 """The labels that name a server to a person, the first that tell all apart."""

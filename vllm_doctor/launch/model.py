@@ -30,7 +30,7 @@ def facts(kernel: Kernel, start: Start) -> tuple[dict[str, Reading], tuple[str, 
     is_path = path.startswith(("/", "./", "../"))
     is_there = start.form in _HERE and os.path.exists(path)
     if is_path and not is_there:
-        says = f"the model {printed(name)} is not on this machine: what its config.json tells is not known"
+        says = f"the model {printed(name)} is not on this machine: its config.json is unknown"
         return {}, (says,) if start.form in _HERE else ()
     environ: dict[str, str] = {key: os.environ[key] for key in _CACHES if key in os.environ}
     if start.form in _HERE:

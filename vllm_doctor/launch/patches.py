@@ -123,7 +123,7 @@ class WrittenDocument:
                 new = rewrite.in_text(holder.text, self.written[number], rewrite.wanted(given))
                 shown = _of_words(holder, self.written[number], new)
             except UnwritableError as error:
-                apply = f"not in place ({error}); with all filled in that the text tells:"
+                apply = f"not in place ({error}); with all filled in that the text holds:"
                 shown = diff.of_words(self.starts[number].argv, given, "").lines
             yield self._patch([number], changes, lines=shown, apply=(apply,))
 

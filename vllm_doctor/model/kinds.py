@@ -52,8 +52,8 @@ class State(_Word):
     CRITICAL = "critical", Severity.CRITICAL.doc
     WARNING = "warning", Severity.WARNING.doc
     INFO = "info", Severity.INFO.doc
-    UNKNOWN = "unknown", "could not be seen: never counted as well"
-    OK = "ok", "looked at, and well"
+    UNKNOWN = "unknown", "data is missing: never counted as passed"
+    OK = "ok", "checked, and passed"
     NOT_APPLICABLE = "not-applicable", "the rule is not about such a server"
 
     @property
@@ -83,8 +83,8 @@ _COLOURS = {"critical": "red", "warning": "yellow", "info": "", "unknown": "cyan
 class Role(_Word):
     """What a finding is to the person who reads it. Of what is merely worth knowing, the first is reported first."""
 
-    BLIND = "blind", "without what is missing nothing else can be said"
-    NOT_SERVER = "not-server", "the server is well; its clients, say, are not"
+    BLIND = "blind", "without the missing data nothing else can be said"
+    NOT_SERVER = "not-server", "the server is healthy; its clients, for example, are not"
     ROOT = "root", "a cause"
     INFO = "info", "worth knowing"
     OPPORTUNITY = "opportunity", "nothing is wrong, but it could be faster"
@@ -130,7 +130,7 @@ class SourceKind(_Word):
     GPU = "gpu", "the GPUs, as their driver reports them"
     LOG = "log", "a server's log"
     COMMAND = "command", "a command as it is written"
-    GPU_NAME = "gpu-name", "a GPU of which only the name is given"
+    GPU_NAME = "gpu-name", "a GPU that is given by its name only"
 
     @property
     def trust(self) -> Trust:

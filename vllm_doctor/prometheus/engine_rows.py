@@ -213,7 +213,7 @@ class EngineColumns:
             alone = {project(subject, set(self._names) - {label}) for subject in self.subjects}
             if len(alone) <= len(self.subjects) / 2:
                 notes.append(
-                    f"every engine is there twice or more, told apart by {label} alone: let the Prometheus"
+                    f"every engine is there twice or more, distinguished by {label} alone: let the Prometheus"
                     f" deduplicate it, or --select one: --select '{label}=\"…\"'"
                 )
         return notes

@@ -152,7 +152,7 @@ class Prometheus:
             except SourceError as error:
                 if error.kind != "refused":
                     raise
-                notes.append(f"{', '.join(signal.name for signal in question.signals)} not told: {error}")
+                notes.append(f"{', '.join(signal.name for signal in question.signals)} unknown: {error}")
                 found.lack(question, Reason.INVALID)
         notes += [f"{self.target} warns: {warning}" for warning in self.api.warnings]
         notes += [*found.notes(), *_gone_notes(gone, down)]

@@ -65,7 +65,7 @@ def read(path: Path) -> dict[str, bytes]:
     except FileNotFoundError:
         raise SourceError("not-found", f"{path} does not exist: is the name right?") from None
     except PermissionError:
-        raise SourceError("denied", f"{path} may not be read: run me as its owner") from None
+        raise SourceError("denied", f"{path} may not be read: run vllm-doctor as its owner") from None
     except OSError as error:
         raise SourceError(KIND, f"{path} cannot be read ({error}): copy it again") from None
     if "recording.json" not in found:
@@ -149,7 +149,7 @@ def _keep(found: dict[str, bytes], name: str, body: bytes, path: Path, left: int
     if left < 0:
         raise SourceError(KIND, f"{path} unpacks to more than {MAX_BYTES >> 20} MiB: no recording is so large")
     if name in found:
-        raise SourceError(KIND, f"{path} holds {name} twice: it was put together by something else than me")
+        raise SourceError(KIND, f"{path} holds {name} twice: it was not made by vllm-doctor")
     found[name] = body
 
 
@@ -171,7 +171,7 @@ def _members(path: Path, stream: _Stream) -> Iterator[tuple[str, bytes]]:
             while rest := stream.read(_CHUNK):  # to its end: what it must add up to stands there
                 total += len(rest)
                 if rest.strip(b"\0") or total > MAX_BYTES:
-                    raise SourceError(KIND, f"{path} goes on behind its end: it was not made by me")
+                    raise SourceError(KIND, f"{path} goes on behind its end: it was not made by vllm-doctor")
             return
         name, kind, size = _header(path, header)
         count += 1

@@ -254,7 +254,8 @@ def parsed(name: str, parts: Mapping[str, bytes]) -> Recording:
         raise SourceError(KIND, f"{name} is not a recording of format {FORMAT}")
     if written != FORMAT:
         raise SourceError(
-            "newer-format", f"{name} is a recording of format {written[:60]}, and I read {FORMAT}: update vllm-doctor"
+            "newer-format",
+            f"{name} is a recording of format {written[:60]}, and this vllm-doctor reads {FORMAT}: update it",
         )
     try:
         sources = about["sources"]
@@ -323,7 +324,7 @@ def _json(name: str, parts: Mapping[str, bytes], part: str) -> Any:
     if part not in parts:
         return None
     if len(parts[part]) > _MAX_JSON:
-        raise SourceError(KIND, f"{name}: {part} is larger than {_MAX_JSON >> 20} MiB: it was not made by me")
+        raise SourceError(KIND, f"{name}: {part} is larger than {_MAX_JSON >> 20} MiB: it was not made by vllm-doctor")
     try:
         return json.loads(parts[part], parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -392,9 +393,7 @@ def reading(told: Fact) -> Reading:
         try:
             return Unknown(Reason(told["unknown"]))
         except ValueError:
-            raise ValueError(
-                f"{str(told['unknown'])[:40]!r} is no reason that I know: a newer vllm-doctor's?"
-            ) from None
+            raise ValueError(f"{str(told['unknown'])[:40]!r} is an unknown reason: of a newer vllm-doctor?") from None
     value = told.get("value")
     if told.get("infinite") is True:
         value = math.inf

@@ -67,7 +67,7 @@ def _result(result: Result) -> str:
 
 def _changes(comparison: Comparison) -> Iterator[str]:
     if comparison.changes is None:
-        yield "not known: the command line was not seen on both sides (it is on the server's own host, or in its log)"
+        yield "unknown: one of the command lines was not seen (it is on the server's own host, or in its log)"
         return
     if not comparison.changes:
         yield "no flag"

@@ -32,7 +32,7 @@ def remark(report: Report) -> str:
         return "the written command has already what is advised"
     if not report.patches:
         is_seen = report.command or any(source.kind == "command" for source in report.sources)
-        return "no change of the command is advised" if is_seen else "no command was seen, so there is none to change"
+        return "no change of the command is advised" if is_seen else "no command was found, so there is none to change"
     return "; ".join(patch.problem for patch in report.patches if patch.problem)
 
 

@@ -400,7 +400,7 @@ def _verdict(
         return reasons, unexplained[0][1]
     if missing:
         what = ", ".join(f"{vital.says} ({vital.seen})" for vital in missing)
-        return Verdict.UNKNOWN, f"Vital signs could not be read: {what}"
+        return Verdict.UNKNOWN, f"Key metrics could not be read: {what}"
     return Verdict.OK, _aside(findings, told)
 
 
@@ -409,7 +409,7 @@ def _aside(findings: Sequence[Finding], told: Collection[str]) -> str:
     worth = [f for f in findings if f.role in (Role.NOT_SERVER, Role.INFO, Role.SYMPTOM) and f.rule in told]
     first = next(iter(sorted(worth, key=lambda finding: finding.role is Role.SYMPTOM)), None)
     if first is None:
-        return "No limit found in what could be seen"
+        return "No limit found in what could be checked"
     return f"{first.title}: {first.here}" if first.here else first.title
 
 

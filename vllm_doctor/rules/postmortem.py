@@ -22,7 +22,7 @@ _MOST_STRETCHES = 32
 _MOST_LIVES = 12
 """Lives of one kind are judged once: a crash loop may hold thousands."""
 _FULL = 0.9
-NO_STATISTICS = "The log holds no statistics: what the server did cannot be told from it"
+NO_STATISTICS = "The log holds no statistics: what the server did is unknown"
 _COLUMNS = 56
 _HELD = 2.5
 _SILENCE = 10

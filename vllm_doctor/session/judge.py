@@ -42,7 +42,7 @@ from vllm_doctor.session.patients import (
 if TYPE_CHECKING:
     from vllm_doctor.rules.postmortem import Postmortem  # imported late below: a live server needs none
 
-UNMEASURED = "Nothing was measured: judged by its command alone"
+UNMEASURED = "Nothing was measured: only its command was checked"
 
 
 def judge(

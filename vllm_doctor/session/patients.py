@@ -102,7 +102,7 @@ def without_named_where_seen(observations: Sequence[Observation]) -> list[Observ
 
     def checked(o: Observation) -> Observation:
         name = seen.get(o.patient or o.target) if o.kind is SourceKind.GPU_NAME else None
-        note = f"--gpu is not used: the driver tells which GPU it is ({name})"
+        note = f"--gpu is not used: the driver reports which GPU it is ({name})"
         return o if name is None else replace(o, facts={}, notes=(*o.notes, note))
 
     return [checked(o) for o in observations]

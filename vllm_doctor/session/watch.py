@@ -258,7 +258,7 @@ class Watch:
         control, now = self.control, self._clock()
         if control.again:
             control.again = False
-            self._reattach("looked for everything anew", forced=True)
+            self._reattach("looked for everything again", forced=True)
         if control.paused:
             return self._paused()
         for eye in self._eyes:

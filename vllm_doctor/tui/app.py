@@ -170,7 +170,7 @@ class DoctorApp(App[None]):
             return
         what = f"{type(event.error).__name__}: {event.error}" if event.is_fault else str(event.error)
         fault = "the doctor's own fault, please report it: " if event.is_fault else ""
-        self._change(problem=f"{fault}{what} · r begins anew")
+        self._change(problem=f"{fault}{what} · r starts over")
 
     def _change(self, problem: str) -> None:
         self.picture = replace(self.picture, problem=problem)
@@ -257,13 +257,13 @@ class DoctorApp(App[None]):
             self._begin()
         else:
             self.session.control.rescan()
-        self.tell("looking for everything anew" if self.picture.goes_on else "reading again")
+        self.tell("looking for everything again" if self.picture.goes_on else "reading again")
 
     def action_window(self, steps: int) -> None:
         if not self.picture.goes_on:
             return
         self.session.control.window(wider(self.session.control.seconds, steps))
-        self.tell(f"verdicts are of the last {self.session.control.seconds:.0f} s, as soon as so much was seen")
+        self.tell(f"verdicts are of the last {self.session.control.seconds:.0f} s, as soon as that much was watched")
 
     def _group(self) -> list[Finding]:
         """The finding that the keys are about: the opened one, that under the cursor, or the first."""
@@ -280,7 +280,7 @@ class DoctorApp(App[None]):
         report = self.picture.report
         text, what = to_copy(report, self._group()) if report is not None else ("", "")
         if not text:
-            self.tell("there is no command to copy: no finding here is cured by one")
+            self.tell("there is no command to copy: no finding here is fixed by one")
             return
         self.copy_to_clipboard(text)
         path = keep("cure.sh", text + "\n")
@@ -327,11 +327,11 @@ class DoctorApp(App[None]):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         for name in ("overview", *list(self.PAGES)[:-1]):
             yield SystemCommand(f"Screen: {name}", "go there", lambda name=name: self.go(name))
-        yield SystemCommand("Copy the cure", "the corrected command, and a file beside it", self.action_copy_cure)
+        yield SystemCommand("Copy the fix", "the corrected command, and a file beside it", self.action_copy_cure)
         yield SystemCommand("Copy the finding as markdown", "for an issue or a chat", self.action_copy_markdown)
         yield SystemCommand("Save the report", "as markdown, and a recording, in this folder", self.action_save)
         yield SystemCommand("Pause, or go on", "nothing is asked of the server meanwhile", self.action_pause)
-        yield SystemCommand("Rescan", "look for the server, its processes and its log anew", self.action_rescan)
+        yield SystemCommand("Rescan", "look for the server, its processes and its log again", self.action_rescan)
         yield SystemCommand("A longer window", "verdicts of more seconds", lambda: self.action_window(1))
         yield SystemCommand("A shorter window", "verdicts of fewer seconds", lambda: self.action_window(-1))
         yield SystemCommand("Quit", "the exit code is that of the last verdict", self.action_leave)
@@ -370,7 +370,7 @@ class Found(Provider):
         for place, engine in enumerate(report.engines if report is not None else ()):
             assert report is not None
             name = name_of(engine, report)
-            yield f"Engine: {name}", "its vital signs", lambda place=place: app.enter(EnginePage(place))  # type: ignore[misc]
+            yield f"Engine: {name}", "its vitals", lambda place=place: app.enter(EnginePage(place))  # type: ignore[misc]
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)

@@ -1,4 +1,4 @@
-"""What is copied: the command that cures, as far as it is known."""
+"""What is copied: the corrected command, as far as it is known."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def to_copy(report: Report, group: Sequence[Finding]) -> tuple[str, str]:
         ), "the corrected command"
     for remedy in group[0].remedies if group else ():
         if remedy.run:
-            return "\n".join(remedy.run), "the command that cures"
+            return "\n".join(remedy.run), "the corrected command"
         if remedy.set or remedy.env:
             flags = [words.flag(flag, value) for flag, value in remedy.set.items()]
             return " ".join([*(f"{n}={words.plain(v)}" for n, v in remedy.env.items()), *flags]), "what to add"

@@ -82,7 +82,7 @@ def outliers(report: Report) -> set[tuple[int, str]]:
 def rows(view: View) -> list[Row]:
     report = view.picture.report
     if report is None or not report.engines:
-        return [Row(say(("  no engine was seen", DIM)))]
+        return [Row(say(("  no engine was found", DIM)))]
     far = outliers(report)
     table = []
     for place in _order(report, far, view.sort):

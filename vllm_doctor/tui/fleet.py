@@ -64,7 +64,7 @@ _HELP = (
     ("/", "filter by name, model, rule or verdict; esc shows all again"),
     ("s", "sort: worst first, by model, by name, or by a column"),
     ("r", "ask the Prometheus now; by itself it is asked each minute"),
-    ("▲2", "apart: by so many signals it lies far from the median of its model"),
+    ("▲2", "outlier: in how many signals it lies far from the median of its model"),
     ("?", "this"),
     ("q  ^c", "quit; the exit code is that of the worst engine"),
 )
@@ -197,7 +197,7 @@ class FleetApp(DoctorApp, inherit_bindings=False):
         if not row.source:
             self.tell(f"{row.name} does not answer its Prometheus: there is nothing to open")
         elif picture.is_past:
-            self.tell("only now can an engine be opened, not at a time before: run me without --at")
+            self.tell("an engine can be opened now only, not at an earlier time: run without --at")
         else:
             self.wanted = row
             self.action_leave()
@@ -230,7 +230,7 @@ def top(view: View) -> list[Text]:
     if fleet is None:
         return [spread(left, say((asking, DIM)), view.width), say((f" last {window}", DIM))]
     when = datetime.fromtimestamp(fleet.at, UTC)
-    right = say((asking or f"asked and judged in {fleet.seconds:.1f} s ", DIM))
+    right = say((asking or f"queried and evaluated in {fleet.seconds:.1f} s ", DIM))
     second = say(f" {_counted(len(fleet.engines), 'engine')} of {_counted(fleet.models, 'model')}")
     before = say((f"last {window} before {when:%Y-%m-%d %H:%M:%S} UTC ", DIM))
     return [spread(left, right, view.width), spread(second, before, view.width)]

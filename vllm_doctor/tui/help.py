@@ -23,7 +23,7 @@ KEYS = (
     ("w", "save the whole report as markdown, here"),
     ("+ -", "a longer or shorter window: seconds that the verdict is of"),
     ("p", "pause, and go on"),
-    ("r", "look for the server, its processes and its log anew"),
+    ("r", "look for the server, its processes and its log again"),
     ("^p", "commands: every rule, engine and action by name"),
     ("?", "this"),
     ("q  ^c", "quit; the exit code is that of the last verdict"),
@@ -46,9 +46,9 @@ class HelpPage(Page):
             word, style = badge(state)
             lines.append(say("  ", (fit(word, 14), style), "    ", state.doc))
         lines += [
-            say("  ◆ chance          something to win, though nothing is wrong"),
+            say("  ◆ opportunity     something to gain, though nothing is wrong"),
             say("  ○ client          it is not the server"),
             say("  └ follows         goes away with what it follows from"),
-            say("  ·                 in a course: nothing was known then; ┄ a rule's threshold"),
+            say("  ·                 in a sparkline: nothing was known then; ┄ a rule's threshold"),
         ]
         return [Row(line) for line in lines]

@@ -48,7 +48,7 @@ def lines(view: View) -> list[Text]:
     picture, width = view.picture, view.width - 1
     report = picture.report
     if report is None:
-        return [say(("  nothing was seen yet", DIM))]
+        return [say(("  no data yet", DIM))]
     found = painted(examined.patient(report), width)
     kinds = {source.kind for source in report.sources}
     if picture.processes:
@@ -59,8 +59,8 @@ def lines(view: View) -> list[Text]:
         found += _facts(view, width)
     elif "host" not in kinds:
         found += [NOTHING, *wrapped(
-            "The host was not seen: run vllm-doctor on the server's own host, and its processes, cores, control group"
-            " and GPUs stand here.", width, "  ", "  ",
+            "No data of the host: run vllm-doctor on the server's own host to see its processes, cores, control group"
+            " and GPUs.", width, "  ", "  ",
         )]  # fmt: skip
     return found
 

@@ -24,7 +24,7 @@ _UNSEEN, _RULES = "unseen:", "rules"
 class Overview(Page):
     NAME = "overview"
     HINTS = (
-        ("⏎", "open"), ("c", "copy cure"), ("y", "markdown"), ("w", "save"), ("+ -", "window"),
+        ("⏎", "open"), ("c", "copy fix"), ("y", "markdown"), ("w", "save"), ("+ -", "window"),
         ("p", "pause"), ("r", "rescan"), ("/", "filter"),
     )  # fmt: skip
 
@@ -100,7 +100,7 @@ def _headline(report: Report, root: Finding | None, width: int) -> Text:
 
 
 def _headline_of(report: Report) -> str:
-    return "Could not tell" if report.error is not None and not report.vitals else report.headline
+    return "No verdict" if report.error is not None and not report.vitals else report.headline
 
 
 def _why(report: Report, root: Finding | None, width: int, room: int) -> list[Text]:
@@ -113,7 +113,7 @@ def _why(report: Report, root: Finding | None, width: int, room: int) -> list[Te
 
 
 def _cure(report: Report, root: Finding, width: int) -> Text:
-    label = say(("   cure  ", DIM))
+    label = say(("   fix   ", DIM))
     copies = say(("c copies it ", DIM)) if to_copy(report, [root])[0] else NOTHING
     cure = brief(root, width - label.cell_len - copies.cell_len - 1)
     return spread(label + say((cure, "bold")), copies, width)
@@ -124,7 +124,7 @@ def _judged(report: Report) -> str:
     if report.error is not None:
         return report.error.message
     ok, unknown = report.count(State.OK), report.count(State.UNKNOWN)
-    return f"{ok} rules were judged and are well; {unknown} could not be judged, for the reasons below." if ok else ""
+    return f"{ok} rules passed; {unknown} were skipped, for the reasons below." if ok else ""
 
 
 def _few(lines: list[Text], most: int) -> list[Text]:
@@ -159,7 +159,7 @@ def rows(view: View, width: int) -> list[Row]:
             if view.keeps(symptom[0].rule, symptom[0].title, symptom[0].severity):
                 found.append(Row(_symptom(symptom, report, width), finding.key_of(symptom[0])))
     if not found and not view.filter and report.verdict is Verdict.OK:
-        found.append(Row(say(("  nothing was found to be wrong in what could be seen", DIM))))
+        found.append(Row(say(("  nothing wrong was found in what could be checked", DIM))))
     for place, said in enumerate(unseen.in_short(report)):
         if view.keeps(said):
             label = f" {SIGN['unknown']} not seen  " if not place else " " * 13
@@ -194,7 +194,7 @@ def _tag(group: Sequence[Finding], report: Report) -> Text:
 
 
 def _unseen_side(report: Report, width: int) -> list[Row]:
-    lines = [say(("Not seen", "bold")), NOTHING]
+    lines = [say(("Not checked", "bold")), NOTHING]
     for said in unseen.in_short(report):
         lines += wrapped(said, width, "• ", "  ")
     return [Row(line) for line in lines]

@@ -321,7 +321,11 @@ def banner(view: View) -> list[Text]:
         return []
     kept = ""
     if picture.status is Status.LOST:
-        kept = " The last picture stays; I keep asking." if picture.seen_at is not None else " I keep asking."
+        kept = (
+            " The last values stay on the screen; it is asked again."
+            if picture.seen_at is not None
+            else " It is asked again."
+        )
     lines = wrapped(f"{_ended(picture.problem)}{kept}", view.width - 4, "   ")[:2]
     lines[0].plain = f" ✖ {lines[0].plain[3:]}"
     lines[0].stylize("red", 1, 2)
@@ -333,7 +337,11 @@ def _ended(text: str) -> str:
 
 
 def too_small(width: int, height: int) -> list[Text]:
-    return [say(("Too small", "bold")), say(f"{width}×{height}: I need {LEAST[0]}×{LEAST[1]}."), say("q quits.")]
+    return [
+        say(("Too small", "bold")),
+        say(f"{width}×{height}: at least {LEAST[0]}×{LEAST[1]} is needed."),
+        say("q quits."),
+    ]
 
 
 def feet(lines: Sequence[Sequence[tuple[str, str]]], width: int) -> tuple[list[Text], list[tuple[int, int, int, str]]]:

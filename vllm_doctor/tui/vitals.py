@@ -82,8 +82,8 @@ def signs(picture: Picture) -> tuple[list[Sign], list[Sign]]:
         running = Sign(running.label, f"{running.value} of {words.number(cap)}", running.track, cap)
     left = [running, _waiting(picture), _sign(picture, "kv_cache_usage", "KV cache", "share", 1.0)]
     right = [
-        _sign(picture, "generation_tokens_per_second", "tokens out", "1/s"),
-        _sign(picture, "prompt_tokens_per_second", "tokens in", "1/s"),
+        _sign(picture, "generation_tokens_per_second", "gen tokens", "1/s"),
+        _sign(picture, "prompt_tokens_per_second", "prompt tokens", "1/s"),
         _sign(picture, "preemptions_per_second", "preempted", "1/s"),
     ]
     return left, right
@@ -171,7 +171,7 @@ def _machine(view: View, width: int) -> Text:
     picture = view.picture
     cells = [_gpu(view, width), _cpu(view, width)]
     if picture.report is not None and not any(source.kind == "host" for source in picture.report.sources):
-        return say((" GPU, CPU  not seen: run me on the server's host", DIM))
+        return say((" GPU, CPU  no data: run vllm-doctor on the server's host", DIM))
     return Text.assemble(" ", cells[0], " " * _BESIDE, cells[1], no_wrap=True, end="")
 
 
@@ -180,7 +180,7 @@ def _gpu(view: View, width: int) -> Text:
     if busy is None:
         why = view.picture.lacking.get("gpu_utilization")
         none = view.picture.report is not None and view.picture.report.patient.gpus == 0
-        told = "none here" if none else f"not seen ({why})" if why else ""
+        told = "none here" if none else f"no data ({why})" if why else ""
         return say((fit(f"{'GPU':<{_LABEL}} {told}", width), DIM))
     value = words.number(busy, "share") + (f" {clock:.0f} MHz" if clock is not None else "")
     return _cell(view, Sign("GPU", value, "gpu_utilization"), width, 1)[0]
@@ -190,7 +190,7 @@ def _cpu(view: View, width: int) -> Text:
     engine, api = view.picture.course.last("engine_cpu"), view.picture.course.last("api_cpu")
     if engine is None and api is None:
         why = view.picture.lacking.get("engine_cpu")
-        return say((fit(f"{'CPU':<{_LABEL}} {f'not seen ({why})' if why else ''}", width), DIM))
+        return say((fit(f"{'CPU':<{_LABEL}} {f'no data ({why})' if why else ''}", width), DIM))
     known: Sequence[tuple[str, float | None]] = (("engine", engine), ("API", api))
     told = " · ".join(f"{name} {words.number(value)}" for name, value in known if value is not None)
     return say(fit("CPU cores", _LABEL), " ", (fit(told, width - _LABEL - 1), "bold"))

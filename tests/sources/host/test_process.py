@@ -364,7 +364,7 @@ def test_a_container_that_listens_to_itself_only(host: FakeProc) -> None:
     container(host, "127.0.0.1")
     found = only(host)
     assert found.url is None
-    assert found.notes == ("it listens on 127.0.0.1 in a network of its own: run me inside its container",)
+    assert found.notes == ("it listens on 127.0.0.1 in a network of its own: run vllm-doctor inside its container",)
 
 
 def test_a_network_whose_address_is_not_told(host: FakeProc) -> None:

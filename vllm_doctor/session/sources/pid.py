@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vllm_doctor.sources.host.process import ServerProcess
 
 NOBODY = (
-    "no vLLM server was found on this host; point me at one: vllm-doctor http://host:8000, or vllm-doctor PID"
+    "no vLLM server was found on this host; name one: vllm-doctor http://host:8000, or vllm-doctor PID"
     " (or try: vllm-doctor demo)"
 )
 NOT_LINUX = (

@@ -52,7 +52,7 @@ def read(path: Path) -> GpuView:
     if "<!ENTITY" in text or re.search(r"<!DOCTYPE[^<>\[]{0,200}\[", text):
         raise UsageError(f"{path}: declares entities, which nvidia-smi never does; {fields.HOW}")
     if max(text.count("<nvidia_smi_log"), text.count("</gpu>")) > fields.MAX_TOLD:
-        raise UsageError(f"{path} tells of a GPU more than {fields.MAX_TOLD:,} times; log less often (-l) or shorter")
+        raise UsageError(f"{path} lists a GPU more than {fields.MAX_TOLD:,} times; log less often (-l) or shorter")
     return _view(path, [_Document.of(piece) for piece in text.split("<nvidia_smi_log")[1:]])
 
 
@@ -188,7 +188,7 @@ class _Told:
                 self.samples.append(replace(sample, index=gpu.index))
                 seen.add(gpu.uuid)
                 if len(self.gpus) > fields.MAX_GPUS or len(self.samples) > fields.MAX_TOLD:
-                    raise UsageError(f"{path} tells of more GPUs than a host can have; {fields.HOW}")
+                    raise UsageError(f"{path} lists more GPUs than a host can have; {fields.HOW}")
         if document.is_whole:
             self.last_seen = seen
 
@@ -205,7 +205,7 @@ class _Told:
         attached, told = whole[-1].attached, len(whole[-1].gpus)
         if attached is None or attached <= told:
             return False
-        self.notes.append(f"the file of nvidia-smi tells of {told} of {attached} GPUs")
+        self.notes.append(f"the file of nvidia-smi lists {told} of {attached} GPUs")
         return True
 
 
@@ -233,7 +233,7 @@ def _no_gpu(path: Path, documents: Sequence[_Document]) -> GpuView:
     whole = [document for document in documents if document.is_whole]
     if whole and whole[-1].attached == 0:
         return GpuView(fields.ORIGIN, missing=Reason.ABSENT, detail="attached_gpus: 0")
-    problem = "is cut off within its first GPU" if len(whole) < len(documents) else "tells of no GPU"
+    problem = "is cut off within its first GPU" if len(whole) < len(documents) else "lists no GPU"
     raise UsageError(f"{path} {problem}; {fields.HOW}")
 
 

@@ -22,9 +22,9 @@ from vllm_doctor.sources.gpu import nvidia_smi_fields as smi
 from vllm_doctor.sources.gpu.gpu import NOT_TOLD, Gpu, GpuProcess, GpuSample, GpuView
 from vllm_doctor.vllm import roofline
 
-NO_CLOCKS = "the table of nvidia-smi tells neither clocks nor why they are low: nvidia-smi -q -x does"
-MORE = "the text of nvidia-smi leaves GPUs out: the host may have more than it tells of"
-NO_TABLE = "the text of nvidia-smi tells of no GPU's load, memory or clocks: nvidia-smi -q -x does"
+NO_CLOCKS = "the table of nvidia-smi shows neither clocks nor why they are low: nvidia-smi -q -x does"
+MORE = "the text of nvidia-smi leaves GPUs out: the host may have more than it lists"
+NO_TABLE = "the text of nvidia-smi shows no GPU's load, memory or clocks: nvidia-smi -q -x does"
 
 _MAX_LINES = 1_000_000
 _MAX_LINE = 1000
@@ -66,7 +66,7 @@ def view(path: Path, text: str) -> GpuView | None:
     scanner = _Scanner()
     for number, line in enumerate(StringIO(text, newline=None)):
         if number > _MAX_LINES or scanner.rows > _MAX_ROWS:
-            raise UsageError(f"{path} tells more than a look at the GPUs needs; log less often (-l) or shorter")
+            raise UsageError(f"{path} holds more than a look at the GPUs needs; log less often (-l) or shorter")
         scanner.read(_COLOURS.sub("", line[:_MAX_LINE]))
     scanner.close()
     blocks = [block for block in scanner.blocks if block.gpus or block.driver]
@@ -450,7 +450,7 @@ def _seen(path: Path, blocks: list[_Block]) -> GpuView:
             gpus[gpu.uuid] = gpu
             samples.append(seen)
         if len(samples) > smi.MAX_TOLD:
-            raise UsageError(f"{path} tells of a GPU more than {smi.MAX_TOLD:,} times; log less often (-l) or shorter")
+            raise UsageError(f"{path} lists a GPU more than {smi.MAX_TOLD:,} times; log less often (-l) or shorter")
     broken = {index: note for table in tables for index, note in table.broken.items()}
     is_cut = bool(tables) and all(table.is_cut for table in tables)
     more = is_cut or host.gpus.keys() != set(range(len(host.gpus)))
@@ -482,7 +482,7 @@ def _added(host: _Host, path: Path, blocks: list[_Block], notes: list[str]) -> I
             host.add(block)
             yield block
         if len(host.gpus) + len(host.instances) > smi.MAX_GPUS:
-            raise UsageError(f"{path} tells of more GPUs than a host can have; {smi.HOW}")
+            raise UsageError(f"{path} lists more GPUs than a host can have; {smi.HOW}")
 
 
 def _looks(host: _Host, tables: list[_Block]) -> Iterator[tuple[_Block, GpuSample]]:

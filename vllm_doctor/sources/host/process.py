@@ -109,7 +109,7 @@ def of_pid(kernel: Kernel, pid: int) -> ServerProcess:
         pid = _leader(kernel, pid)  # a thread, as `top -H` shows it
     row = host.rows.get(pid)
     if row is None:
-        hidden = "" if 1 in host.rows else ", or /proc hides it (run me as the server's user, or as root)"
+        hidden = "" if 1 in host.rows else ", or /proc hides it (run vllm-doctor as the server's user, or as root)"
         raise SourceError("not-found", f"there is no process {pid}{hidden}; pgrep -f 'vllm serve' lists the pids")
     if row.is_dead:
         raise SourceError("not-found", f"process {pid} ({row.name}) has ended and waits for its parent: start it again")
@@ -364,7 +364,7 @@ def _url(
     address = by_port.get(port, str(command.flags.get("--host", "")))
     if not isinstance(apart, Reason) and "net" in apart:
         if address == "localhost" or address == "::1" or address.startswith("127."):
-            return None, [f"it listens on {address} in a network of its own: run me inside its container"]
+            return None, [f"it listens on {address} in a network of its own: run vllm-doctor inside its container"]
         if address in _ANY_ADDRESS:
             own = sockets.own_address(kernel, root)
             if own is None:

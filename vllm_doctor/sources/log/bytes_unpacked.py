@@ -235,7 +235,9 @@ def unreadable(name: str, error: OSError) -> SourceError:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return SourceError("not-found", f"{name} does not exist: is the name right?")
     if error.errno in (errno.EACCES, errno.EPERM):
-        return SourceError("denied", f"{name} may not be read: run me as its owner, or: sudo cat FILE | vllm-doctor -")
+        return SourceError(
+            "denied", f"{name} may not be read: run vllm-doctor as its owner, or: sudo cat FILE | vllm-doctor -"
+        )
     return SourceError("unreadable", f"{name} cannot be read ({error.strerror}): copy it elsewhere")
 
 

@@ -160,7 +160,7 @@ def _one_server(target: str, window: Window, scrapes: Sequence[Scrape], notes: l
         raise SourceError(
             "changed-server",
             f"{target} is answered by different servers in turns (a load balancer?):"
-            " rates would be wrong; point me at one of them",
+            " rates would be wrong; name one of them",
         )
     if restarted:
         notes.append("the server was restarted within the window")

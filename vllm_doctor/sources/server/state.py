@@ -68,14 +68,14 @@ class State:
         """What an earlier run saw of the server that `now` was seen of."""
         servers, torn = self._read()
         if torn:
-            return Recalled(note=f"--state {self.path}: it was torn, and is begun anew")
+            return Recalled(note=f"--state {self.path}: it was torn, and is started over")
         kept = servers.get(target, [])
         if not kept:
-            return Recalled(note=f"--state {self.path}: the first look; the next one tells of the time in between")
+            return Recalled(note=f"--state {self.path}: the first look; the next one covers the time in between")
         try:
             scrapes = sorted((self._scrape(one, now) for one in kept), key=lambda scrape: scrape.at)
         except (KeyError, TypeError, ValueError, OverflowError):
-            return Recalled(note=f"--state {self.path}: it was torn, and is begun anew")
+            return Recalled(note=f"--state {self.path}: it was torn, and is started over")
         ages = [now.at - scrape.at for scrape in scrapes]
         usable = [s for s, age in zip(scrapes, ages, strict=True) if _LEAST <= age <= STALE]
         if not usable:
@@ -86,7 +86,7 @@ class State:
             return Recalled(note=f"--state {self.path}: the last look was a moment ago")
         usable = [scrape for scrape in usable if _is_same_server(scrape, now)]
         if not usable:
-            return Recalled(reason=Reason.STALE, note=f"--state {self.path}: the server was started anew since then")
+            return Recalled(reason=Reason.STALE, note=f"--state {self.path}: the server was restarted since then")
         begin = max((scrape.at for scrape in usable if now.at - scrape.at >= _ENOUGH), default=usable[0].at)
         return Recalled(tuple(scrape for scrape in usable if scrape.at >= begin))
 
