@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -32,63 +33,132 @@ _NESTED_LINE = re.compile(r"^[ ]*(?:[-?][ \t]+){50}", re.MULTILINE)
 _KEY_TAGS = {_TAG + kind for kind in ("str", "int", "float", "bool", "null", "timestamp", "value", "merge")}
 
 
+class Problems:
+    """The mistakes of files that are checked as a whole. Without it a reader raises the first that it meets."""
+
+    def __init__(self) -> None:
+        self.found: list[DocumentError] = []
+        self._broken: set[tuple[object, int | None]] = set()
+
+    def add(self, error: DocumentError, breaks_line: bool = False) -> None:
+        """`breaks_line`: what stands in the line could not be read, so whatever else is missed there is no news."""
+        if error.is_consequence or (error.path, error.line) in self._broken:
+            return
+        if breaks_line:
+            self._broken.add((error.path, error.line))
+        self.found.append(error)
+
+    def are_in(self, path: Path) -> bool:
+        return any(error.path == path for error in self.found)
+
+    def lines(self) -> list[str]:
+        """One a mistake, by file and line, each once."""
+        ordered = sorted(self.found, key=lambda error: (str(error.path), error.line or 0))
+        return list(dict.fromkeys(map(str, ordered)))
+
+
+@contextmanager
+def gathered(problems: Problems | None) -> Iterator[None]:
+    """The block ends at a mistake after which nothing in it can be read; what follows the block goes on."""
+    try:
+        yield
+    except DocumentError as error:
+        if problems is None:
+            raise
+        problems.add(error)
+
+
 class Table(dict[str, Any]):
-    """A YAML mapping that remembers where it stands: `path`, and the line of each key."""
+    """A YAML mapping that remembers where it stands: `path`, and the line of each key.
+
+    With `problems`, a mistake is noted there, and what was asked for is answered with what is empty; without, the first
+    is raised as a DocumentError.
+    """
 
     path: Path
     line: int
     lines: dict[str, int]
+    problems: Problems | None = None
+    wrong: frozenset[str] | None = frozenset()
+    """The keys under which something of another kind stands; None: the whole table stands for what is none."""
+
+    def error(self, problem: str, key: str | None = None) -> DocumentError:
+        error = DocumentError(self.path, self.lines.get(key, self.line) if key else self.line, problem)
+        error.is_consequence = self.wrong is None or key in self.wrong
+        return error
 
     def fail(self, problem: str, key: str | None = None) -> NoReturn:
-        raise DocumentError(self.path, self.lines.get(key, self.line) if key else self.line, problem)
+        """Refuse: after this mistake nothing can be read."""
+        raise self.error(problem, key)
+
+    def mistake(self, problem: str, key: str | None = None) -> None:
+        """Note a mistake after which the reader can go on; raise it where none are gathered."""
+        error = self.error(problem, key)
+        if self.problems is None:
+            raise error
+        self.problems.add(error)
+
+    def _is_not(self, wanted: str, key: str) -> None:
+        self.mistake(f"{key!r} must be {wanted}", key)
+        self.wrong = None if self.wrong is None else self.wrong | {key}
 
     def allow(self, *keys: str) -> None:
         """Refuse a key that is not among these."""
         for key in self:
             if key not in keys:
                 near = get_close_matches(key, keys, 1)
-                self.fail(
+                self.mistake(
                     f"unknown key {key!r}" + (f"; meant {near[0]!r}?" if near else f"; known: {', '.join(keys)}"), key
                 )
+                if near and near[0] not in self and self.wrong is not None:
+                    self.wrong |= {near[0]}
 
     def text(self, key: str, default: str | None = None) -> str:
         value = self.get(key, default)
         if not isinstance(value, str) or not value.strip():
-            self.fail(f"{key!r} must be a text", key)
+            self._is_not("a text", key)
+            return ""
         return value.strip()
 
     def texts(self, key: str) -> tuple[str, ...]:
         value = self.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            self.fail(f"{key!r} must be a list of texts", key)
+            self._is_not("a list of texts", key)
+            return ()
         return tuple(item.strip() for item in value)
 
     def one_of(self, key: str, choices: Iterable[Word], default: Word | None = None) -> Word:
         """The choice that the key holds: of an enum, its member."""
         value = self.get(key, default)
-        found = next((choice for choice in choices if choice == value), None)
-        if found is None:
-            self.fail(f"{key!r} must be one of {', '.join(choices)}; it is {value!r}", key)
-        return found
+        known = tuple(choices)
+        for choice in known:
+            if choice == value:
+                return choice
+        self._is_not(f"one of {', '.join(known)}; it is {value!r}", key)
+        return known[0]
 
     def table(self, key: str) -> Table:
         value = self.get(key)
-        if value is None:
-            value = Table()
-            value.path, value.line, value.lines = self.path, self.lines.get(key, self.line), {}
-        if not isinstance(value, Table):
-            self.fail(f"{key!r} must be a mapping", key)
-        return value
+        if isinstance(value, Table):
+            return value
+        empty = Table()
+        if value is not None:
+            self._is_not("a mapping", key)
+            empty.wrong = None
+        empty.path, empty.line, empty.lines = self.path, self.lines.get(key, self.line), {}
+        empty.problems = self.problems
+        return empty
 
     def tables(self, key: str) -> Iterator[Table]:
         value = self.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, Table) for item in value):
-            self.fail(f"{key!r} must be a list of mappings", key)
+            self._is_not("a list of mappings", key)
+            return
         yield from value
 
 
-def read(path: Path, until: str | None = None) -> Table:
-    """The mapping in a YAML file. Raises DocumentError with the line.
+def read(path: Path, until: str | None = None, problems: Problems | None = None) -> Table:
+    """The mapping in a YAML file. Raises DocumentError with the line; with `problems`, only where it cannot go on.
 
     `until`: a key that is left out, with all below it, where it is the file's last: what is not needed costs no time.
     """
@@ -109,7 +179,7 @@ def read(path: Path, until: str | None = None) -> Table:
         node = loader.get_single_node()
         if not isinstance(node, yaml.MappingNode) or node.tag != _TAG + "map":
             raise DocumentError(path, 1, "must be a mapping (key: value)")
-        return _table(node, path, set(), 0)
+        return _Reader(path, problems).table(node, 0)
     except UnicodeDecodeError:
         raise DocumentError(path, None, "is not UTF-8 text") from None
     except yaml.MarkedYAMLError as error:
@@ -135,34 +205,53 @@ def _check_depth(path: Path, text: str) -> None:
             raise DocumentError(path, line, f"more than {_MAX_BRACKETS} open brackets")
 
 
-def _table(node: yaml.MappingNode, path: Path, seen: set[int], depth: int) -> Table:
-    table = Table()
-    table.path, table.line, table.lines = path, node.start_mark.line + 1, {}
-    for key_node, value_node in node.value:
-        line = key_node.start_mark.line + 1
-        if not isinstance(key_node, yaml.ScalarNode) or id(key_node) in seen or key_node.tag not in _KEY_TAGS:
-            raise DocumentError(path, line, "a key must be a plain text")
-        seen.add(id(key_node))
-        key = str(key_node.value)
-        if key in table:
-            raise DocumentError(path, line, f"key {key!r} stands twice (first in line {table.lines[key]}): keep one")
-        table.lines[key] = line
-        table[key] = _value(value_node, path, seen, depth + 1)
-    return table
+class _Reader:
+    """From YAML's nodes to tables, lists and values."""
 
+    def __init__(self, path: Path, problems: Problems | None) -> None:
+        self.path, self.problems = path, problems
+        self._seen: set[int] = set()
 
-def _value(node: yaml.Node, path: Path, seen: set[int], depth: int) -> Any:
-    line = node.start_mark.line + 1
-    if id(node) in seen:
-        raise DocumentError(path, line, "aliases (*name) are not allowed: write it out")
-    seen.add(id(node))
-    if depth > _MAX_DEPTH:
-        raise DocumentError(path, line, f"nested deeper than {_MAX_DEPTH} levels")
-    if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
-        return _table(node, path, seen, depth)
-    if isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
-        return [_value(item, path, seen, depth + 1) for item in node.value]
-    return _scalar(node, path, line)
+    def _mistake(self, line: int, problem: str) -> None:
+        error = DocumentError(self.path, line, problem)
+        if self.problems is None:
+            raise error
+        self.problems.add(error, breaks_line=True)
+
+    def table(self, node: yaml.MappingNode, depth: int) -> Table:
+        table = Table()
+        table.path, table.line, table.lines = self.path, node.start_mark.line + 1, {}
+        if self.problems is not None:
+            table.problems = self.problems
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode) or id(key_node) in self._seen or key_node.tag not in _KEY_TAGS:
+                self._mistake(line, "a key must be a plain text")
+                continue
+            self._seen.add(id(key_node))
+            key = str(key_node.value)
+            if key in table:
+                self._mistake(line, f"key {key!r} stands twice (first in line {table.lines[key]}): keep one")
+                continue
+            table.lines[key] = line
+            table[key] = self.value(value_node, depth + 1)
+        return table
+
+    def value(self, node: yaml.Node, depth: int) -> Any:
+        line = node.start_mark.line + 1
+        if id(node) in self._seen:
+            return self._mistake(line, "aliases (*name) are not allowed: write it out")
+        self._seen.add(id(node))
+        if depth > _MAX_DEPTH:
+            return self._mistake(line, f"nested deeper than {_MAX_DEPTH} levels")
+        if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
+            return self.table(node, depth)
+        if isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
+            return [self.value(item, depth + 1) for item in node.value]
+        try:
+            return _scalar(node, self.path, line)
+        except DocumentError as error:
+            return self._mistake(line, error.problem)
 
 
 def _scalar(node: yaml.Node, path: Path, line: int) -> str | float | bool | None:
