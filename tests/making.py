@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
@@ -40,9 +41,18 @@ def reads(**values: Reading | Value) -> Callable[[str], Reading]:
     return read
 
 
+def catalogue_of(folder: Path, signals: str, diagnosis: str = "") -> Catalogue:
+    """The catalogue of these texts, which are written to signals/signals.yaml and diagnosis.yaml of the folder."""
+    (folder / "signals").mkdir(exist_ok=True)
+    (folder / "signals" / "signals.yaml").write_text(signals, "utf-8")
+    if diagnosis:
+        (folder / "diagnosis.yaml").write_text(diagnosis, "utf-8")
+    return catalogue.load(folder)
+
+
 @cache
 def shipped_catalogue() -> Catalogue:
-    return catalogue.load(rule.shipped() / "signals.yaml")
+    return catalogue.load(rule.shipped())
 
 
 @cache

@@ -22,7 +22,7 @@ from vllm_doctor.sources.server.exposition import parse
 from vllm_doctor.vllm import command_line
 
 NAMES = sorted(path.parent.name for path in FIXTURES.glob("*/recording.json"))
-SIGNALS = catalogue.load(rule.shipped() / "signals.yaml")
+SIGNALS = catalogue.load(rule.shipped())
 RULES = rule.load([rule.shipped()], SIGNALS)
 
 

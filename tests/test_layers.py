@@ -29,8 +29,9 @@ FOLDERS = (
     "render",
     "tui",
     "cli",
+    "api",
 )
-"""Why in this order: docs/architecture.md."""
+"""Why in this order, and what each folder is for: docs/architecture.md."""
 
 MODULES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path

@@ -131,7 +131,7 @@ def test_a_cap_is_raised_by_what_is_held_on_average_or_at_full_length(goal: str,
         "max_num_seqs_wanted_for_throughput": 30.0, "goal": goal, "token_budget_in_the_way": 1e12,
     }  # fmt: skip
     assert settings("max-num-seqs-cap", signals) == [{"--max-num-seqs": value}]
-    assert first("max-num-seqs-cap", signals).computed == "48 in flight, to the next power of two"
+    assert first("max-num-seqs-cap", signals).computed == "48 concurrent requests, to the next power of two"
 
 
 @pytest.mark.parametrize(

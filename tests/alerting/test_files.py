@@ -15,7 +15,7 @@ from tests.promtool import promtool
 from tests.test_fixtures import RULES, SIGNALS
 from vllm_doctor.alerting import alerts
 from vllm_doctor.alerting import files as render
-from vllm_doctor.alerting.files import Choices, duration
+from vllm_doctor.alerting.files import Choices
 from vllm_doctor.alerting.recording_rules import Recorder
 from vllm_doctor.prometheus.query import Scope
 from vllm_doctor.rules import rule
@@ -136,10 +136,3 @@ def test_a_text_of_a_rule_is_no_template(tmp_path: Path) -> None:
     assert '{{ "{{" }} .Bad }}' in yaml.safe_load(stream)["groups"][1]["rules"][0]["annotations"]["summary"]
     (tmp_path / "mine.rules.yaml").write_text(stream)
     assert promtool("check", "rules", "mine.rules.yaml", cwd=tmp_path).returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(300, "5m"), (90, "90s"), (3600, "1h"), (0, "0s"), (0.5, "500ms"), (1.5, "1500ms")]
-)
-def test_a_duration_is_written_as_prometheus_has_it(seconds: float, text: str) -> None:
-    assert duration(seconds) == text

@@ -16,7 +16,7 @@ from vllm_doctor.model.window import Sample, Window
 from vllm_doctor.prometheus.query import Scope
 from vllm_doctor.rules import catalogue, rule
 
-SIGNALS = catalogue.load(rule.shipped() / "signals.yaml")
+SIGNALS = catalogue.load(rule.shipped())
 
 
 def recorder(exported: set[str] | None = None, **given: float | str) -> Recorder:

@@ -54,7 +54,7 @@ def main(seconds: float) -> None:
         row("record, CPU beyond its start and its verdict", (cpu - start) / seconds * 100, 2, "% of a core")
         row("record, all its CPU", cpu / seconds * 100, 5, "% of a core")
         row("record, peak memory", peak, 100, "MB")
-        signals = catalogue.load(rule.shipped() / "signals.yaml")
+        signals = catalogue.load(rule.shipped())
 
         def opened() -> None:
             for source in bundle.read(path).sources:

@@ -111,7 +111,7 @@ def main() -> None:
 
     row("a sample of this host, 12 processes of a server, CPU", best(host_sample) * 1000, 15, "ms")
     row("a sample of 8 GPUs (the fake driver), CPU", gpu_sample() * 1000, 15, "ms")
-    signals = catalogue.load(rule.shipped() / "signals.yaml")
+    signals = catalogue.load(rule.shipped())
     rules = rule.load([rule.shipped()], signals)
     facts: dict[str, Reading] = {"vllm_version": Known("0.32.0"), "stats_published": Known(True)}
     scaling = []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vllm_doctor.compare.comparison import Advice, Comparison, Outcome, Side, compared
+from vllm_doctor.compare.comparison import Advice, Comparison, Outcome, Result, compared
 from vllm_doctor.model.report import Measure
 
 SPREAD = 0.05
@@ -26,22 +26,22 @@ USUAL: Mapping[str, float] = {
 FASTER = {"tokens_out": 2000.0, "tokens_in": 1000.0, "requests": 10.0, "arrivals": 10.0, "waiting": 0.0}
 
 
-def side(changed: Mapping[str, float | None] | None = None, **fields: Any) -> Side:
+def result(changed: Mapping[str, float | None] | None = None, **fields: Any) -> Result:
     """A server that was seen for a minute; a measure that is None was not."""
     values = {**USUAL, **(changed or {})}
     measures = {name: parts(name, value) for name, value in values.items() if value is not None}
     measures["finished"] = Measure("finished", 300.0, 300.0, 300.0, 1, "none")
-    told = Side(name="x.json", kind="report", measures=measures, seconds=60.0, model="tiny", vllm="0.32.0")
+    told = Result(name="x.json", kind="report", measures=measures, seconds=60.0, model="tiny", vllm="0.32.0")
     return replace(told, **fields)
 
 
-def outcome(before: Side, after: Side, **how: Any) -> tuple[Outcome, str]:
+def outcome(before: Result, after: Result, **how: Any) -> tuple[Outcome, str]:
     found = compared(before, after, **how)
     assert (found.outcome is Outcome.INCONCLUSIVE) == bool(found.reasons)
     return found.outcome, " / ".join(found.reasons)
 
 
-def inconclusive(before: Side, after: Side, **how: Any) -> str:
+def inconclusive(before: Result, after: Result, **how: Any) -> str:
     found, why = outcome(before, after, **how)
     assert found is Outcome.INCONCLUSIVE
     return why
@@ -52,35 +52,35 @@ def word(found: Comparison, name: str) -> str:
 
 
 def test_more_tokens_under_the_same_load_is_a_pass() -> None:
-    found = compared(side(), side(FASTER))
+    found = compared(result(), result(FASTER))
     assert (found.outcome, found.outcome.exit_code, found.same_load) == (Outcome.PASS, 0, True)
     assert found.headline == "It got better: tokens out 1,000/s → 2,000/s (× 2), requests waiting 10 → 0"
     assert [word(found, name) for name in ("tokens_out", "waiting", "itl")] == ["better", "better", "the same"]
 
 
 def test_less_tokens_under_the_same_load_is_a_fail() -> None:
-    found = compared(side(FASTER), side())
+    found = compared(result(FASTER), result())
     assert (found.outcome, found.outcome.exit_code) == (Outcome.FAIL, 2)
     assert found.headline.startswith("It got worse: tokens out 2,000/s → 1,000/s (× 0.5)")
 
 
 def test_a_server_with_itself_is_inconclusive() -> None:
-    assert inconclusive(side(), side()).startswith("no difference beyond the spread and 10 %")
+    assert inconclusive(result(), result()).startswith("no difference beyond the spread and 10 %")
 
 
 @pytest.mark.parametrize(
     ("value", "spread", "judged"), [(1200.0, 0.05, Outcome.PASS), (1200.0, 0.15, None), (1080.0, 0.01, None)]
 )
 def test_a_difference_counts_beyond_the_spread_and_a_tenth(value: float, spread: float, judged: Outcome | None) -> None:
-    before = side({"tokens_in": None, "requests": None})
+    before = result({"tokens_in": None, "requests": None})
     after = replace(before, measures={**before.measures, "tokens_out": parts("tokens_out", value, spread=spread)})
     assert outcome(before, after)[0] is (judged or Outcome.INCONCLUSIVE)
 
 
 def test_few_parts_tell_nothing() -> None:
-    after = side()
+    after = result()
     few = {name: parts(name, FASTER[name], samples=3) for name in ("tokens_out", "tokens_in", "requests")}
-    why = inconclusive(side(), replace(after, measures={**after.measures, **few}))
+    why = inconclusive(result(), replace(after, measures={**after.measures, **few}))
     assert why == "too few samples to tell a difference of throughput from the spread: watch longer"
 
 
@@ -95,7 +95,7 @@ def test_few_parts_tell_nothing() -> None:
     ],
 )
 def test_another_load_is_inconclusive_and_nothing_is_called_better(changed: dict[str, Any], why: str) -> None:
-    found = compared(side(), side({**FASTER, **changed}))
+    found = compared(result(), result({**FASTER, **changed}))
     assert found.outcome is Outcome.INCONCLUSIVE
     assert found.reasons[0].startswith(why)
     assert not {row.word for row in found.rows} & {"better", "worse"}
@@ -103,58 +103,58 @@ def test_another_load_is_inconclusive_and_nothing_is_called_better(changed: dict
 
 def test_fewer_clients_of_a_full_server_look_like_a_cure_and_are_none() -> None:
     """Half of the clients: the server still does what it can, and each waits half as long."""
-    halved = side({"in_flight": 12.0, "request_time": 2.0, "ttft": 0.2, "waiting": 0.0})
-    assert "--open-loop" in inconclusive(side(), halved)
-    assert outcome(side(), halved, open_loop=True)[0] is Outcome.PASS
+    halved = result({"in_flight": 12.0, "request_time": 2.0, "ttft": 0.2, "waiting": 0.0})
+    assert "--open-loop" in inconclusive(result(), halved)
+    assert outcome(result(), halved, open_loop=True)[0] is Outcome.PASS
 
 
 def test_in_an_open_loop_the_same_rate_is_the_same_load() -> None:
-    assert "requests that came 5/s → 10/s" in inconclusive(side(), side(FASTER), open_loop=True)
+    assert "requests that came 5/s → 10/s" in inconclusive(result(), result(FASTER), open_loop=True)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_idle_server_is_neither_ill_nor_cured(when: str) -> None:
-    idle = side(dict.fromkeys(USUAL, 0.0))
-    sides = (idle, side()) if when == "before" else (side(), idle)
-    assert inconclusive(*sides).startswith(f"{when}, nothing was generated")
+    idle = result(dict.fromkeys(USUAL, 0.0))
+    pair = (idle, result()) if when == "before" else (result(), idle)
+    assert inconclusive(*pair).startswith(f"{when}, nothing was generated")
 
 
 def test_a_glance_is_too_little() -> None:
-    assert inconclusive(side(), side(FASTER, seconds=3.0)).startswith("after, it was seen for 3 s only")
-    after = side(FASTER)
+    assert inconclusive(result(), result(FASTER, seconds=3.0)).startswith("after, it was seen for 3 s only")
+    after = result(FASTER)
     few = replace(after, measures={**after.measures, "finished": Measure("finished", 4.0, 4.0, 4.0, 1, "none")})
-    assert inconclusive(side(), few).startswith("after, of requests finished 4")
-    assert "no rates were measured" in inconclusive(side(), replace(after, measures={}))
+    assert inconclusive(result(), few).startswith("after, of requests finished 4")
+    assert "no rates were measured" in inconclusive(result(), replace(after, measures={}))
 
 
 def test_what_could_not_be_seen_is_said() -> None:
-    assert inconclusive(side(), side(FASTER, lacks=("it refused",))) == "after, it refused"
-    assert "model is not known on one side" in inconclusive(side(), side(FASTER, model=None))
-    client = side(FASTER, kind="bench", seen_by="vllm bench serve")
-    assert "by server and the other by vllm bench serve" in inconclusive(side(), client)
+    assert inconclusive(result(), result(FASTER, lacks=("it refused",))) == "after, it refused"
+    assert "model is not known on one side" in inconclusive(result(), result(FASTER, model=None))
+    client = result(FASTER, kind="bench", seen_by="vllm bench serve")
+    assert "by server and the other by vllm bench serve" in inconclusive(result(), client)
     assert "by GuideLLM and the other by vllm bench serve" in inconclusive(replace(client, seen_by="GuideLLM"), client)
 
 
 def test_the_goal_decides_where_tokens_and_latency_part() -> None:
-    after = side({**FASTER, "itl": 0.02, "ttft": 2.0, "request_time": 6.0})
-    assert outcome(side(), after)[0] is Outcome.PASS
-    assert outcome(side(), after, goal="latency")[0] is Outcome.FAIL
+    after = result({**FASTER, "itl": 0.02, "ttft": 2.0, "request_time": 6.0})
+    assert outcome(result(), after)[0] is Outcome.PASS
+    assert outcome(result(), after, goal="latency")[0] is Outcome.FAIL
 
 
 def test_where_the_goals_measures_stay_the_others_decide() -> None:
-    assert outcome(side(), side({"ttft": 0.5}))[0] is Outcome.PASS
-    assert "some got better and some worse" in inconclusive(side(), side({"ttft": 0.5, "itl": 0.05}))
+    assert outcome(result(), result({"ttft": 0.5}))[0] is Outcome.PASS
+    assert "some got better and some worse" in inconclusive(result(), result({"ttft": 0.5, "itl": 0.05}))
 
 
 def test_faster_with_a_new_critical_finding_is_no_pass() -> None:
-    assert "engine-died" in inconclusive(side(), side(FASTER, found={"engine-died": "critical"}))
-    assert outcome(side(), side(FASTER, found={"no-prefix-caching": "warning"}))[0] is Outcome.PASS
+    assert "engine-died" in inconclusive(result(), result(FASTER, found={"engine-died": "critical"}))
+    assert outcome(result(), result(FASTER, found={"no-prefix-caching": "warning"}))[0] is Outcome.PASS
 
 
 def test_faster_by_refusing_is_no_pass() -> None:
-    after = side(FASTER)
+    after = result(FASTER)
     failing = replace(after, measures={**after.measures, "given_up": Measure("given_up", 0.2, 0.2, 0.2, 1, "none")})
-    assert "20 % of the requests failed or were given up" in inconclusive(side(), failing)
+    assert "20 % of the requests failed or were given up" in inconclusive(result(), failing)
 
 
 def test_it_says_which_changes_were_the_doctors() -> None:
@@ -163,8 +163,8 @@ def test_it_says_which_changes_were_the_doctors() -> None:
         Advice("--enforce-eager", None, "enforce-eager"),
         Advice("--num-gpu-blocks-override", None, "preemption", first=False),
     )
-    before = side(flags={"--max-num-seqs": 2.0, "--enforce-eager": True, "--port": 80.0}, advice=advice)
-    found = compared(before, side(FASTER, flags={"--max-num-seqs": 64, "--enforce-eager": True, "--port": 81.0}))
+    before = result(flags={"--max-num-seqs": 2.0, "--enforce-eager": True, "--port": 80.0}, advice=advice)
+    found = compared(before, result(FASTER, flags={"--max-num-seqs": 64, "--enforce-eager": True, "--port": 81.0}))
     assert found.headline.startswith("The cure worked")
     assert found.changes is not None
     assert [(c.name, c.was, c.now, c.advised, c.rule) for c in found.changes] == [
@@ -175,28 +175,28 @@ def test_it_says_which_changes_were_the_doctors() -> None:
 
 
 def test_another_value_than_advised_is_said_so() -> None:
-    before = side(flags={"--max-num-seqs": 2.0}, advice=(Advice("--max-num-seqs", 64.0, "cap"),))
-    found = compared(before, side(FASTER, flags={"--max-num-seqs": 32.0}))
+    before = result(flags={"--max-num-seqs": 2.0}, advice=(Advice("--max-num-seqs", 64.0, "cap"),))
+    found = compared(before, result(FASTER, flags={"--max-num-seqs": 32.0}))
     assert [change.advised for change in found.changes or ()] == ["another value"]
     assert found.headline.startswith("It got better")
 
 
 def test_flags_that_were_not_seen_are_not_unchanged() -> None:
-    assert compared(side(flags={}), side()).changes is None
+    assert compared(result(flags={}), result()).changes is None
 
 
 def test_findings_come_and_go() -> None:
-    found = compared(side(found={"a": "critical", "b": "warning"}), side(found={"b": "warning", "c": "warning"}))
+    found = compared(result(found={"a": "critical", "b": "warning"}), result(found={"b": "warning", "c": "warning"}))
     assert (found.gone, found.stayed, found.new) == (("a",), ("b",), ("c",))
 
 
 def test_another_version_is_noted() -> None:
-    assert compared(side(), side(vllm="0.33.0")).notes == ("vLLM: 0.32.0 → 0.33.0",)
+    assert compared(result(), result(vllm="0.33.0")).notes == ("vLLM: 0.32.0 → 0.33.0",)
 
 
 def test_buckets_differ_where_they_do_not_overlap() -> None:
-    def with_bucket(low: float, high: float) -> Side:
-        one = side()
+    def with_bucket(low: float, high: float) -> Result:
+        one = result()
         return replace(one, measures={**one.measures, "ttft_p99": Measure("ttft_p99", high, low, high, 1, "bucket")})
 
     wide = with_bucket(2.5, 5.0)

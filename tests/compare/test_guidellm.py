@@ -45,7 +45,7 @@ def test_a_result_is_known_by_its_keys(release: str) -> None:
     ],
 )
 def test_its_figures_are_in_seconds_and_tokens(release: str, figures: dict[str, float]) -> None:
-    side = guidellm.side(result(release), "a.json")
+    side = guidellm.result(result(release), "a.json")
     assert {name: float(f"{side.measures[name].value:.4g}") for name in figures} == figures
     assert side.measures["finished"].value == 40
     assert side.measures["output_tokens"].value == 32
@@ -58,7 +58,7 @@ def test_its_figures_are_in_seconds_and_tokens(release: str, figures: dict[str, 
 
 
 def test_quantiles_between_tokens_are_of_means_and_not_read() -> None:
-    assert {"itl_p50", "itl_p99"}.isdisjoint(guidellm.side(result(), "a.json").measures)
+    assert {"itl_p50", "itl_p99"}.isdisjoint(guidellm.result(result(), "a.json").measures)
 
 
 def test_where_all_failed_nothing_was_measured() -> None:
@@ -67,7 +67,7 @@ def test_where_all_failed_nothing_was_measured() -> None:
         if metric.get("successful") and isinstance(metric["successful"], dict):
             metric["successful"] = dict.fromkeys(metric["successful"], 0.0) | {"percentiles": {"p99": 0.0}}
     told["benchmarks"][0]["metrics"]["request_totals"] = {"successful": 0, "errored": 40, "incomplete": 0, "total": 40}
-    side = guidellm.side(told, "a.json")
+    side = guidellm.result(told, "a.json")
     assert side.lacks == ("no request succeeded",)
     assert set(side.measures) == {"finished", "given_up"}
     assert side.measures["given_up"].value == 1.0
@@ -76,12 +76,12 @@ def test_where_all_failed_nothing_was_measured() -> None:
 def test_several_runs_of_one_load_are_samples_and_a_sweep_is_none() -> None:
     told = result()
     told["benchmarks"] *= 4
-    assert guidellm.side(told, "a.json").measures["tokens_out"].samples == 4
+    assert guidellm.result(told, "a.json").measures["tokens_out"].samples == 4
     other = result()
     other["benchmarks"][0]["config"]["strategy"] = {"type_": "constant", "rate": 2.5, "max_concurrency": None}
     told["benchmarks"] = [*told["benchmarks"], *other["benchmarks"]]
     with pytest.raises(UsageError, match=r"5 benchmarks of different load \(concurrent 4, constant 2.5\)"):
-        guidellm.side(told, "a.json")
+        guidellm.result(told, "a.json")
 
 
 def _newer(told: dict[str, Any]) -> None:
@@ -113,4 +113,4 @@ def test_what_cannot_be_read_with_certainty_is_refused(spoil: Callable[[dict[str
     told = result()
     spoil(told)
     with pytest.raises(UsageError, match=says):
-        guidellm.side(told, "a.json")
+        guidellm.result(told, "a.json")

@@ -43,25 +43,25 @@ def test_a_result_is_known_by_its_keys() -> None:
 
 
 def test_its_figures_are_in_seconds_and_tokens() -> None:
-    side = vllm_bench.side([run()], "a.json")
-    figures = {name: round(measure.value, 4) for name, measure in side.measures.items()}
+    result = vllm_bench.result([run()], "a.json")
+    figures = {name: round(measure.value, 4) for name, measure in result.measures.items()}
     assert figures == {
         "tokens_out": 1000, "tokens_in": 640, "requests": 5, "ttft": 0.25, "ttft_p50": 0.24, "ttft_p99": 0.4,
         "itl": 0.012, "itl_p50": 0.011, "itl_p99": 0.03, "given_up": 0, "prompt_tokens": 128, "output_tokens": 200,
         "finished": 100,
     }  # fmt: skip
-    assert (side.model, side.kind, side.seconds, side.lacks) == ("tiny", "bench", 20.0, ())
-    assert side.asked == {"request_rate": None, "max_concurrency": 24, "num_prompts": 100, "burstiness": 1}
+    assert (result.model, result.kind, result.seconds, result.lacks) == ("tiny", "bench", 20.0, ())
+    assert result.asked == {"request_rate": None, "max_concurrency": 24, "num_prompts": 100, "burstiness": 1}
 
 
 def test_several_runs_are_samples() -> None:
     runs = [run(output_throughput=value) for value in (900.0, 1000.0, 1050.0, 980.0)]
-    tokens = vllm_bench.side(runs, "a.json").measures["tokens_out"]
+    tokens = vllm_bench.result(runs, "a.json").measures["tokens_out"]
     assert (tokens.value, tokens.low, tokens.high, tokens.samples, tokens.spread) == (990.0, 900.0, 1050.0, 4, "runs")
 
 
 def test_a_detailed_run_is_counted_in_parts_without_its_ends() -> None:
-    tokens = vllm_bench.side([detailed()], "a.json").measures["tokens_out"]
+    tokens = vllm_bench.result([detailed()], "a.json").measures["tokens_out"]
     assert (tokens.samples, tokens.spread) == (8, "parts")
     assert tokens.low == pytest.approx(10, rel=0.1)
     assert tokens.high == pytest.approx(10, rel=0.1)
@@ -70,34 +70,34 @@ def test_a_detailed_run_is_counted_in_parts_without_its_ends() -> None:
 def test_a_failed_request_gave_no_tokens() -> None:
     result = detailed()
     result["output_lens"][50] = 0
-    assert vllm_bench.side([result], "a.json").measures["tokens_out"].low < 9.9
+    assert vllm_bench.result([result], "a.json").measures["tokens_out"].low < 9.9
 
 
 @pytest.mark.parametrize("broken", [{"itls": "x"}, {"ttfts": [0.1]}, {"itls": [["x"]] * 100}, {"start_times": []}])
 def test_details_that_do_not_fit_are_left(broken: dict[str, Any]) -> None:
-    assert vllm_bench.side([detailed() | broken], "a.json").measures["tokens_out"].spread == "runs"
+    assert vllm_bench.result([detailed() | broken], "a.json").measures["tokens_out"].spread == "runs"
 
 
 def test_what_is_no_number_is_refused_by_its_key() -> None:
     for value in ("fast", True, float("nan"), [1]):
         with pytest.raises(UsageError, match="'output_throughput' must be a number"):
-            vllm_bench.side([run(output_throughput=value)], "a.json")
+            vllm_bench.result([run(output_throughput=value)], "a.json")
 
 
 def test_a_key_that_is_missing_is_not_zero() -> None:
     result = run()
     del result["mean_itl_ms"]
-    assert "itl" not in vllm_bench.side([result], "a.json").measures
+    assert "itl" not in vllm_bench.result([result], "a.json").measures
 
 
 def test_failed_requests_are_told() -> None:
-    assert vllm_bench.side([run(failed=25, completed=75)], "a.json").measures["given_up"].value == 0.25
-    nobody = vllm_bench.side([run(failed=100, completed=0, request_throughput=0.0, output_throughput=0.0)], "a.json")
+    assert vllm_bench.result([run(failed=25, completed=75)], "a.json").measures["given_up"].value == 0.25
+    nobody = vllm_bench.result([run(failed=100, completed=0, request_throughput=0.0, output_throughput=0.0)], "a.json")
     assert nobody.lacks == ("no request succeeded",)
 
 
 def test_runs_of_two_kinds_in_one_file_are_refused() -> None:
     with pytest.raises(UsageError, match=r"a\.json holds runs with different load"):
-        vllm_bench.side([run(), run(max_concurrency=48)], "a.json")
+        vllm_bench.result([run(), run(max_concurrency=48)], "a.json")
     with pytest.raises(UsageError, match="several models"):
-        vllm_bench.side([run(), run(model_id="other")], "a.json")
+        vllm_bench.result([run(), run(model_id="other")], "a.json")

@@ -11,8 +11,9 @@ from vllm_doctor.model.errors import UsageError
 from vllm_doctor.prometheus import query
 from vllm_doctor.prometheus.query import Matcher, Scope
 from vllm_doctor.rules import catalogue, rule
+from vllm_doctor.rules.signal import Signal
 
-SIGNALS = catalogue.load(rule.shipped() / "signals.yaml").signals
+SIGNALS = catalogue.load(rule.shipped()).signals
 TWO = Scope(identity=("job", "instance"), window="10m")
 
 
@@ -151,7 +152,7 @@ def test_every_signal_means_the_same_before_and_after(name: str) -> None:
 
 
 @pytest.mark.parametrize("signal", SIGNALS.values(), ids=lambda signal: signal.name)
-def test_what_a_prometheus_tells_has_a_query(signal: catalogue.Signal) -> None:
+def test_what_a_prometheus_tells_has_a_query(signal: Signal) -> None:
     text = query.of_signal(signal, Scope(query.matchers('a="b"')))
     assert (text is not None) == (signal.way in ("promql", "info", "present"))
     if text is not None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.making import shipped_catalogue, window
+from tests.making import catalogue_of, shipped_catalogue, window
 from tests.sources.host.test_model_files import LLAMA_KV
 from vllm_doctor.model.errors import DocumentError
 from vllm_doctor.model.reading import Known, Reading, Subject, Unknown, Value
@@ -288,13 +288,22 @@ def test_the_catalogue_tells_which_metrics_a_source_must_keep() -> None:
         pytest.param("signals:\n  a: {fact: a, says: s, unit: s, vital: avg}", 2, "'vital' must be one", id="vital"),
         pytest.param("signals:\n  a: {fact: a, says: s, unit: s, reason: why}", 2, "'reason' must be one", id="reason"),
         pytest.param(
-            "signals:\n  a:\n    says: s\n    unit: s\n    formula: b + 1\n  b: {fact: b, says: s, unit: s}",
+            "signals:\n  a:\n    says: s\n    unit: s\n    formula: b + 1",
             5,
-            "formula of 'a' uses 'b', which is not defined above it",
-            id="formula of what comes later",
+            "formula of 'a' uses 'b', which is no signal",
+            id="formula of no signal",
         ),
         pytest.param(
-            "signals:\n  a:\n    says: s\n    unit: s\n    formula: a + 1", 5, "formula of 'a' uses 'a'", id="of itself"
+            "signals:\n  a:\n    says: s\n    unit: s\n    formula: a + 1",
+            5,
+            "signals are computed from each other in a circle: a -> a",
+            id="of itself",
+        ),
+        pytest.param(
+            "signals:\n  a:\n    says: s\n    unit: s\n    formula: b + 1\n  b: {formula: a, says: s, unit: s}",
+            5,
+            "signals are computed from each other in a circle: a -> b -> a",
+            id="a circle",
         ),
         pytest.param(
             "signals:\n  a:\n    says: s\n    unit: s\n    formula: open(1)", 5, "not part of a formula", id="formula"
@@ -312,32 +321,32 @@ def test_the_catalogue_tells_which_metrics_a_source_must_keep() -> None:
             "key 'a' stands twice (first in line 2)",
             id="twice",
         ),
-        pytest.param(
-            "signals:\n  a: {fact: a, says: s, unit: s}\ncomplaints:\n  - {says: s, when: b > 1, verdict: warning}",
-            4,
-            "'b' is not a signal",
-            id="complaint of no signal",
-        ),
-        pytest.param(
-            "signals:\n  a: {fact: a, says: s, unit: s}\ncomplaints:\n  - {says: s, when: a > 1, verdict: bad}",
-            4,
-            "'verdict' must be one of",
-            id="complaint of no verdict",
-        ),
-        pytest.param(
-            "signals:\n  a: {fact: a, says: s, unit: s}\ncomplaints:\n  - {says: s, when: a(), verdict: warning}",
-            4,
-            "not part of the condition language",
-            id="complaint of no condition",
-        ),
     ],
 )
 def test_a_mistake_is_told_with_file_and_line(text: str, line: int, says: str, tmp_path: Path) -> None:
-    path = tmp_path / "signals.yaml"
-    path.write_text(text, "utf-8")
     with pytest.raises(DocumentError) as refused:
-        catalogue.load(path)
-    assert str(refused.value).startswith(f"{path}:{line}: {says}")
+        catalogue_of(tmp_path, text)
+    assert str(refused.value).startswith(f"{tmp_path / 'signals' / 'signals.yaml'}:{line}: {says}")
+
+
+def test_a_signal_that_stands_in_two_files_is_a_mistake_with_both_places(tmp_path: Path) -> None:
+    entry = "signals:\n  a: {fact: a, says: s, unit: s}\n"
+    catalogue_of(tmp_path, entry)
+    other = tmp_path / "signals" / "other.yaml"
+    other.write_text(f"# Others.\n{entry}", "utf-8")
+    with pytest.raises(DocumentError) as refused:
+        catalogue.load(tmp_path)
+    then = tmp_path / "signals" / "signals.yaml"
+    assert str(refused.value).startswith(f"{then}:2: signal 'a' stands twice (first in {other}:3)")
+
+
+def test_a_formula_may_use_what_stands_below_it_and_in_another_file(tmp_path: Path) -> None:
+    catalogue_of(tmp_path, "signals:\n  c: {fact: c, says: s, unit: s}\n")
+    (tmp_path / "signals" / "a.yaml").write_text(
+        "signals:\n  a: {formula: b + c, says: s, unit: s}\n  b: {fact: b, says: s, unit: s}\n", "utf-8"
+    )
+    seen = catalogue.load(tmp_path).snapshot(window(), {"b": Known(1.0), "c": Known(2.0)})
+    assert seen.read("a", ())[1] == Known(3.0)
 
 
 # ---- what a server was started with
@@ -377,9 +386,7 @@ NOT_SET, NOT_LOCAL, DENIED = (Unknown(reason) for reason in (Reason.NOT_SET, Rea
 def test_flags_and_variables(
     signal: str, facts: dict[str, Reading], expected: Reading, origin: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "signals.yaml"
-    path.write_text(STARTED, "utf-8")
-    _, reading = catalogue.load(path).snapshot(window(), facts).read(signal, ())
+    _, reading = catalogue_of(tmp_path, STARTED).snapshot(window(), facts).read(signal, ())
     assert reading == expected
     if isinstance(reading, Known):
         assert reading.origin == origin
@@ -387,11 +394,9 @@ def test_flags_and_variables(
 
 
 def test_a_flag_of_no_vllm_is_a_mistake(tmp_path: Path) -> None:
-    path = tmp_path / "signals.yaml"
-    path.write_text("signals:\n  a:\n    says: s\n    unit: s\n    flag: --max-number-seqs", "utf-8")
     with pytest.raises(DocumentError, match="--max-number-seqs is a flag of no vLLM") as refused:
-        catalogue.load(path)
-    assert str(refused.value).startswith(f"{path}:5: ")
+        catalogue_of(tmp_path, "signals:\n  a:\n    says: s\n    unit: s\n    flag: --max-number-seqs")
+    assert str(refused.value).startswith(f"{tmp_path / 'signals' / 'signals.yaml'}:5: ")
 
 
 def test_the_flags_of_a_server_go_with_its_snapshot() -> None:
@@ -926,21 +931,22 @@ def test_an_even_spread_gains_no_more_than_the_busiest_engine_has() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("petty: {below: much, when: x > 1}", "'below' must be a number"),
-        ("petty: {below: 1.02, when: y > 1}", "'y' is not a signal"),
-        ("petty: {under: 1.02, when: x > 1}", "unknown key 'under'"),
+        ("symptoms: [{says: s, when: y > 1, verdict: warning}]", "'y' is not a signal"),
+        ("symptoms: [{says: s, when: x > 1, verdict: bad}]", "'verdict' must be one of"),
+        ("symptoms: [{says: s, when: x(), verdict: warning}]", "not part of the condition language"),
+        ("negligible: {below: much, when: x > 1}", "'below' must be a number"),
+        ("negligible: {below: 1.02, when: y > 1}", "'y' is not a signal"),
+        ("negligible: {under: 1.02, when: x > 1}", "unknown key 'under'"),
         ("refusals: [{when: y > 1, says: no, from: f}]", "'y' is not a signal"),
         ("refusals: [{when: x > 1, says: no}]", "'from'"),
         ("outliers: [{signal: y, factor: 2, least: 1}]", "'y' is not a signal"),
         ("outliers: [{signal: x, factor: 0, least: 1}]", "'factor' must be a number above 0"),
     ],
 )
-def test_a_mistake_in_what_is_petty_or_refused(text: str, says: str, tmp_path: Path) -> None:
-    path = tmp_path / "signals.yaml"
-    path.write_text(f"signals:\n  x: {{says: s, unit: s, fact: x}}\n{text}\n", "utf-8")
+def test_a_mistake_in_what_is_made_of_signals(text: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match=says) as refused:
-        catalogue.load(path)
-    assert str(refused.value).startswith(f"{path}:")
+        catalogue_of(tmp_path, "signals:\n  x: {says: s, unit: s, fact: x}\n", f"{text}\n")
+    assert str(refused.value).startswith(f"{tmp_path / 'diagnosis.yaml'}:1: ")
 
 
 EXPORTED = """\
@@ -965,11 +971,8 @@ signals:
     ],
 )
 def test_a_mistake_in_an_exporter(old: str, new: str, says: str, tmp_path: Path) -> None:
-    path = tmp_path / "signals.yaml"
-    path.write_text(EXPORTED, "utf-8")
-    exporter = catalogue.load(path).signals["x"].exporter
+    exporter = catalogue_of(tmp_path, EXPORTED).signals["x"].exporter
     assert exporter is not None
     assert exporter.labels == ("pod",)
-    path.write_text(EXPORTED.replace(old, new), "utf-8")
     with pytest.raises(DocumentError, match=says):
-        catalogue.load(path)
+        catalogue_of(tmp_path, EXPORTED.replace(old, new))

@@ -14,6 +14,7 @@ from vllm_doctor.model.reading import Bounded, Column, Known, Reading, Unknown, 
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.columns import Columns
+from vllm_doctor.rules.diagnosis_file import Diagnosis
 
 ENGINES = 40
 SIGNALS = shipped_catalogue().signals
@@ -151,4 +152,4 @@ def test_the_edges_of_arithmetic(text: str, expected: list[float | None]) -> Non
 def _with(formula: Formula) -> Catalogue:
     some = SIGNALS["requests_running"]
     signals = {"a": some, "b": some, "x": replace(some, name="x", way="formula", definition="", formula=formula)}
-    return Catalogue(signals, (), shipped_catalogue().path)
+    return Catalogue(signals, Diagnosis(), shipped_catalogue().path)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.making import shipped_catalogue, shipped_rules, window
+from tests.making import catalogue_of, shipped_catalogue, shipped_rules, window
 from vllm_doctor.model.reading import Known, Reading, Subject, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Finding, Remedy, Verdict
 from vllm_doctor.model.snapshot import Series, Snapshot
-from vllm_doctor.rules import catalogue, diagnose, rule
+from vllm_doctor.rules import diagnose, rule
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnose import Diagnosis
 from vllm_doctor.rules.rule import Rule
@@ -31,10 +31,12 @@ signals:
   goal: {says: what the user wants, unit: text, fact: goal, reason: not-given}
   seqs: {says: --max-num-seqs, unit: requests, flag: --max-num-seqs, none: 8}
   seqs_grown: {says: what they grow to, unit: tokens, formula: seqs * 100}
-petty: {below: 1.02, when: goal == 'throughput'}
+"""
+DIAGNOSIS = """
+negligible: {below: 1.02, when: goal == 'throughput'}
 refusals:
   - {when: seqs > 64, says: "{seqs} are too many", from: a test}
-complaints:
+symptoms:
   - {when: queue > 0, says: "{queue} requests wait, and nothing says why", verdict: unknown}
   - {when: latency > slo, says: "{latency} misses {slo}", verdict: warning}
   - {when: latency > 60, says: nobody waits so long, verdict: critical}
@@ -43,9 +45,7 @@ complaints:
 
 @pytest.fixture
 def signals(tmp_path: Path) -> Catalogue:
-    path = tmp_path / "signals.yaml"
-    path.write_text(SIGNALS, "utf-8")
-    return catalogue.load(path)
+    return catalogue_of(tmp_path, SIGNALS, DIAGNOSIS)
 
 
 class Rules:

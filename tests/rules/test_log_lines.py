@@ -64,7 +64,7 @@ def test_a_line_that_is_still_printed_is_one_of_vllm_0_32(line: log_lines.LogLin
 
 
 def test_each_signal_of_a_log_names_a_line_or_its_value() -> None:
-    signals = catalogue.load(rule.shipped() / "signals.yaml").signals.values()
+    signals = catalogue.load(rule.shipped()).signals.values()
     named = [(s.name, name) for s in signals if s.way == "log" for name in s.definition.split()]
     assert [pair for pair in named if not TABLE.has(pair[1])] == []
 

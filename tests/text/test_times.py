@@ -13,24 +13,6 @@ from vllm_doctor.text import times
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
-    [
-        (0, "0 s"),
-        (45, "45 s"),
-        (119, "119 s"),
-        (120, "2 min"),
-        (719, "12 min"),
-        (7199, "2 h"),
-        (26400, "7 h 20"),
-        (47 * 3600 + 3599, "2 d"),
-        (76 * 3600, "3 d 4 h"),
-    ],
-)
-def test_durations(seconds: float, said: str) -> None:
-    assert times.duration(seconds) == said
-
-
-@pytest.mark.parametrize(
     ("first", "last", "said"),
     [
         (BEGAN, BEGAN + 61, "13 Nov 08:12:00 – 08:13:01"),

@@ -17,7 +17,7 @@ from vllm_doctor.model.reason import Reason
 from vllm_doctor.prometheus import query
 from vllm_doctor.rules import document
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.rules.diagnose import is_petty
+from vllm_doctor.rules.diagnose import is_negligible
 from vllm_doctor.rules.rule import Rule, example_reading
 from vllm_doctor.text import words
 
@@ -128,8 +128,8 @@ def _of_rule(rule: Rule, recorder: Recorder, cases: Sequence[Case]) -> tuple[lis
         if both([applies, recorder.holds(rule.when[severity])]) is False:
             left_out.append(LeftOut(rule.id, severity, _why_never(own, recorder)))
             continue
-        petty = _petty(rule, recorder)
-        if when is True or petty is True:
+        negligible = _negligible(rule, recorder)
+        if when is True or negligible is True:
             left_out.append(LeftOut(rule.id, severity, "what Prometheus has does not decide it"))
         elif not any(severity in case.fires for case in cases):
             left_out.append(LeftOut(rule.id, severity, "no example of the rule shows that it can fire in Prometheus"))
@@ -141,7 +141,7 @@ def _of_rule(rule: Rule, recorder: Recorder, cases: Sequence[Case]) -> tuple[lis
                 Alert(
                     rule,
                     severity,
-                    f"({when}) unless ({petty})" if petty else when,
+                    f"({when}) unless ({negligible})" if negligible else when,
                     {name: term for name, term in terms.items() if isinstance(term, Series)},
                     tuple(name for name, term in terms.items() if isinstance(term, Missing)),
                     dict(_values_to_set(rule, recorder)),
@@ -166,12 +166,13 @@ def _merged(rule: Rule, alerts: list[Alert], left_out: list[LeftOut]) -> tuple[l
     return alerts, left_out
 
 
-def _petty(rule: Rule, recorder: Recorder) -> str | bool:
-    """Where the cause is known to cost next to nothing, as diagnose.is_petty has it."""
-    petty = recorder.catalogue.petty
-    if rule.role != "root" or rule.prize is None or petty is None:
+def _negligible(rule: Rule, recorder: Recorder) -> str | bool:
+    """Where the cause is known to cost next to nothing, as diagnose.is_negligible has it."""
+    negligible = recorder.catalogue.negligible
+    if rule.role != "root" or rule.prize is None or negligible is None:
         return False
-    return both([recorder.holds(petty.when), recorder.holds(Condition(f"{rule.prize[0]} < {petty.below}"))])
+    cheap = Condition(f"{rule.prize[0]} < {negligible.below}")
+    return both([recorder.holds(negligible.when), recorder.holds(cheap)])
 
 
 def _why_never(conditions: Sequence[Condition], recorder: Recorder) -> str:
@@ -228,8 +229,8 @@ def _cases(rule: Rule, recorder: Recorder) -> Iterator[Case]:
 def _asked(rule: Rule, catalogue: Catalogue) -> list[str]:
     """The signals that decide whether the rule fires."""
     names = [*rule.signals()]
-    if rule.prize is not None and catalogue.petty is not None:
-        names += [rule.prize[0], *catalogue.petty.when.names]
+    if rule.prize is not None and catalogue.negligible is not None:
+        names += [rule.prize[0], *catalogue.negligible.when.names]
     return list(dict.fromkeys(names))
 
 
@@ -266,6 +267,6 @@ def _fires(rule: Rule, readings: Mapping[Series, Known], recorder: Recorder) -> 
                 return Unknown(Reason.ABSENT)
 
     state = rule.judge(read).state
-    if state not in SEVERITIES or is_petty(rule, read, recorder.catalogue):
+    if state not in SEVERITIES or is_negligible(rule, read, recorder.catalogue):
         return ()
     return tuple(severity for severity in SEVERITIES if severity in rule.when and state in _FIRES[severity])

@@ -18,9 +18,10 @@ from vllm_doctor.alerting.log_alerts import LogAlert
 from vllm_doctor.alerting.recording_rules import ENGINE, Constant, Series
 from vllm_doctor.model.reading import Value
 from vllm_doctor.prometheus import query
-from vllm_doctor.rules.catalogue import Signal
 from vllm_doctor.rules.log_lines import LogLine
 from vllm_doctor.rules.rule import RemedyRule, Rule
+from vllm_doctor.rules.signal import Signal
+from vllm_doctor.text import durations
 from vllm_doctor.text.words import COST, names, plain
 from vllm_doctor.text.yaml import dump
 from vllm_doctor.vllm import flags
@@ -123,7 +124,7 @@ def _alert(alert: Alert, alerts: Alerts, choices: Choices) -> dict[str, Any]:
     return {
         "alert": alert.name,
         "expr": _JOINT.sub("\n", alert.when) if len(alert.when) > 100 else alert.when,
-        "for": duration(choices.hold),
+        "for": durations.promql(choices.hold),
         "labels": {"severity": alert.severity, "rule": rule.id},
         "annotations": annotations | ({"runbook_url": rule.see[0]} if rule.see else {}),
     }
@@ -134,7 +135,7 @@ def _blind(alerts: Alerts, choices: Choices) -> dict[str, Any]:
     return {
         "alert": alert_name(BLIND.removeprefix("vllm-")),
         "expr": alerts.blind.when.replace(" or label_replace", "\nor label_replace"),
-        "for": duration(choices.hold),
+        "for": durations.promql(choices.hold),
         "labels": {"severity": "warning", "rule": BLIND},
         "annotations": {
             "summary": f"{_engine(alerts)}: its vital signs cannot be seen ({signal})",
@@ -240,14 +241,6 @@ def _set(name: str, value: Value, between: str, alert: Alert, signals: Mapping[s
         return f"{name}{between}N"
     form = 'printf "%.2f"' if signals[computed[0]].unit == "share" else 'printf "%.0f"'
     return f"{name}{between}{_asked(series.low, form, 'N')}"
-
-
-def duration(seconds: float) -> str:
-    """As Prometheus writes it: 5m, 90s, 500ms."""
-    for unit, size in (("h", 3600), ("m", _MINUTE), ("s", 1)):
-        if seconds % size == 0 and seconds:
-            return f"{round(seconds / size)}{unit}"
-    return f"{round(seconds * 1000)}ms" if seconds else "0s"
 
 
 # ---- Alertmanager --------------------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ from typing import Any
 from vllm_doctor.alerting.alerts import SEVERITIES
 from vllm_doctor.model.facts import ENGINE_METRIC
 from vllm_doctor.prometheus import query
-from vllm_doctor.rules.catalogue import Catalogue, Signal
+from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.rule import Rule
+from vllm_doctor.rules.signal import Signal
 
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _UNIT = {"share": "percentunit", "s": "s", "bytes": "bytes", "tokens": "short", "requests": "short"}

@@ -31,7 +31,8 @@ from vllm_doctor.expr.formula import Formula
 from vllm_doctor.model.reading import Known, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.prometheus import query
-from vllm_doctor.rules.catalogue import Catalogue, Exporter, Signal, info
+from vllm_doctor.rules.catalogue import Catalogue
+from vllm_doctor.rules.signal import Exporter, Signal, info
 
 PREFIX = "vllm_doctor:"
 ENGINE = PREFIX + "engine"

@@ -17,6 +17,7 @@ from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.reading import Known
 from vllm_doctor.prometheus import query
 from vllm_doctor.rules import rule
+from vllm_doctor.text.durations import promql
 
 _LOGS = '{app="vllm"}'
 _SERVER_LABELS = "job,namespace,pod,container,instance"
@@ -38,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
     exported, vllm = _exported(options, signals.metrics, others)
     try:
         labels = tuple(label.strip() for label in options.by.split(","))
-        scope = query.Scope(matchers, labels, render.duration(options.window), exported=exported)
+        scope = query.Scope(matchers, labels, promql(options.window), exported=exported)
     except ValueError as error:
         raise UsageError(f"--by {options.by}: {error}") from None
     recorder = recording_rules.Recorder(signals, scope, {"goal": "throughput", **wishes_of(options)})

@@ -15,7 +15,7 @@ from vllm_doctor.rules.rule import Rule
 def load(options: argparse.Namespace) -> tuple[list[Rule], Catalogue]:
     """The chosen rules, and the signals that they read. Raises UsageError."""
     shipped = rule.shipped()
-    signals = catalogue.load(shipped / "signals.yaml")
+    signals = catalogue.load(shipped)
     rules = rule.load([shipped, *map(Path, options.rules)], signals)
     known = {r.id for r in rules}
     for id in [*options.rule, *options.skip]:

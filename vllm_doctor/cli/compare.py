@@ -9,13 +9,13 @@ from typing import Any
 
 from vllm_doctor.cli.options import Parser, add_examining, form_of
 from vllm_doctor.cli.output import is_coloured, write
-from vllm_doctor.compare import comparison, sides
+from vllm_doctor.compare import comparison, results
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.report import Report
 from vllm_doctor.text import redact
 
 _WINDOW = 20.0
-"""Seconds of each side: fewer tell less of the difference."""
+"""Seconds of each result: fewer say less of the difference."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -36,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
             judges.append(one_shot.judge_of(options, is_measured=True))
         return json_v1.document(judges[0]([source]))
 
-    before, after = sides.of_source(options.before, look), sides.of_source(options.after, look)
+    before, after = results.of_source(options.before, look), results.of_source(options.after, look)
     if before.model is not None and after.model is not None and before.model != after.model:
         raise UsageError(f"two different models cannot be compared: {before.model} before, {after.model} after")
     found = redact.anything(comparison.compared(before, after, options.goal or "throughput", options.open_loop))

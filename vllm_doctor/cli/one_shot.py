@@ -41,10 +41,12 @@ def run(sources: Sequence[str], options: argparse.Namespace) -> int:
     return exit_code(report, options.fail_on)
 
 
-def judge_of(options: argparse.Namespace, is_measured: bool) -> Callable[[Sequence[str]], Report]:
+def judge_of(
+    options: argparse.Namespace, is_measured: bool, is_quiet: bool = False
+) -> Callable[[Sequence[str]], Report]:
     """What examines sources, with the rules read once: the report, as it may leave.
 
-    Measured: with what is measured over time.
+    Measured: with what is measured over time. Quiet: without a word on how far it has come.
     """
     gc.set_threshold(50_000)  # rules and samples are many objects without cycles, and live to the end
     window = WINDOW if options.window is None else options.window
@@ -67,7 +69,8 @@ def judge_of(options: argparse.Namespace, is_measured: bool) -> Callable[[Sequen
                 wishes.setdefault("goal", "throughput")
             if options.timeout is None and all(watcher.recording or watcher.kind in _PAST for watcher in watchers):
                 timeout = ONE_DAY  # nobody waits for an answer
-            opened.enter_context(progress.shown(watchers))
+            if not is_quiet:
+                opened.enter_context(progress.shown(watchers))
             observations = examination.observe(watchers, timeout)
         patched = options.format == "patch"
         report = examination.judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict, patched)

@@ -6,6 +6,7 @@ import argparse
 
 from vllm_doctor import __version__
 from vllm_doctor.model.errors import UsageError
+from vllm_doctor.text import durations
 
 TYPE_CHECKING = False  # typing's own costs time, and --help needs no more than argparse
 if TYPE_CHECKING:
@@ -95,14 +96,11 @@ def add_accessing(parser: Parser) -> None:
 
 
 def seconds(text: str) -> float:
-    """ "3", "3s", "50ms", "2m" as seconds; raises ValueError, as argparse wants."""
-    for unit, factor in (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)):
-        if text.endswith(unit):
-            value = float(text.removesuffix(unit)) * factor
-            if not 0 <= value <= ONE_DAY:  # nan is not either
-                break
-            return value
-    raise ValueError(text)
+    """A duration of at most a day, in seconds; raises ValueError, as argparse wants."""
+    value = durations.parse(text)
+    if value > ONE_DAY:
+        raise ValueError(text)
+    return value
 
 
 def form_of(options: argparse.Namespace) -> str:

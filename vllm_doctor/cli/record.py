@@ -28,7 +28,7 @@ from vllm_doctor.text import words
 _DURATION = 60.0
 
 if TYPE_CHECKING:
-    from vllm_doctor.compare.comparison import Side
+    from vllm_doctor.compare.comparison import Result
     from vllm_doctor.rules.catalogue import Catalogue
     from vllm_doctor.rules.rule import Rule
     from vllm_doctor.session.examination import Watcher
@@ -69,11 +69,11 @@ def run(arguments: Sequence[str]) -> int:
         f"{report.verdict.value.upper()}  {report.headline}\n"
     )
     if found.bench is not None:
-        say(_measured_by(vllm_bench.side([found.bench], path.name)))
+        say(_measured_by(vllm_bench.result([found.bench], path.name)))
     return 0
 
 
-def _measured_by(client: Side) -> str:
+def _measured_by(client: Result) -> str:
     """What a benchmark measured, in one line."""
     told = [f"{client.measures['finished'].value:,.0f} requests"]
     for name in ("tokens_out", "ttft", "itl"):

@@ -20,7 +20,7 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--signals", action="store_true", help="the signals that rules may name")
     options = parser.parse_args(arguments)
     shipped = rule.shipped()
-    signals = catalogue.load(shipped / "signals.yaml")
+    signals = catalogue.load(shipped)
     if options.check:
         say(rulebook.check(Path(options.check), [shipped], signals))
         return 0

@@ -1,10 +1,10 @@
-"""Did it get better? Two sides, before and after, measure by measure. Pure.
+"""Did it get better? Two results, before and after, measure by measure. Pure.
 
 PASS needs the same load, a measure that decides (data/measures.yaml) better beyond the spread, and none of its kind
-worse. The statistics are simple, and told: each side's samples (parts of the time, or whole runs) lie between a least
-and a most; a difference counts where these ranges do not overlap, with at least `LEAST_SAMPLES` on each side, and
+worse. The statistics are simple, and stated: the samples of each (parts of the time, or whole runs) lie between a
+least and a most; a difference counts where these ranges do not overlap, with at least `LEAST_SAMPLES` in each, and
 where it is at least `LEAST_CHANGE`. Were nothing changed, and the samples independent, two ranges of four would part
-by chance once in 35 times. One run without known spread is taken as `ASSUMED` to either side.
+by chance once in 35 times. One run without known spread is taken as ± `ASSUMED`.
 """
 
 from __future__ import annotations
@@ -55,8 +55,10 @@ class Advice:
 
 
 @dataclass(frozen=True)
-class Side:
-    """One side. `kind`: report, recording, server, log, bench, guidellm; `seen_by`: "server", or the client's program.
+class Result:
+    """What was measured before, or after.
+
+    `kind`: report, recording, server, log, bench, guidellm; `seen_by`: "server", or the client's program.
 
     `flags`: those of its command line, None where that was not seen. `found`: its main findings, rule -> severity.
     `asked`: the load that a benchmark was told to make, each by its name; None: not limited. `lacks`: why it is not
@@ -76,12 +78,12 @@ class Side:
     verdict: str | None = None
     asked: Mapping[str, Value | None] | None = None
     lacks: tuple[str, ...] = ()
-    bench: Side | None = None
+    bench: Result | None = None
     """Of a recording: the result of the benchmark that ran meanwhile."""
     seen_by: str = "server"
 
     @property
-    def by_client(self) -> Side | None:
+    def by_client(self) -> Result | None:
         """With the figures of its benchmark, and the server's own beside them; None: there was none."""
         if self.bench is None:
             return self if self.seen_by != "server" else None
@@ -98,7 +100,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Row:
-    """One measure on both sides; `word`: better, worse, the same, changed, or cannot tell."""
+    """One measure, before and after; `word`: better, worse, the same, changed, or cannot tell."""
 
     name: str
     says: str
@@ -140,15 +142,15 @@ class Comparison:
     outcome: Outcome
     headline: str
     reasons: tuple[str, ...]
-    before: Side
-    after: Side
+    before: Result
+    after: Result
     goal: str
     rows: tuple[Row, ...]
     load: tuple[LoadRow, ...]
     same_load: bool | None
     load_says: str
     changes: tuple[Difference, ...] | None
-    """None: the command line of a side was not seen."""
+    """None: one of the two command lines was not seen."""
     not_done: tuple[Advice, ...]
     gone: tuple[str, ...]
     """Findings before that are not there after; `new`: the reverse."""
@@ -157,7 +159,7 @@ class Comparison:
     notes: tuple[str, ...] = ()
 
 
-def compared(before: Side, after: Side, goal: str = "throughput", open_loop: bool = False) -> Comparison:
+def compared(before: Result, after: Result, goal: str = "throughput", open_loop: bool = False) -> Comparison:
     """What became of the server. `goal`: what decides first, throughput or latency.
 
     `open_loop`: requests come at a rate of their own, so that the same rate is the same load.
@@ -230,7 +232,7 @@ def _word(definition: measure.Definition, before: Measure | None, after: Measure
     return "better" if (after.value > before.value) == (definition.better == "more") else "worse"
 
 
-def _row(definition: measure.Definition, before: Side, after: Side) -> Row:
+def _row(definition: measure.Definition, before: Result, after: Result) -> Row:
     was, now = before.measures.get(definition.name), after.measures.get(definition.name)
     word = _word(definition, was, now)
     if definition.whole and not definition.better:
@@ -258,10 +260,10 @@ def _decided(rows: Sequence[Row], goal: str) -> tuple[str | None, str]:
     return None, f"no difference beyond the spread and {least}: if there is one, it takes more runs to see"
 
 
-def _lacking(before: Side, after: Side) -> list[str]:
+def _lacking(before: Result, after: Result) -> list[str]:
     """Why these two cannot be compared, or tell too little."""
     lacking = [
-        f"{when}, {clause}" for when, side in _both(before, after) for clause in [*side.lacks, *_too_little(side)]
+        f"{when}, {clause}" for when, result in _both(before, after) for clause in [*result.lacks, *_too_little(result)]
     ]
     if before.seen_by != after.seen_by:
         lacking.append(_DIFFERENTLY.format(*sorted({before.seen_by, after.seen_by})))
@@ -270,29 +272,29 @@ def _lacking(before: Side, after: Side) -> list[str]:
     return lacking
 
 
-def _both(before: Side, after: Side) -> tuple[tuple[str, Side], tuple[str, Side]]:
+def _both(before: Result, after: Result) -> tuple[tuple[str, Result], tuple[str, Result]]:
     return ("before", before), ("after", after)
 
 
-def _too_little(side: Side) -> list[str]:
-    if side.lacks:
+def _too_little(result: Result) -> list[str]:
+    if result.lacks:
         return []
-    tokens = side.measures.get("tokens_out") or side.measures.get("tokens_in")
+    tokens = result.measures.get("tokens_out") or result.measures.get("tokens_in")
     if tokens is None:
         return ["no rates were measured: watch it for a while (--window 20), or compare recordings"]
     if tokens.value == 0:
         return ["nothing was generated: an idle server is neither ill nor cured"]
     little = []
-    if side.seconds is not None and side.seconds < LEAST_SECONDS - 0.5:
-        little.append(f"it was seen for {number(round(side.seconds, 1), 's')} only, and {LEAST_SECONDS:.0f} s are the"
+    if result.seconds is not None and result.seconds < LEAST_SECONDS - 0.5:
+        little.append(f"it was seen for {number(round(result.seconds, 1), 's')} only, and {LEAST_SECONDS:.0f} s are the"
                       " least (--window 20)")  # fmt: skip
-    finished = side.measures.get("finished")
+    finished = result.measures.get("finished")
     if finished is not None and finished.value < LEAST_REQUESTS:
         little.append(f"of requests finished {number(finished.value, 'requests')}, and {LEAST_REQUESTS} are the least")
     return little
 
 
-def _load(before: Side, after: Side) -> tuple[LoadRow, ...]:
+def _load(before: Result, after: Result) -> tuple[LoadRow, ...]:
     rows: list[LoadRow] = []
     if before.asked is not None and after.asked is not None:
         for name in dict.fromkeys([*before.asked, *after.asked]):
@@ -312,7 +314,7 @@ def _is_near(one: float, two: float) -> bool:
     return abs(one - two) <= SAME_LOAD * max(abs(one), abs(two))
 
 
-def _same_load(load: Sequence[LoadRow], before: Side, after: Side, open_loop: bool) -> tuple[bool | None, str]:
+def _same_load(load: Sequence[LoadRow], before: Result, after: Result, open_loop: bool) -> tuple[bool | None, str]:
     """Whether the clients asked for the same, in words."""
     by_name = {row.name: row for row in load}
     told = [name for name in (*(before.asked or {}), "prompt_tokens", "output_tokens") if name in by_name]
@@ -352,7 +354,7 @@ def _said(value: Measure | Value | None, unit: str) -> str:
     return number(value, unit) if isinstance(value, float | int) and not isinstance(value, bool) else str(value)
 
 
-def _spoiled(before: Side, after: Side, new: Iterable[str]) -> list[str]:
+def _spoiled(before: Result, after: Result, new: Iterable[str]) -> list[str]:
     """What keeps a faster server from being a cured one."""
     spoiled = [
         f"it is faster, but there is a critical finding that was not there before: {rule}"
@@ -365,7 +367,7 @@ def _spoiled(before: Side, after: Side, new: Iterable[str]) -> list[str]:
     return spoiled
 
 
-def _changes(before: Side, after: Side) -> tuple[Difference, ...] | None:
+def _changes(before: Result, after: Result) -> tuple[Difference, ...] | None:
     if before.flags is None or after.flags is None:
         return None
     found = []
@@ -385,7 +387,7 @@ def _is_same(one: Value | None, two: Value | None) -> bool:
     return one == two or (one is not None and two is not None and str(plain(one)) == str(plain(two)))
 
 
-def _not_done(before: Side, changes: Sequence[Difference] | None) -> tuple[Advice, ...]:
+def _not_done(before: Result, changes: Sequence[Difference] | None) -> tuple[Advice, ...]:
     """What was advised first, of flags, and is not so after."""
     if changes is None:
         return ()
@@ -393,7 +395,7 @@ def _not_done(before: Side, changes: Sequence[Difference] | None) -> tuple[Advic
     return tuple(a for a in before.advice if a.first and a.name.startswith("-") and a.name not in done)
 
 
-def _notes(before: Side, after: Side) -> Iterable[str]:
+def _notes(before: Result, after: Result) -> Iterable[str]:
     if before.seen_by == after.seen_by != "server" and "recording" in (before.kind, after.kind):
         yield (
             f"tokens out, requests and latencies are those of {before.seen_by}: its client saw each request whole, and"
@@ -402,8 +404,8 @@ def _notes(before: Side, after: Side) -> Iterable[str]:
     for what, was, now in (("vLLM", before.vllm, after.vllm), ("hardware", before.hardware, after.hardware)):
         if was and now and was != now:
             yield f"{what}: {was} → {now}"
-    for when, side in _both(before, after):
-        single = next((m for m in side.measures.values() if m.spread == "runs" and m.samples < LEAST_SAMPLES), None)
+    for when, result in _both(before, after):
+        single = next((m for m in result.measures.values() if m.spread == "runs" and m.samples < LEAST_SAMPLES), None)
         if single is not None:
             runs = "one run" if single.samples == 1 else f"{single.samples} runs"
             assumed = number(ASSUMED, "share")

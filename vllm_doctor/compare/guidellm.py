@@ -1,4 +1,4 @@
-"""The result of GuideLLM (benchmarks.json), as a side of a comparison.
+"""The result of GuideLLM (benchmarks.json), as one of two that are compared.
 
 The keys are those that GuideLLM 0.2 to 0.8 writes; results of 0.3.1, 0.5.3 and 0.8.1 are in tests/data/guidellm. Until
 0.3 the load stands in `args` of each benchmark and the counts beside its metrics; since 0.4 in `config`, and in
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from vllm_doctor.compare.comparison import Side
+from vllm_doctor.compare.comparison import Result
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Measure
@@ -48,8 +48,8 @@ def is_result(document: object) -> bool:
     )
 
 
-def side(document: Mapping[str, Any], name: str) -> Side:
-    """The benchmarks of one file, which must be of one load, as a side. Raises UsageError with what is wrong."""
+def result(document: Mapping[str, Any], name: str) -> Result:
+    """The benchmarks of one file, which must be of one load, as a result. Raises UsageError with what is wrong."""
     version = (document.get("metadata") or {}).get("version")
     if isinstance(version, int) and version > _NEWEST:
         raise UsageError(
@@ -82,7 +82,7 @@ def side(document: Mapping[str, Any], name: str) -> Side:
     if good + bad:
         failed = bad / (good + bad)
         measures["given_up"] = Measure("given_up", failed, failed, failed, 1, "runs")
-    return Side(
+    return Result(
         name=name,
         kind=KIND,
         seen_by=SEEN_BY,

@@ -14,7 +14,7 @@ from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Course, Measure
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules import document
-from vllm_doctor.rules.catalogue import UNITS
+from vllm_doctor.rules.signal import UNITS
 
 PATH = Path(__file__).with_name("measures.yaml")
 MOST_PARTS = 8

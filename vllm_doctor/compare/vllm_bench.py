@@ -1,4 +1,4 @@
-"""The result of `vllm bench serve --save-result`, or of several runs (--append-result), as a side of a comparison.
+"""The result of `vllm bench serve --save-result`, or of several runs (--append-result), to be compared.
 
 The keys are those that vllm/benchmarks/serve.py writes (0.8 to 0.32). Times there are in milliseconds, and of requests
 as the client saw them. With --save-detailed the tokens are counted over parts of the run.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from vllm_doctor.compare.comparison import Side
+from vllm_doctor.compare.comparison import Result
 from vllm_doctor.compare.measure import MOST_PARTS
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.reading import Value
@@ -29,8 +29,8 @@ def is_result(document: object) -> bool:
     return isinstance(document, dict) and all(key in document for key in _NEEDED)
 
 
-def side(runs: Sequence[Mapping[str, Any]], name: str) -> Side:
-    """The runs of one file as a side. Raises UsageError where they are not what they must be."""
+def result(runs: Sequence[Mapping[str, Any]], name: str) -> Result:
+    """The runs of one file as a result. Raises UsageError where they are not what they must be."""
     models = {str(run["model_id"])[:200] for run in runs}
     if len(models) > 1:
         raise UsageError(f"{name} holds runs of several models ({', '.join(sorted(models)[:3])}): compare one")
@@ -51,7 +51,7 @@ def side(runs: Sequence[Mapping[str, Any]], name: str) -> Side:
         )
     finished = sum(_number(run, "completed", name) or 0.0 for run in runs)
     measures["finished"] = Measure("finished", finished, finished, finished, 1, "none")
-    return Side(
+    return Result(
         name=name,
         kind="bench",
         seen_by=SEEN_BY,

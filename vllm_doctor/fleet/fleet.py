@@ -21,10 +21,11 @@ from vllm_doctor.model.window import Window
 from vllm_doctor.prometheus.api import ORIGIN
 from vllm_doctor.prometheus.survey import Survey
 from vllm_doctor.rules import diagnose
-from vllm_doctor.rules.catalogue import MEASURED, Catalogue
+from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.columns import Columns
 from vllm_doctor.rules.diagnose import Diagnosis, Reader
 from vllm_doctor.rules.rule import NOT_APPLICABLE, OK, SEVERITIES, STAGES, UNKNOWN, Outcome, Rule
+from vllm_doctor.rules.signal import MEASURED
 from vllm_doctor.text import redact, words
 
 KIND = "prometheus"
@@ -266,8 +267,8 @@ class Fleet:
         for rule, states in zip(self._rules, self._states, strict=True):
             worth = SEVERITIES if rule.role == "blind" else ("critical", "warning")
             found.update(place for place, state in enumerate(states) if state in worth)
-        for complaint in self._catalogue.complaints:
-            holds = self._columns.holds(complaint.when)
+        for symptom in self._catalogue.symptoms:
+            holds = self._columns.holds(symptom.when)
             each = holds if isinstance(holds, list) else [holds] * len(self._survey.engines)
             found.update(place for place, truth in enumerate(each) if truth)
         for signal in self._catalogue.signals.values():

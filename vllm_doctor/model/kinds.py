@@ -1,7 +1,7 @@
 """The closed lists that every part of the doctor speaks: what each word means, its rank, and how it is drawn.
 
-Each is a StrEnum, so that its value is the word of the contract (JSON, rules, exit codes). Members stand in the order of
-their rank, the worst or the first first.
+Each is a StrEnum, so that its value is the word of the contract (JSON, rules, exit codes). Members stand in the order
+of their rank, the worst or the first first.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from vllm_doctor.model.reason import Reason
 from vllm_doctor.prometheus import query
 from vllm_doctor.prometheus.api import ORIGIN, Labels, Row
 from vllm_doctor.prometheus.query import ENGINE, Scope
-from vllm_doctor.rules.catalogue import Signal, info, parsed
+from vllm_doctor.rules.signal import Signal, info, parsed
 
 _LABELS = "VictoriaMetrics keeps 30 labels of a series unless it is started with -maxLabelsPerTimeseries=60"
 

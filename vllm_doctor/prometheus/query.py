@@ -36,7 +36,7 @@ import promql_parser as ast
 
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.facts import ENGINE_METRIC
-from vllm_doctor.rules.catalogue import Exporter, Signal, info
+from vllm_doctor.rules.signal import Exporter, Signal, info
 
 ENGINE = ("engine", "model_name")
 """The labels by which vLLM itself tells engines apart."""

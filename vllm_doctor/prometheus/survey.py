@@ -21,7 +21,8 @@ from vllm_doctor.prometheus import query
 from vllm_doctor.prometheus.api import FEWER, ORIGIN, Api, Labels, plain
 from vllm_doctor.prometheus.engine_rows import EngineColumns, Question, is_rate
 from vllm_doctor.prometheus.query import ENGINE, Matcher, Scope
-from vllm_doctor.rules.catalogue import Catalogue, Signal, info
+from vllm_doctor.rules.catalogue import Catalogue
+from vllm_doctor.rules.signal import Signal, info
 from vllm_doctor.sources.server.access import Access
 from vllm_doctor.sources.server.server import shown
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from vllm_doctor import __version__
-from vllm_doctor.compare.comparison import Advice, Comparison, Difference, LoadRow, Row, Side
+from vllm_doctor.compare.comparison import Advice, Comparison, Difference, LoadRow, Result, Row
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Measure
 from vllm_doctor.text.words import plain
@@ -44,8 +44,8 @@ def document(comparison: Comparison, at: datetime) -> dict[str, Any]:
         "reasons": list(comparison.reasons),
         "error": None,
         "goal": comparison.goal,
-        "before": _side(comparison.before),
-        "after": _side(comparison.after),
+        "before": _result(comparison.before),
+        "after": _result(comparison.after),
         "same_load": comparison.same_load,
         "load": [_load(row) for row in comparison.load],
         "measures": [_row(row) for row in comparison.rows],
@@ -56,17 +56,17 @@ def document(comparison: Comparison, at: datetime) -> dict[str, Any]:
     }
 
 
-def _side(side: Side) -> dict[str, Any]:
+def _result(result: Result) -> dict[str, Any]:
     return {
-        "name": side.name,
-        "kind": side.kind,
-        "seen_by": side.seen_by,
-        "seconds": _number(side.seconds),
-        "model": side.model,
-        "vllm": side.vllm,
-        "hardware": side.hardware,
-        "verdict": side.verdict,
-        "findings": dict(side.found),
+        "name": result.name,
+        "kind": result.kind,
+        "seen_by": result.seen_by,
+        "seconds": _number(result.seconds),
+        "model": result.model,
+        "vllm": result.vllm,
+        "hardware": result.hardware,
+        "verdict": result.verdict,
+        "findings": dict(result.found),
     }
 
 

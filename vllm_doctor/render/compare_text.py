@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Iterator
 
-from vllm_doctor.compare.comparison import LEAST_CHANGE, Comparison, Difference, Outcome, Row, Side
+from vllm_doctor.compare.comparison import LEAST_CHANGE, Comparison, Difference, Outcome, Result, Row
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Measure
 from vllm_doctor.text import words
@@ -24,7 +24,7 @@ def render(comparison: Comparison, colour: bool = False) -> str:
     lines = textwrap.wrap(comparison.headline, _WIDTH - len(word) - 2, break_on_hyphens=False) or [""]
     painted = f"\x1b[{_COLOUR[comparison.outcome]}m{word}\x1b[0m" if colour else word
     lines = [f"{painted}  {lines[0]}", *(" " * (len(word) + 2) + line for line in lines[1:]), ""]
-    lines += [*_paragraph("before", _side(comparison.before)), *_paragraph("after", _side(comparison.after))]
+    lines += [*_paragraph("before", _result(comparison.before)), *_paragraph("after", _result(comparison.after))]
     same = {True: "yes", False: "no", None: "unknown"}[comparison.same_load]
     lines += _paragraph("same load?", f"{same}: {comparison.load_says.removeprefix('not the same load: ')}")
     for place, change in enumerate(_changes(comparison)):
@@ -47,17 +47,19 @@ def render(comparison: Comparison, colour: bool = False) -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _side(side: Side) -> str:
-    runs = max((m.samples for m in side.measures.values() if m.spread == "runs"), default=0)
-    seconds = f"{words.number(round(side.seconds, 1), 's')}" if side.seconds else ""
+def _result(result: Result) -> str:
+    runs = max((m.samples for m in result.measures.values() if m.spread == "runs"), default=0)
+    seconds = f"{words.number(round(result.seconds, 1), 's')}" if result.seconds else ""
     parts = [
-        side.name,
-        {"bench": "vllm bench serve", "guidellm": "GuideLLM", "server": "server, seen now"}.get(side.kind, side.kind),
+        result.name,
+        {"bench": "vllm bench serve", "guidellm": "GuideLLM", "server": "server, seen now"}.get(
+            result.kind, result.kind
+        ),
         f"{runs} runs" if runs > 1 else "",
-        side.model or "model not known",
-        f"vLLM {side.vllm}" if side.vllm else "",
+        result.model or "model not known",
+        f"vLLM {result.vllm}" if result.vllm else "",
         f"{seconds}" if seconds else "",
-        side.verdict or "",
+        result.verdict or "",
     ]
     return " · ".join(part for part in parts if part)
 

@@ -27,6 +27,7 @@ from vllm_doctor.model.report import (
 from vllm_doctor.render import unseen
 from vllm_doctor.text import times, words
 from vllm_doctor.text.changes import brief, diff, differences
+from vllm_doctor.text.durations import duration
 
 _LIVES = 40
 _SPANS = 12
@@ -330,7 +331,7 @@ def _spans(report: Report) -> str:
     rows = []
     for (rule, severity), spans in list(by_rule.items())[:_SPANS]:
         bars = "".join(_bar(span, first, last) for span in spans[:500])
-        held = times.duration(sum(span.seconds for span in spans))
+        held = duration(sum(span.seconds for span in spans))
         svg = (
             f'<svg viewBox="0 0 {_WIDE:g} 10" preserveAspectRatio="none" style="height:.8rem" aria-hidden="true">'
             f'<line class="axis" x1="0" y1="9.5" x2="{_WIDE:g}" y2="9.5"/>{bars}</svg>'

@@ -85,19 +85,19 @@ def outcomes(rules: Sequence[Rule], catalogue: Catalogue, snapshot: Snapshot) ->
         for rule in rules:
             reader = Reader(snapshot, subject, catalogue)
             outcome = rule.judge(reader)
-            if outcome.state in ("critical", "warning") and is_petty(
+            if outcome.state in ("critical", "warning") and is_negligible(
                 rule, Reader(snapshot, subject, catalogue), catalogue
             ):
                 outcome = replace(outcome, state="info")
             yield rule, outcome, reader
 
 
-def is_petty(rule: Rule, read: Callable[[str], Reading], catalogue: Catalogue) -> bool:
+def is_negligible(rule: Rule, read: Callable[[str], Reading], catalogue: Catalogue) -> bool:
     """Whether the prize is known to be too small to act for. What is not known changes nothing."""
     prize = _gain(rule.prize, read) if rule.role == "root" else None
-    if prize is None or catalogue.petty is None or prize.at_most >= catalogue.petty.below:
+    if prize is None or catalogue.negligible is None or prize.at_most >= catalogue.negligible.below:
         return False
-    return catalogue.petty.when.judge(read)[0] is True
+    return catalogue.negligible.when.judge(read)[0] is True
 
 
 Judge = Callable[[Snapshot], Iterable[tuple[Rule, Outcome, Reader]]]
@@ -118,7 +118,7 @@ def diagnose(
     findings: dict[tuple[str, Subject], Finding] = {}
     unknown: dict[str, dict[str, Reason]] = {}
     states: dict[str, str] = {}
-    complaints: list[tuple[Verdict, str, Subject]] = []
+    symptoms: list[tuple[Verdict, str, Subject]] = []
     for snapshot in snapshots:
         for rule, outcome, reader in judge(snapshot) if judge else outcomes(rules, catalogue, snapshot):
             states[rule.id] = min(states.get(rule.id, outcome.state), outcome.state, key=_STATES.index)
@@ -130,15 +130,15 @@ def diagnose(
                     findings[rule.id, named] = _finding(rule, outcome.state, outcome.evidence, named, reader, catalogue)
         for subject in snapshot.subjects:
             reader = Reader(snapshot, subject, catalogue)
-            for complaint in catalogue.complaints:
-                if complaint.when.judge(reader)[0]:
-                    says = words.fill(complaint.says, reader.worded) or complaint.says
-                    complaints.append((Verdict(complaint.verdict), says, (*subject, *snapshot.tag)))
+            for symptom in catalogue.symptoms:
+                if symptom.when.judge(reader)[0]:
+                    says = words.fill(symptom.says, reader.worded) or symptom.says
+                    symptoms.append((Verdict(symptom.verdict), says, (*subject, *snapshot.tag)))
     found = [replace(f, role="root") if f.role == "blind" and not measured else f for f in findings.values()]
     in_order = ordered(_folded(found, rules), rules)
     vitals = _vitals(catalogue, snapshots)
     told = {rule.id for rule in rules if rule.stage in HEADLINES or rule.role == "symptom"}
-    verdict, headline = _verdict(in_order, complaints, vitals, told)
+    verdict, headline = _verdict(in_order, symptoms, vitals, told)
     return Diagnosis(
         verdict=verdict,
         headline=headline,
@@ -348,7 +348,7 @@ def ordered(
 
 def _verdict(
     findings: Sequence[Finding],
-    complaints: list[tuple[Verdict, str, Subject]],
+    symptoms: list[tuple[Verdict, str, Subject]],
     vitals: tuple[Vital, ...],
     told: Collection[str],
 ) -> tuple[Verdict, str]:
@@ -360,7 +360,7 @@ def _verdict(
     grave = [finding for finding in causes if finding.severity in ("critical", "warning")]
     unexplained = [
         (least, says)
-        for least, says, subject in complaints
+        for least, says, subject in symptoms
         if not any(_overlap(finding.subject, dict(subject)) for finding in grave)
     ]
     missing = [vital for vital in vitals if vital.needed and isinstance(vital.seen, Reason)]

@@ -9,7 +9,8 @@ from vllm_doctor.expr.condition import Comparison
 from vllm_doctor.model.reading import Known, Reading, Subject, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.snapshot import Snapshot
-from vllm_doctor.rules.catalogue import Catalogue, Signal
+from vllm_doctor.rules.catalogue import Catalogue
+from vllm_doctor.rules.signal import Signal
 from vllm_doctor.text import words
 
 Flags = Mapping[str, Value | None]
@@ -35,7 +36,7 @@ class Changed:
         self._snapshot, self._subject, self._catalogue, self._flags = snapshot, subject, catalogue, flags
         self._read: dict[str, Reading] = {}
         self._touched: set[str] = set()
-        for signal in catalogue.signals.values():  # a formula stands below what it uses
+        for signal in catalogue.in_order:
             names = signal.formula.names if signal.formula is not None else ()
             if (signal.way == "flag" and signal.definition in flags) or not self._touched.isdisjoint(names):
                 self._touched.add(signal.name)

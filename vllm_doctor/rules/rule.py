@@ -12,8 +12,9 @@ from vllm_doctor.expr.condition import Comparison, Condition
 from vllm_doctor.model.errors import DocumentError, UsageError
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.rules import document, log_lines
-from vllm_doctor.rules.catalogue import Catalogue, condition_of
+from vllm_doctor.rules import diagnosis_file, document, log_lines, signals_file
+from vllm_doctor.rules.catalogue import Catalogue
+from vllm_doctor.rules.diagnosis_file import condition_of
 from vllm_doctor.rules.document import Table
 from vllm_doctor.text import words
 from vllm_doctor.vllm import flags
@@ -28,6 +29,8 @@ GOALS = ("throughput", "latency", "")
 BY = ("you", "administrator")
 """Who can carry out a remedy's commands."""
 OK, UNKNOWN, NOT_APPLICABLE = "ok", "unknown", "not-applicable"
+_NO_RULES = (log_lines.FOLDER, signals_file.FOLDER)
+"""Folders that hold other things."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +130,12 @@ def version(folders: Iterable[Path]) -> str:
 def load(folders: Iterable[Path], catalogue: Catalogue) -> tuple[Rule, ...]:
     """All rules below these folders, in order of id. Raises DocumentError; a later folder may not redefine a rule."""
     rules: dict[str, Rule] = {}
-    of_signals = catalogue.path.resolve()
+    diagnosis = (catalogue.path / diagnosis_file.FILE).resolve()
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(f"no such folder of rules: {folder}")
         for path in sorted(folder.rglob("*.yaml")):
-            if path.parent.name == log_lines.FOLDER or (path.name == of_signals.name and path.resolve() == of_signals):
+            if path.parent.name in _NO_RULES or (path.name == diagnosis.name and path.resolve() == diagnosis):
                 continue
             rule = read(path, catalogue)
             if rule.id in rules:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from vllm_doctor.model.report import Finding, LifeSeen, Report, Span, Timeline
+from vllm_doctor.text.durations import duration
 from vllm_doctor.text.words import number
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -39,20 +40,6 @@ def clock(at: float) -> str:
 def iso(at: float, zoned: bool) -> str:
     """RFC 3339; without an offset where the log does not tell its zone."""
     return _date(at).replace(tzinfo=None).isoformat(timespec="seconds") + ("Z" if zoned else "")
-
-
-def duration(seconds: float) -> str:
-    """ "45 s", "12 min", "7 h 20", "3 d 4 h"."""
-    minutes = round(seconds / 60)
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if minutes < 120:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes:02}" if minutes else f"{hours} h"
-    days, hours = divmod(hours, 24)
-    return f"{days} d {hours} h" if hours else f"{days} d"
 
 
 def between(first: float, last: float, seconds: bool = True) -> str:

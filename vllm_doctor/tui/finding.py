@@ -9,7 +9,8 @@ from rich.text import Text
 from vllm_doctor.model.report import Finding, Report, grouped
 from vllm_doctor.render import text as text_report
 from vllm_doctor.session.view_model import Picture
-from vllm_doctor.text import times, words
+from vllm_doctor.text import words
+from vllm_doctor.text.durations import duration
 from vllm_doctor.tui.ink import DIM, NOTHING, Row, badge, fit, report_lines, say, wrapped
 from vllm_doctor.tui.page import Page, View
 from vllm_doctor.tui.plot import bars, scale
@@ -118,5 +119,5 @@ def _courses(picture: Picture, finding: Finding, width: int) -> list[Text]:
         told = say((label, "bold"), fit(evidence.says, 30), " ")
         lines.append(Text.assemble(told, bars(course, top, 1, mark, "red")[0], f"  {said}", no_wrap=True, end=""))
     if lines:
-        lines.append(say((f"{'':<{_INDENT}}the last {times.duration(shown.seconds)}", DIM)))
+        lines.append(say((f"{'':<{_INDENT}}the last {duration(shown.seconds)}", DIM)))
     return [Text(""), *lines] if lines else []

@@ -15,6 +15,7 @@ from textual.binding import Binding, BindingType
 from vllm_doctor.model.report import Span, Timeline
 from vllm_doctor.session.view_model import Event, Picture
 from vllm_doctor.text import times, words
+from vllm_doctor.text.durations import duration
 from vllm_doctor.tui.ink import DIM, NOTHING, Row, cut, fit, ruled, say, severity
 from vllm_doctor.tui.page import Page, View
 from vllm_doctor.tui.plot import bars, scale
@@ -171,7 +172,7 @@ class LogPage(Page):
             NOTHING,
             *courses(view, view.width, height, at, most),
             *held(view, line, at),
-            ruled("events", f"{times.duration(line.last - line.first)}, {line.zone}", view.width),
+            ruled("events", f"{duration(line.last - line.first)}, {line.zone}", view.width),
         ]
 
     def draw_rows(self, view: View) -> list[Row]:

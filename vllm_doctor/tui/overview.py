@@ -9,7 +9,7 @@ from rich.text import Text
 from vllm_doctor.model.report import Finding, Report, Verdict, grouped
 from vllm_doctor.render import text as text_report
 from vllm_doctor.session.view_model import Status
-from vllm_doctor.text import times
+from vllm_doctor.text.durations import duration
 from vllm_doctor.tui import finding, log, vitals
 from vllm_doctor.tui.cure import brief, to_copy
 from vllm_doctor.tui.ink import DIM, NOTHING, SIGN, Row, badge, cut, ruled, say, severity, spread, wrapped
@@ -34,7 +34,7 @@ class Overview(Page):
         lines = [*([NOTHING] if view.height >= vitals.LOW else []), *verdict(view)]
         if view.picture.is_live:
             shown = vitals.stretch(view.picture, vitals.room(view.width))
-            lines.append(ruled(f"last {times.duration(shown.seconds)}", "", view.width))
+            lines.append(ruled(f"last {duration(shown.seconds)}", "", view.width))
             lines += vitals.draw(view, view.width, _plot_height(view.height))
         elif view.picture.timeline is not None:
             lines.append(ruled("over time", "4: walk along it", view.width))

@@ -19,7 +19,8 @@ from textual.screen import Screen
 
 from vllm_doctor.model.report import SERVERS
 from vllm_doctor.session.view_model import Picture, Session, Status
-from vllm_doctor.text import times, words
+from vllm_doctor.text import words
+from vllm_doctor.text.durations import duration
 from vllm_doctor.tui.ink import DIM, Row, cut, plain, say, spread, wrapped
 from vllm_doctor.tui.lines import Block, Lines, Prompt
 
@@ -293,10 +294,10 @@ def _when(view: View) -> str:
         return f"of {datetime.fromtimestamp(picture.began, UTC):%Y-%m-%d %H:%M:%S} UTC"
     seen = picture.seen_at
     if picture.status is Status.PAUSED:
-        return f"since {times.duration(max(0.0, view.now - picture.since))}"
+        return f"since {duration(max(0.0, view.now - picture.since))}"
     if picture.status is Status.LOST and seen is not None:
-        return f"last seen {times.duration(max(0.0, view.now - seen))} ago"
-    return f"watched for {times.duration(max(0.0, view.now - picture.began))}"
+        return f"last seen {duration(max(0.0, view.now - seen))} ago"
+    return f"watched for {duration(max(0.0, view.now - picture.began))}"
 
 
 def _looked(view: View) -> str:

@@ -1,4 +1,4 @@
-"""How fast a GPU could be, by its data sheet. What a step reads and computes is in rules/signals.yaml. Pure.
+"""How fast a GPU could be, by its data sheet. What a step reads and computes is in rules/signals/roofline.yaml. Pure.
 
 Upper bounds, of which no kernel reaches all.
 """

@@ -277,8 +277,8 @@ def test_who_else_is_on_the_gpu() -> None:
     found = two({"processes": first}, {"processes": second})
     assert found["gpu_memory_foreign"] == 10.5 * GB + 23e6
     assert found["gpu_foreign_processes"] == (
-        "python3 (pid 900, 10.5 GB) on GPU 0, a process (pid 903, 2.0 GB) on GPU 3, Xorg (pid 901, 23 MB) on GPU 0,"
-        " and 1 more"
+        "python3 (pid 900, 9.78 GiB) on GPU 0, a process (pid 903, 1.86 GiB) on GPU 3,"
+        " Xorg (pid 901, 21.9 MiB) on GPU 0, and 1 more"
     )
 
 

@@ -14,6 +14,7 @@ from statistics import fmean
 from vllm_doctor.model.observation import GpuSeen
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
+from vllm_doctor.text.words import number
 from vllm_doctor.vllm import roofline
 
 # Clock event reasons, https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
@@ -175,7 +176,7 @@ def chosen(view: GpuView, use: GpuUse) -> tuple[Gpu, ...]:
 
 
 def facts(view: GpuView, use: GpuUse) -> dict[str, Reading]:
-    """The facts about the server's GPUs, by the names that rules/signals.yaml gives them: always all of FACTS.
+    """The facts about the server's GPUs, by the names that rules/signals/ gives them: always all of FACTS.
 
     Each is the worst over the chosen GPUs, and a mean over a GPU's samples. `_where` names the GPUs that are meant.
     A GPU that does not tell is passed over where another one does. Without a GPU to speak of, all is unknown:
@@ -490,10 +491,10 @@ def _foreign(watched: Sequence[_Watched], pids: frozenset[int]) -> dict[str, Rea
 
 
 def _described(process: GpuProcess, gpu: Gpu) -> str:
-    """ "python (pid 123, 10.5 GB) on GPU 0"."""
+    """ "python (pid 123, 9.78 GiB) on GPU 0"."""
     name = re.split(r"[/\\]", process.name)[-1][:60] or "a process"
     memory = _number(process.memory)
-    held = "" if memory is None else f", {memory / 1e9:.1f} GB" if memory >= 1e9 else f", {memory / 1e6:.0f} MB"
+    held = "" if memory is None else f", {number(memory, 'bytes')}"
     return f"{name} (pid {process.pid}{held}) on {_label([gpu])}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from vllm_doctor.sources.log.bytes_scan import Scanner
 from vllm_doctor.sources.log.bytes_stream import Origin
 from vllm_doctor.sources.log.reader import Reading, merged
 from vllm_doctor.sources.log.runs import Lives
+from vllm_doctor.text import durations
 from vllm_doctor.text.times import iso
 
 STDIN = "-"
@@ -56,9 +58,9 @@ class Period:
 
 def period(text: str) -> Period:
     """ "2h", "13:30", "2025-11-20", "2025-11-20 13:30:00", RFC 3339. Raises UsageError."""
-    ago = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d)", text)
-    if ago:
-        return Period(text, ago=float(ago[1]) * {"s": 1, "m": 60, "min": 60, "h": 3600, "d": _DAY}[ago[2]])
+    if text[-1:].isalpha():  # a bare number is no time
+        with suppress(ValueError):
+            return Period(text, ago=durations.parse(text))
     of_day = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", text)
     if of_day:
         return Period(text, of_day=3600.0 * int(of_day[1]) + 60 * int(of_day[2]) + int(of_day[3] or 0))

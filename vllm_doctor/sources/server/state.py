@@ -24,7 +24,7 @@ from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.window import Sample
 from vllm_doctor.sources.server.exposition import Page
 from vllm_doctor.sources.server.scrapes import Scrape
-from vllm_doctor.text.times import duration
+from vllm_doctor.text.durations import duration
 
 FORMAT = "vllm-doctor/state/v1"
 STALE = 900.0

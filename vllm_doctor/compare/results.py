@@ -1,4 +1,4 @@
-"""What `vllm-doctor compare` names, as two sides: a report, a recording, a server, a log, the result of a benchmark."""
+"""What `vllm-doctor compare` names, as a result: of a report, a recording, a server, a log, or a benchmark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vllm_doctor.compare import guidellm, vllm_bench
-from vllm_doctor.compare.comparison import Advice, Side
+from vllm_doctor.compare.comparison import Advice, Result
 from vllm_doctor.compare.measure import definitions, measured, metrics, window_of
 from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.reading import Value
@@ -37,8 +37,8 @@ _FROM_VITALS = {
 """What a report without measures still tells, as one sample."""
 
 
-def of_source(source: str, look: Callable[[str], dict[str, Any]]) -> Side:
-    """One side. `look` examines what is no file of JSON, and gives the report's document.
+def of_source(source: str, look: Callable[[str], dict[str, Any]]) -> Result:
+    """One result. `look` examines what is no file of JSON, and gives the report's document.
 
     Raises UsageError and SourceError, with one line to act on.
     """
@@ -53,10 +53,10 @@ def of_source(source: str, look: Callable[[str], dict[str, Any]]) -> Side:
     if documents is None:
         return of_report(look(source), source, kind=None)
     if all(vllm_bench.is_result(document) for document in documents):
-        return vllm_bench.side(documents, source)
+        return vllm_bench.result(documents, source)
     (first, *more) = documents
     if guidellm.is_result(first) and not more:
-        return guidellm.side(first, source)
+        return guidellm.result(first, source)
     schema = first.get("schema") if isinstance(first, dict) else None
     if isinstance(schema, str) and schema.startswith(_REPORT) and not more:
         if schema != SCHEMA:
@@ -68,21 +68,21 @@ def of_source(source: str, look: Callable[[str], dict[str, Any]]) -> Side:
     )
 
 
-def _of_recording(found: Recording, name: str, look: Callable[[str], dict[str, Any]]) -> Side:
+def _of_recording(found: Recording, name: str, look: Callable[[str], dict[str, Any]]) -> Result:
     """A recording: its scrapes, and what was said when it was taken; where it holds no report, what is said now."""
     if found.report is not None and found.report.get("schema") == SCHEMA:
-        side = of_report(found.report, name, kind="recording")
+        result = of_report(found.report, name, kind="recording")
         window = window_of([one.observation(metrics()) for one in found.sources if one.kind == "server"])
         if window is not None:
-            side = replace(side, measures={m.name: m for m in measured(window)}, seconds=window.seconds)
+            result = replace(result, measures={m.name: m for m in measured(window)}, seconds=window.seconds)
     else:  # what is said now was measured now
-        side = of_report(look(name), name, kind="recording")
+        result = of_report(look(name), name, kind="recording")
     if found.bench is not None:
         if not vllm_bench.is_result(found.bench):
             raise UsageError(f"{name}: its bench.json is no result of `vllm bench serve` that I know")
-        side = replace(side, bench=vllm_bench.side([found.bench], name))
+        result = replace(result, bench=vllm_bench.result([found.bench], name))
     words = next((one.command for one in found.sources if one.command), ())
-    return replace(side, flags=_flags(words)) if side.flags is None and words else side
+    return replace(result, flags=_flags(words)) if result.flags is None and words else result
 
 
 def _flags(words: Sequence[str]) -> Mapping[str, Value]:
@@ -123,21 +123,21 @@ def _json(path: Path) -> list[Any] | None:
     return found if all(vllm_bench.is_result(document) for document in found) else None
 
 
-def of_report(document: Mapping[str, Any], name: str, kind: str | None) -> Side:
-    """A report's document as a side.
+def of_report(document: Mapping[str, Any], name: str, kind: str | None) -> Result:
+    """A report's document as a result.
 
     Raises UsageError where it is not what the schema says, and SourceError where nobody was seen in it.
     """
     try:
-        side = _of_report(document, name, kind)
-        if document["error"] and not side.measures:
+        result = _of_report(document, name, kind)
+        if document["error"] and not result.measures:
             raise SourceError(str(document["error"]["kind"]), str(document["error"]["message"]))
-        return side
+        return result
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise UsageError(f"{name} is not a report as vllm-doctor writes it ({type(error).__name__}: {error})") from None
 
 
-def _of_report(document: Mapping[str, Any], name: str, kind: str | None) -> Side:
+def _of_report(document: Mapping[str, Any], name: str, kind: str | None) -> Result:
     patient, command = document["patient"], document["command"]
     watched = [source for source in document["sources"] if source["kind"] in ("server", "log", "recording")]
     words = [str(word) for word in command["was"]] if command else []
@@ -148,7 +148,7 @@ def _of_report(document: Mapping[str, Any], name: str, kind: str | None) -> Side
     if len(servers) > 1:
         lacks.append(f"{len(servers)} servers were examined together: compare one with one")
     gpus = f"{patient['gpus']} × {patient['gpu'] or 'GPU'}" if patient["gpus"] else None
-    return Side(
+    return Result(
         name=name,
         kind=kind or (str(watched[0]["kind"]) if watched else "command"),
         measures=_measures(document),

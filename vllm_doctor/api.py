@@ -1,0 +1,119 @@
+"""The doctor from Python: what the command line does, without its output. All of it is in docs/api.md.
+
+`import vllm_doctor` gives these names and loads this module with the first of them.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from pathlib import Path
+
+from vllm_doctor.cli import one_shot
+from vllm_doctor.cli.options import FORMATS, WINDOW, Parser, add_examining
+from vllm_doctor.model.errors import DoctorError, SourceError, UsageError
+from vllm_doctor.model.report import Finding, Remedy, Report, Verdict
+from vllm_doctor.rules import catalogue, rule
+from vllm_doctor.rules.rule import Rule
+
+__all__ = [
+    "DoctorError",
+    "Finding",
+    "Remedy",
+    "Report",
+    "Rule",
+    "SourceError",
+    "UsageError",
+    "Verdict",
+    "examine",
+    "load_rules",
+    "render_report",
+]
+
+PathLike = str | os.PathLike[str]
+
+
+def examine(
+    *sources: PathLike | int,
+    window: float = WINDOW,
+    timeout: float | None = None,
+    command: str | None = None,
+    gpu: str | None = None,
+    nvidia_smi: PathLike | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    goal: str | None = None,
+    slo: Mapping[str, float] | None = None,
+    rules: Iterable[PathLike] = (),
+    only: Iterable[str] = (),
+    skip: Iterable[str] = (),
+    strict: bool = False,
+    headers: Mapping[str, str] | None = None,
+    ca_file: PathLike | None = None,
+    insecure: bool = False,
+) -> Report:
+    """Examine these sources together, for `window` seconds, and return the report, redacted.
+
+    A source is what the command line takes: a URL, a pid, a log, a recording, a saved page of /metrics; none: every
+    vLLM server of this host. The keywords are the command line's options (`vllm-doctor --help`): `window` and `timeout`
+    in seconds, `slo` in seconds by name (`{"ttft": 2.0, "itl": 0.05}`), `rules` folders of more rules, `only` and
+    `skip` rule ids.
+
+    Raises UsageError where the arguments ask for what cannot be done, and SourceError where nothing could be examined;
+    both are DoctorErrors, with one line to act on. A source that fails beside others is in `Report.sources`, and
+    `Report.error` holds why.
+    """
+    words = [
+        *_words("window", window),
+        *_words("timeout", timeout),
+        *_words("command", command),
+        *_words("gpu", gpu),
+        *_words("nvidia-smi", nvidia_smi),
+        *_words("since", since),
+        *_words("until", until),
+        *_words("goal", goal),
+        *_words("slo", *(f"{name}={seconds}" for name, seconds in (slo or {}).items())),
+        *_words("rules", *rules),
+        *_words("rule", *only),
+        *_words("skip", *skip),
+        *_words("header", *(f"{name}: {value}" for name, value in (headers or {}).items())),
+        *_words("ca-file", ca_file),
+        *(["--strict"] if strict else []),
+        *(["--insecure"] if insecure else []),
+    ]
+    parser = Parser("vllm_doctor.examine", "")
+    add_examining(parser)
+    options = parser.parse_args(words)
+    threshold = gc.get_threshold()
+    try:
+        report = one_shot.judge_of(options, is_measured=True, is_quiet=True)([_text(source) for source in sources])
+    finally:
+        gc.set_threshold(*threshold)  # a program of its own may change it, a guest may not
+    if report.error is not None and not report.vitals:
+        raise SourceError(report.error.kind, report.error.message)
+    return report
+
+
+def _words(option: str, *values: PathLike | float | None) -> list[str]:
+    """An option as it would stand on the command line, once for each value: the two then mean the same."""
+    return [f"--{option}={_text(value)}" for value in values if value is not None]
+
+
+def _text(value: PathLike | float) -> str:
+    return str(value) if isinstance(value, (int, float)) else os.fspath(value)
+
+
+def render_report(report: Report, format: str = "text") -> str:
+    """The report as the command line writes it, in one of its formats: text, json, markdown, html, nagios, …"""
+    if format not in FORMATS:
+        raise UsageError(f"no format {format!r}; one of: {', '.join(FORMATS)}")
+    rendered: str = import_module(f"vllm_doctor.render.{'json_v1' if format == 'json' else format}").render(report)
+    return rendered
+
+
+def load_rules(*folders: PathLike) -> tuple[Rule, ...]:
+    """The shipped rules, and those of these folders, in order of id. Raises DoctorError where one is not well."""
+    shipped = rule.shipped()
+    return rule.load([shipped, *map(Path, folders)], catalogue.load(shipped))
