@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 
 from vllm_doctor.model.errors import UsageError
-from vllm_doctor.rules import catalogue, rule
+from vllm_doctor.rules import catalogue, compiled, rule
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.rule import Rule
 
@@ -17,6 +17,7 @@ def load(options: argparse.Namespace) -> tuple[list[Rule], Catalogue]:
     shipped = rule.shipped()
     signals = catalogue.load(shipped)
     rules = rule.load([shipped, *map(Path, options.rules)], signals)
+    compiled.write()
     known = {r.id for r in rules}
     for id in [*options.rule, *options.skip]:
         if id not in known:

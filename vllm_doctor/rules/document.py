@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import yaml
 
 from vllm_doctor.model.errors import DocumentError
+from vllm_doctor.rules import compiled
 
 try:
     from yaml import CSafeLoader as _Loader  # ten times faster; absent where PyYAML was built without libyaml
@@ -100,12 +101,17 @@ def read(path: Path, until: str | None = None) -> Table:
         if until is not None:
             head, _, rest = text.partition(f"\n{until}:\n")
             text = text if _NEXT_KEY.search(rest) else f"{head}\n"
+        key = compiled.key(text.encode())
+        if (tree := compiled.find(key)) is not None:
+            return _of_tree(tree, path)
         _check_depth(path, text)
         loader = _Loader(text)
         node = loader.get_single_node()
         if not isinstance(node, yaml.MappingNode) or node.tag != _TAG + "map":
             raise DocumentError(path, 1, "must be a mapping (key: value)")
-        return _table(node, path, set(), 0)
+        table = _table(node, path, set(), 0)
+        compiled.add(key, path, _tree(table))
+        return table
     except UnicodeDecodeError:
         raise DocumentError(path, None, "is not UTF-8 text") from None
     except yaml.MarkedYAMLError as error:
@@ -113,6 +119,26 @@ def read(path: Path, until: str | None = None) -> Table:
         raise DocumentError(path, mark.line + 1 if mark else None, str(error.problem)) from None
     except yaml.YAMLError as error:
         raise DocumentError(path, None, " ".join(str(error).split())) from None
+
+
+def _tree(value: Any) -> Any:
+    """A table as JSON holds it."""
+    if isinstance(value, Table):
+        return {"": [value.line, *(value.lines[key] for key in value)]} | {key: _tree(value[key]) for key in value}
+    return [_tree(item) for item in value] if isinstance(value, list) else value
+
+
+def _of_tree(tree: Any, path: Path) -> Any:
+    if isinstance(tree, dict):
+        table = Table(tree)
+        table.path = path
+        table.line, *lines = table.pop("")
+        table.lines = dict(zip(table, lines, strict=True))
+        for key, value in table.items():
+            if isinstance(value, dict | list):
+                table[key] = _of_tree(value, path)
+        return table
+    return [_of_tree(item, path) if isinstance(item, dict | list) else item for item in tree]
 
 
 _NEXT_KEY = re.compile(r"^[^\s#-]", re.MULTILINE)
