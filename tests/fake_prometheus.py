@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 
 from tests.making import shipped_catalogue
 from tests.serving import Answer, Request, Route, recording
-from vllm_doctor.expr.promql import Expression
+from vllm_doctor.expr.promql_eval import Expression
 from vllm_doctor.model.facts import ENGINE_METRIC
 from vllm_doctor.model.window import Sample, Window
 from vllm_doctor.prometheus.query import METRICSQL

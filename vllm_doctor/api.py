@@ -15,7 +15,7 @@ from vllm_doctor.cli import one_shot
 from vllm_doctor.cli.options import FORMATS, WINDOW, Parser, add_examining
 from vllm_doctor.model.errors import DoctorError, SourceError, UsageError
 from vllm_doctor.model.report import Finding, Remedy, Report, Verdict
-from vllm_doctor.rules import catalogue, rule
+from vllm_doctor.rules import rule_set
 from vllm_doctor.rules.rule import Rule
 
 __all__ = [
@@ -115,5 +115,4 @@ def render_report(report: Report, format: str = "text") -> str:
 
 def load_rules(*folders: PathLike) -> tuple[Rule, ...]:
     """The shipped rules, and those of these folders, in order of id. Raises DoctorError where one is not well."""
-    shipped = rule.shipped()
-    return rule.load([shipped, *map(Path, folders)], catalogue.load(shipped))
+    return rule_set.load([Path(folder) for folder in folders]).rules

@@ -19,8 +19,9 @@ from tests.test_fixtures import NAMES, RULES, SIGNALS
 from vllm_doctor.alerting import alerts
 from vllm_doctor.alerting import files as render
 from vllm_doctor.alerting.alerts import Alert, Alerts
-from vllm_doctor.alerting.recording_rules import Recorder, Series
-from vllm_doctor.expr.promql import Expression
+from vllm_doctor.alerting.recording_rules import Recorder
+from vllm_doctor.expr.promql import Series
+from vllm_doctor.expr.promql_eval import Expression
 from vllm_doctor.model.reading import Known, Subject, Value
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.window import Sample, Window

@@ -7,9 +7,10 @@ from itertools import product
 
 import pytest
 
-from vllm_doctor.alerting.recording_rules import Constant, Missing, Recorder, Series
+from vllm_doctor.alerting.recording_rules import Recorder
 from vllm_doctor.expr.condition import Condition
-from vllm_doctor.expr.promql import Expression
+from vllm_doctor.expr.promql import Constant, Missing, Series
+from vllm_doctor.expr.promql_eval import Expression
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.window import Sample, Window

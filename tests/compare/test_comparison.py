@@ -90,8 +90,8 @@ def test_few_parts_tell_nothing() -> None:
         ({"in_flight": 12.0}, "not the same load: requests in flight 24 → 12"),
         ({"prompt_tokens": 50.0}, "not the same load: tokens of a prompt 100 → 50"),
         ({"output_tokens": 100.0}, "not the same load: tokens of an answer 200 → 100"),
-        ({"in_flight": None}, "whether the load was the same cannot be told"),
-        ({"output_tokens": None}, "whether the load was the same cannot be told"),
+        ({"in_flight": None}, "whether the load was the same is unknown"),
+        ({"output_tokens": None}, "whether the load was the same is unknown"),
     ],
 )
 def test_another_load_is_inconclusive_and_nothing_is_called_better(changed: dict[str, Any], why: str) -> None:

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.making import reads
-from vllm_doctor.expr.condition import Comparison, Condition, ConditionError
+from vllm_doctor.expr.condition import Condition
+from vllm_doctor.expr.parser import ConditionError
+from vllm_doctor.expr.scalar import Comparison
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 

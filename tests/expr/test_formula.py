@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.making import reads
-from vllm_doctor.expr.formula import Formula, FormulaError
+from vllm_doctor.expr.formula import Formula
+from vllm_doctor.expr.parser import FormulaError
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from vllm_doctor.expr.promql import Expression
+from vllm_doctor.expr.promql_eval import Expression
 from vllm_doctor.model.run import KV_CACHE, RUNNING, WAITING, Death, Life, Round, Series
 from vllm_doctor.model.window import Window
 

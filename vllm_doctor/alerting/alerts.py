@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from vllm_doctor.alerting.recording_rules import ENGINE, Constant, Missing, Recorder, Series, both, either
+from vllm_doctor.alerting.recording_rules import ENGINE, Recorder
 from vllm_doctor.expr.condition import Condition
+from vllm_doctor.expr.promql import Constant, Missing, Series, both, either
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.prometheus import query
@@ -118,36 +119,35 @@ def _shown(alerts: Iterable[Alert]) -> Iterator[str]:
 
 
 def _of_rule(rule: Rule, recorder: Recorder, cases: Sequence[Case]) -> tuple[list[Alert], list[LeftOut]]:
-    alerts: list[Alert] = []
-    left_out: list[LeftOut] = []
+    found = [_of_severity(rule, severity, recorder, cases) for severity in SEVERITIES if severity in rule.when]
+    alerts = [one for one in found if isinstance(one, Alert)]
+    return _merged(rule, alerts, [one for one in found if isinstance(one, LeftOut)])
+
+
+def _of_severity(rule: Rule, severity: str, recorder: Recorder, cases: Sequence[Case]) -> Alert | LeftOut:
+    """The alert of one severity, or why there is none."""
     applies = True if rule.applies is None else recorder.holds(rule.applies)
-    for severity in (severity for severity in SEVERITIES if severity in rule.when):
-        conditions = [rule.when[s] for s in _FIRES[severity] if s in rule.when]
-        own = [*([rule.applies] if rule.applies else []), rule.when[severity]]
-        when = both([applies, either(recorder.holds(condition) for condition in conditions)])
-        if both([applies, recorder.holds(rule.when[severity])]) is False:
-            left_out.append(LeftOut(rule.id, severity, _why_never(own, recorder)))
-            continue
-        negligible = _negligible(rule, recorder)
-        if when is True or negligible is True:
-            left_out.append(LeftOut(rule.id, severity, "what Prometheus has does not decide it"))
-        elif not any(severity in case.fires for case in cases):
-            left_out.append(LeftOut(rule.id, severity, "no example of the rule shows that it can fire in Prometheus"))
-        else:
-            assert isinstance(when, str)
-            names = dict.fromkeys(name for condition in own for name in condition.names)
-            terms = {name: recorder.term(name) for name in names}
-            alerts.append(
-                Alert(
-                    rule,
-                    severity,
-                    f"({when}) unless ({negligible})" if negligible else when,
-                    {name: term for name, term in terms.items() if isinstance(term, Series)},
-                    tuple(name for name, term in terms.items() if isinstance(term, Missing)),
-                    dict(_values_to_set(rule, recorder)),
-                )
-            )
-    return _merged(rule, alerts, left_out)
+    conditions = [rule.when[s] for s in _FIRES[severity] if s in rule.when]
+    own = [*([rule.applies] if rule.applies else []), rule.when[severity]]
+    when = both([applies, either(recorder.holds(condition) for condition in conditions)])
+    if both([applies, recorder.holds(rule.when[severity])]) is False:
+        return LeftOut(rule.id, severity, _why_never(own, recorder))
+    negligible = _negligible(rule, recorder)
+    if when is True or negligible is True:
+        return LeftOut(rule.id, severity, "what Prometheus has does not decide it")
+    if not any(severity in case.fires for case in cases):
+        return LeftOut(rule.id, severity, "no example of the rule shows that it can fire in Prometheus")
+    assert isinstance(when, str)
+    names = dict.fromkeys(name for condition in own for name in condition.names)
+    terms = {name: recorder.term(name) for name in names}
+    return Alert(
+        rule,
+        severity,
+        f"({when}) unless ({negligible})" if negligible else when,
+        {name: term for name, term in terms.items() if isinstance(term, Series)},
+        tuple(name for name, term in terms.items() if isinstance(term, Missing)),
+        dict(_values_to_set(rule, recorder)),
+    )
 
 
 def _values_to_set(rule: Rule, recorder: Recorder) -> Iterator[tuple[str, Series]]:

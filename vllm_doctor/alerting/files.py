@@ -15,7 +15,8 @@ from typing import Any
 from vllm_doctor import __version__
 from vllm_doctor.alerting.alerts import Alert, Alerts, Case, LeftOut, alert_name
 from vllm_doctor.alerting.log_alerts import LogAlert
-from vllm_doctor.alerting.recording_rules import ENGINE, Constant, Series
+from vllm_doctor.alerting.recording_rules import ENGINE
+from vllm_doctor.expr.promql import Constant, Series
 from vllm_doctor.model.reading import Value
 from vllm_doctor.prometheus import query
 from vllm_doctor.rules.log_lines import LogLine

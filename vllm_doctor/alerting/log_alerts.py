@@ -7,12 +7,13 @@ or a metric as well, is left to the doctor.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from vllm_doctor.alerting.alerts import SEVERITIES
 from vllm_doctor.alerting.recording_rules import Recorder
+from vllm_doctor.expr import nodes
+from vllm_doctor.expr.nodes import TruthNode
 from vllm_doctor.rules.log_lines import LogLine, LogLines
 from vllm_doctor.rules.rule import Rule
 
@@ -38,7 +39,7 @@ def _of_rules(rules: Sequence[Rule], look: _Lines) -> Iterator[LogAlert]:
         if rule.applies is not None and look.recorder.holds(rule.applies) is not True:
             continue
         for severity in (severity for severity in SEVERITIES if severity in rule.when):
-            found = look.of(ast.parse(rule.when[severity].text.strip(), mode="eval").body)
+            found = look.of(rule.when[severity].root)
             if found:
                 yield LogAlert(rule, severity, tuple(look.lines.lines[line] for line in found))
 
@@ -50,11 +51,11 @@ class _Lines:
     lines: LogLines
     recorder: Recorder
 
-    def of(self, node: ast.expr) -> dict[str, None]:
+    def of(self, node: TruthNode) -> dict[str, None]:
         match node:
-            case ast.BoolOp(op=ast.Or(), values=parts):
+            case nodes.Or(parts):
                 return {line: None for part in parts for line in self.of(part)}
-            case ast.Compare(left=ast.Name(id=name), ops=[ast.Gt()], comparators=[ast.Constant(value=0)]):
+            case nodes.Compare(nodes.Name(name), ">", nodes.Number(0)):
                 return dict.fromkeys(self._counted_by(name))
             case _:
                 return {}
@@ -66,12 +67,7 @@ class _Lines:
                 yield from (id for id, line in self.lines.lines.items() if line.marks == "died")
             case "log" if not {".", "@"} & set(signal.definition):
                 yield from signal.definition.split()
-            case "formula" if (counted := self._count_or_0(signal.definition)) is not None:
-                yield from self._counted_by(counted)
-
-    def _count_or_0(self, formula: str) -> str | None:
-        """The signal x of known(x, 0)."""
-        match ast.parse(formula.strip(), mode="eval").body:
-            case ast.Call(func=ast.Name(id="known"), args=[ast.Name(id=name), ast.Constant(value=0)]):
-                return name
-        return None
+            case "formula" if signal.formula is not None:
+                match signal.formula.root:
+                    case nodes.FirstKnown((nodes.Name(counted), nodes.Number(0))):
+                        yield from self._counted_by(counted)

@@ -21,6 +21,7 @@ from vllm_doctor.text.words import number, plain
 LEAST_SAMPLES = 4
 LEAST_CHANGE = 0.10
 """A smaller difference is not told apart from one run to another: only repeated runs could."""
+_LENGTHS = ("prompt_tokens", "output_tokens")
 ASSUMED = 0.15
 """The spread from run to run that is assumed of a single run: what the lab's server had."""
 SAME_LOAD = 0.10
@@ -164,27 +165,19 @@ def compared(before: Result, after: Result, goal: str = "throughput", open_loop:
 
     `open_loop`: requests come at a rate of their own, so that the same rate is the same load.
     """
-    clients = before.by_client, after.by_client
-    if clients[0] is not None and clients[1] is not None:
-        before, after = clients[0], clients[1]
+    if before.by_client is not None and after.by_client is not None:
+        before, after = before.by_client, after.by_client
     rows = tuple(_row(d, before, after) for d in measure.definitions().values() if not d.load)
     rows = tuple(row for row in rows if row.before is not None or row.after is not None)
     load = _load(before, after)
     same_load, load_says = _same_load(load, before, after, open_loop)
-    changes = _changes(before, after)
-    gone = tuple(rule for rule in before.found if rule not in after.found)
     new = tuple(rule for rule in after.found if rule not in before.found)
-    reasons = [*_lacking(before, after)]
-    if not reasons and same_load is not True:
-        reasons.append(load_says)
-    decided, why = _decided(rows, goal)
-    if not reasons:
-        reasons = _spoiled(before, after, new) if decided == "better" else [why] if decided is None else []
+    outcome, reasons = _outcome(
+        rows, goal, [*_lacking(before, after)], same_load, load_says, _spoiled(before, after, new)
+    )
     if same_load is not True:
         rows = tuple(replace(row, word="changed") if row.word in ("better", "worse") else row for row in rows)
-    outcome = Outcome.INCONCLUSIVE
-    if not reasons:
-        outcome = Outcome.PASS if decided == "better" else Outcome.FAIL
+    changes = _changes(before, after)
     advised = any(change.advised == "yes" for change in changes or ())
     return Comparison(
         outcome,
@@ -199,11 +192,32 @@ def compared(before: Result, after: Result, goal: str = "throughput", open_loop:
         load_says,
         changes,
         _not_done(before, changes),
-        gone,
+        tuple(rule for rule in before.found if rule not in after.found),
         tuple(rule for rule in before.found if rule in after.found),
         new,
         tuple(_notes(before, after)),
     )
+
+
+def _outcome(
+    rows: Sequence[Row],
+    goal: str,
+    lacking: list[str],
+    same_load: bool | None,
+    load_says: str,
+    spoiled: list[str],
+) -> tuple[Outcome, list[str]]:
+    """The outcome; of INCONCLUSIVE, the reasons. `spoiled`: why something better would be no pass."""
+    if lacking:
+        return Outcome.INCONCLUSIVE, lacking
+    if same_load is not True:
+        return Outcome.INCONCLUSIVE, [load_says]
+    decided, why = _decided(rows, goal)
+    if decided is None:
+        return Outcome.INCONCLUSIVE, [why]
+    if decided == "better":
+        return (Outcome.INCONCLUSIVE, spoiled) if spoiled else (Outcome.PASS, [])
+    return Outcome.FAIL, []
 
 
 def _spread(found: Measure) -> tuple[float, float] | None:
@@ -317,20 +331,25 @@ def _is_near(one: float, two: float) -> bool:
 def _same_load(load: Sequence[LoadRow], before: Result, after: Result, open_loop: bool) -> tuple[bool | None, str]:
     """Whether the clients asked for the same, in words."""
     by_name = {row.name: row for row in load}
-    told = [name for name in (*(before.asked or {}), "prompt_tokens", "output_tokens") if name in by_name]
+    decisive = [name for name in (*(before.asked or {}), *_LENGTHS) if name in by_name]
     if before.asked is None or after.asked is None:
-        told.append("arrivals" if open_loop else "in_flight")
-    differing = [by_name[name] for name in told if name in by_name and by_name[name].same is False]
+        decisive.append("arrivals" if open_loop else "in_flight")
+    known = [by_name[name] for name in decisive if name in by_name]
+    differing = [row for row in known if row.same is False]
     if differing:
-        return False, "not the same load: " + ", ".join(_shift(row) for row in differing) + _hint(by_name, differing)
-    unknown = [name for name in told if name not in by_name or by_name[name].same is None]
-    unknown += [name for name in ("prompt_tokens", "output_tokens") if name not in by_name]
+        return False, "not the same load: " + ", ".join(map(_shift, differing)) + _hint(by_name, differing)
+    unknown = [name for name in decisive if name not in by_name or by_name[name].same is None]
+    unknown += [name for name in _LENGTHS if name not in by_name]
     if unknown:
-        named = ", ".join(
-            measure.definitions()[name].says if name in measure.definitions() else name for name in unknown
-        )
-        return None, f"whether the load was the same cannot be told: not known on both sides: {named}"
-    return True, ", ".join(_shift(by_name[name]) for name in told)
+        named = ", ".join(map(_says, unknown))
+        return None, f"whether the load was the same is unknown: not known of both: {named}"
+    return True, ", ".join(map(_shift, known))
+
+
+def _says(name: str) -> str:
+    """A measure in words."""
+    definition = measure.definitions().get(name)
+    return name if definition is None else definition.says
 
 
 def _hint(by_name: Mapping[str, LoadRow], differing: Sequence[LoadRow]) -> str:

@@ -9,7 +9,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from vllm_doctor.expr.promql import Estimate, Expression, PromQLError
+from vllm_doctor.expr.promql_eval import Estimate, Expression, PromQLError
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Course, Measure
 from vllm_doctor.model.window import Window

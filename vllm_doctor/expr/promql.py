@@ -1,284 +1,287 @@
-"""The subset of PromQL that a signal may use, evaluated over a Window.
+"""What a node is in PromQL: series of which each engine has one row, all with the same labels.
 
-Parsed by promql-parser, so a signal's text is real PromQL and may be asked of a Prometheus unchanged.
-Differences from Prometheus, on purpose: a range is the whole window, and rates are not extrapolated to
-its edges (two scrapes 3 s apart give exactly what happened between them).
+So two series match one to one, and PromQL's `and`, `or` and comparisons are the doctor's own logic of three values: a
+vector holds the engines of which something is known to be true; an engine of which it is false, or unknown, is not in
+it. `truth` asks for one of the two, so that no absence is ever taken for a truth: `not` is the comparison turned
+around, never `unless`. Only is_known asks for absence.
 
-Allowed: selectors with matchers; rate, increase, delta, avg/min/max/quantile_over_time, histogram_quantile;
-sum, min, max, avg, count by (...); + - * /; comparisons as filters; or, and, unless.
+    a > 3 and b > 1          both known, both true
+    a > 3 or b > 1           one is known and true; the other may be absent
+    known(a, b)              a or b
+    max(a, b)                a >= b or b > a: neither where one is absent
+    where(a > 3, b)          b and a > 3
+    b if a > 3 else c        b and a > 3 or c and a <= 3
+
+Numbers that are not finite are unknown: absent. What is known within bounds is two series, compared by the end that
+decides, so that nothing is claimed that its histogram does not show.
 """
 
 from __future__ import annotations
 
-import math
-import operator
 import re
-from bisect import bisect_left
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-import promql_parser as ast
+from vllm_doctor.expr import nodes, scalar
+from vllm_doctor.expr.functions import FUNCTIONS, Function
+from vllm_doctor.expr.nodes import MIRRORED, OPPOSITE, Node, TruthNode, ValueNode
+from vllm_doctor.model.reading import Known, Value
 
-from vllm_doctor.model.window import Labels, Point, Window, increase
-
-Vector = dict[Labels, float]
-
-_MAX_LENGTH = 4000
-
-
-class PromQLError(ValueError):
-    """The text is not PromQL, or not in the subset."""
+_NAME = re.compile(r"[a-zA-Z_:][\w:]*")
+_JOINED = re.compile(" and | or | unless ")
+_ENCLOSED = re.compile(r"\([^()]*\)")
 
 
-class Estimate(float):
-    """A quantile: interpolated in its bucket as Prometheus does, and that bucket's bounds."""
+@dataclass(frozen=True, slots=True)
+class Series:
+    """PromQL that gives a value for each engine of which it is known; two, where it is known within bounds only."""
 
-    low: float
-    high: float
+    low: str
+    high: str
 
-    def __new__(cls, value: float, low: float, high: float) -> Estimate:
-        self = super().__new__(cls, value)
-        self.low, self.high = low, high
-        return self
-
-
-@dataclass
-class Trace:
-    """What an evaluation met on the way, from which the reason of an empty result is told."""
-
-    found_series: bool = False
-    lacked_points: bool = False
+    @property
+    def is_exact(self) -> bool:
+        return self.low == self.high
 
 
-def _quantile(q: float, values: list[float]) -> float:
-    ordered = sorted(values)
-    position = q * (len(ordered) - 1)
-    low = math.floor(position)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Known for every engine when the PromQL is written."""
+
+    value: Value
 
 
-def _rate(points: list[Point]) -> float:
-    seconds = points[-1][0] - points[0][0]
-    return increase(points) / seconds if seconds > 0 else math.nan
+@dataclass(frozen=True)
+class Missing:
+    """Never known to a Prometheus: signal -> why."""
+
+    because: Mapping[str, str]
 
 
-_OVER_TIME: dict[str, Callable[[list[Point]], float]] = {
-    "rate": _rate,
-    "increase": increase,
-    "delta": lambda points: points[-1][1] - points[0][1],
-    "avg_over_time": lambda points: sum(value for _, value in points) / len(points),
-    "min_over_time": lambda points: min(value for _, value in points),
-    "max_over_time": lambda points: max(value for _, value in points),
-}
-_NEEDS_TWO = {"rate", "increase", "delta"}
-_AGGREGATE: dict[str, Callable[[list[float]], float]] = {
-    "sum": sum,
-    "min": min,
-    "max": max,
-    "avg": lambda values: sum(values) / len(values),
-    "count": lambda values: float(len(values)),
-}
-_ARITHMETIC: dict[str, Callable[[float, float], float]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": lambda a, b: a / b if b else (math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, a)),
-}
-_COMPARE: dict[str, Callable[[float, float], bool]] = {
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
-_MATCH: dict[str, Callable[[str, str], bool]] = {
-    "MatchOp.Equal": lambda value, text: value == text,
-    "MatchOp.NotEqual": lambda value, text: value != text,
-    "MatchOp.Re": lambda value, text: re.fullmatch(text, value) is not None,
-    "MatchOp.NotRe": lambda value, text: re.fullmatch(text, value) is None,
-}
+Term = Series | Constant | Missing
+
+Truth = bool | str
+"""PromQL whose rows are the engines for which something holds; True: for every engine, False: for none, ever."""
 
 
-class Expression:
-    """One parsed and checked PromQL text.
+class Writer:
+    """`term` gives what stands for a signal; `everywhere` is a series that is 1 for each engine."""
 
-    Raises PromQLError, with the offending part, where the text is not in the subset.
-    """
+    def __init__(self, term: Callable[[str], Term], everywhere: str) -> None:
+        self._term, self._everywhere = term, everywhere
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        if len(text) > _MAX_LENGTH:  # the parser recurses without a limit of its own
-            raise PromQLError(f"longer than {_MAX_LENGTH} characters")
-        try:
-            self._root = ast.parse(text)
-        except ValueError as error:
-            raise PromQLError(f"{error}: {text}") from None
-        try:
-            self.names: tuple[str, ...] = tuple(dict.fromkeys(_check(self._root)))
-        except RecursionError:
-            raise PromQLError("nested too deeply") from None
+    def value(self, node: ValueNode) -> Term:
+        match node:
+            case nodes.Name(name):
+                return self._term(name)
+            case nodes.Number(value) | nodes.Literal(value):
+                return Constant(value)
+            case nodes.Arithmetic(left, sign, right):
+                return _applied(FUNCTIONS[sign], [self.value(left), self.value(right)], node)
+            case nodes.Call(function, arguments):
+                return _applied(FUNCTIONS[function], [self.value(argument) for argument in arguments], node)
+            case nodes.FirstKnown(ways):
+                return self._first_known([self.value(way) for way in ways])
+            case nodes.Where(condition, of):
+                return self._where(node, self.truth(condition), self.value(of))
+            case nodes.Choose():
+                return self._chosen(node)
+            case nodes.IsKnown(of):
+                return self._known(self._side(of))
 
-    def evaluate(self, window: Window) -> tuple[Vector, Trace]:
-        """The value for each label set, and what was met on the way. NaN: 0/0, nothing happened."""
-        trace = Trace()
-        result = _evaluate(self._root, window, trace)
-        return ({(): result} if isinstance(result, float) else result), trace
+    def truth(self, node: TruthNode, wanted: bool = True) -> Truth:
+        """Of which engines it is known to be true, or known to be false."""
+        match node:
+            case nodes.And(parts):
+                truths = [self.truth(part, wanted) for part in parts]
+                return both(truths) if wanted else either(truths)
+            case nodes.Or(parts):
+                truths = [self.truth(part, wanted) for part in parts]
+                return either(truths) if wanted else both(truths)
+            case nodes.Not(part):
+                return self.truth(part, not wanted)
+            case nodes.IsKnown(of):
+                return self._is_known(self._side(of), wanted)
+            case nodes.Compare(left, sign, right):
+                return _compared(self._side(left), sign, self._side(right), wanted)
+
+    def _side(self, node: ValueNode) -> Term:
+        """What is compared, or asked for, is finite as a signal is."""
+        term = self.value(node)
+        if isinstance(node, nodes.Name) or not isinstance(term, Series):
+            return term
+        return Series(finite(term.low), finite(term.high))
+
+    def _first_known(self, terms: Sequence[Term]) -> Term:
+        """PromQL's `or`: of each engine the first that is there."""
+        there = [term for term in terms if not isinstance(term, Missing)]
+        if not there:
+            return Missing(_because(terms))
+        if len(there) == 1 or isinstance(there[0], Constant):
+            return there[0]
+        texts = []
+        for term in there:
+            if isinstance(term, Constant):  # what comes after it is not read
+                if isinstance(term.value, str):
+                    return Missing({"a text": "no number"})
+                texts.append(self._constant(term))
+                break
+            if not term.is_exact:  # its bounds are there or not each by itself
+                return Missing({"a quantile": "known within bounds only"})
+            texts.append(operand(term.low))
+        joined = " or ".join(texts)
+        return Series(joined, joined)
+
+    def _where(self, node: nodes.Where, holds: Truth, term: Term) -> Term:
+        if isinstance(term, Missing) or holds is True:
+            return term
+        if holds is False:
+            return Missing(self._undecided(node, node.condition))
+        return self._only(node, term, holds)
+
+    def _chosen(self, node: nodes.Choose) -> Term:
+        """Each engine has at most one of the two: it is in one of the conditions, or in none."""
+        branches = []
+        for of, wanted in ((node.then, True), (node.otherwise, False)):
+            holds, term = self.truth(node.condition, wanted), self.value(of)
+            if holds is True:
+                return term
+            if holds is not False:
+                branches.append(self._only(node, term, holds))
+        there = [term for term in branches if isinstance(term, Series)]
+        if not there:
+            return Missing(_because(branches) or self._undecided(node, node.condition))
+        return Series(_either(term.low for term in there), _either(term.high for term in there))
+
+    def _only(self, node: Node, term: Term, holds: str) -> Term:
+        """The term, of the engines for which it holds."""
+        match term:
+            case Missing():
+                return term
+            case Constant(str()):
+                return Missing({nodes.text(node): "a text, and PromQL has numbers only"})
+            case Constant():
+                only = f"{self._constant(term)} and {operand(holds)}"
+                return Series(only, only)
+            case Series(low, high):
+                return Series(f"{operand(low)} and {operand(holds)}", f"{operand(high)} and {operand(holds)}")
+
+    def _known(self, term: Term) -> Term:
+        if not isinstance(term, Series):
+            return Constant(float(isinstance(term, Constant)))
+        known = f"{operand(term.low)} * 0 + 1 or {self._everywhere} * 0"
+        return Series(known, known)
+
+    def _is_known(self, term: Term, wanted: bool) -> Truth:
+        if not isinstance(term, Series):
+            return isinstance(term, Constant) is wanted
+        return term.low if wanted else f"{self._everywhere} unless {operand(term.low)}"
+
+    def _constant(self, term: Constant) -> str:
+        """A constant as a series: the same for each engine."""
+        return f"{self._everywhere} * {number(float(term.value))}"
+
+    def _undecided(self, node: Node, condition: TruthNode) -> Mapping[str, str]:
+        """Why a condition is never known to hold."""
+        return _because(map(self._term, nodes.names(condition))) or {nodes.text(node): "its condition never holds"}
 
 
-def aggregated_by(text: str) -> tuple[str, ...]:
-    """The labels of a query that is an aggregation by labels, of all of PromQL. Raises PromQLError."""
-    if len(text) > _MAX_LENGTH:
-        raise PromQLError(f"longer than {_MAX_LENGTH} characters")
-    try:
-        root = ast.parse(text)
-    except ValueError as error:
-        raise PromQLError(f"{error}: {text}") from None
-    if not isinstance(root, ast.AggregateExpr) or root.modifier is None or not _is_by(root.modifier):
-        raise PromQLError(f"aggregate by the labels that it is joined by: max by (namespace, pod) (...): {text}")
-    return tuple(root.modifier.labels)
+def both(truths: Iterable[Truth]) -> Truth:
+    """Where all of them hold."""
+    parts = list(dict.fromkeys(truths))
+    if False in parts:
+        return False
+    return _joined("and", parts)
 
 
-def _check(node: Any) -> list[str]:
-    """The metric names of an expression; PromQLError for what the subset lacks."""
-    match node:
-        case ast.NumberLiteral():
-            return []
-        case ast.ParenExpr():
-            return _check(node.expr)
-        case ast.VectorSelector() if node.name and node.offset is None and node.at is None:
-            if node.matchers.or_matchers:
-                raise PromQLError(f"`or` between matchers is not in the subset: {node.prettify()}")
-            return [str(node.name)]
-        case ast.Call() if node.func.name in _OVER_TIME and isinstance(node.args[0], ast.MatrixSelector):
-            return _check(node.args[0].vector_selector)
-        case ast.Call() if node.func.name in ("quantile_over_time", "histogram_quantile"):
-            q, of = node.args
-            if not isinstance(q, ast.NumberLiteral) or not 0 <= q.val <= 1:
-                raise PromQLError(f"the quantile must be a number from 0 to 1: {node.prettify()}")
-            if node.func.name == "histogram_quantile":
-                return _check(of)
-            if isinstance(of, ast.MatrixSelector):
-                return _check(of.vector_selector)
-            raise PromQLError(f"not in the subset: {node.prettify()}")
-        case ast.AggregateExpr() if str(node.op) in _AGGREGATE and _is_by(node.modifier):
-            return _check(node.expr)
-        case ast.BinaryExpr() if str(node.op) in _ARITHMETIC.keys() | _COMPARE.keys() | {"or", "and", "unless"}:
-            modifier = node.modifier
-            if modifier is not None and (modifier.matching is not None or modifier.return_bool):
-                raise PromQLError(f"on, ignoring, group_left and bool are not in the subset: {node.prettify()}")
-            if str(node.op) in _COMPARE and not _check(node.lhs):
-                raise PromQLError(f"write the number on the right: {node.prettify()}")
-            return _check(node.lhs) + _check(node.rhs)
+def either(truths: Iterable[Truth]) -> Truth:
+    """Where one of them holds."""
+    parts = list(dict.fromkeys(truths))
+    if True in parts:
+        return True
+    return _joined("or", parts)
+
+
+def finite(expression: str) -> str:
+    """Without what is no number: 0/0 and x/0 mean that nothing happened."""
+    if not any(sign in expression for sign in ("/", "^", "histogram_quantile")):
+        return expression
+    return f"({expression}) > -Inf < Inf"
+
+
+def number(value: float) -> str:
+    """As PromQL reads it."""
+    return f"{value:.15g}"
+
+
+def operand(text: str) -> str:
+    """The text as an operand: in parentheses, unless it holds together by itself."""
+    return text if _NAME.fullmatch(text) or re.fullmatch(r"[\d.]+|\w+\([^()]*\)", text) else f"({text})"
+
+
+def _joined(operator: str, parts: Iterable[Truth]) -> Truth:
+    texts = [part for part in parts if isinstance(part, str)]
+    if not texts:
+        return operator == "and"
+    if len(texts) == 1:
+        return texts[0]
+    return f" {operator} ".join(f"({t})" if _JOINED.search(t) and not _ENCLOSED.fullmatch(t) else t for t in texts)
+
+
+def _either(texts: Iterable[str]) -> str:
+    each = list(texts)
+    return each[0] if len(each) == 1 else " or ".join(map(operand, each))
+
+
+def _because(terms: Iterable[Term]) -> dict[str, str]:
+    return {name: why for term in terms if isinstance(term, Missing) for name, why in term.because.items()}
+
+
+def _applied(function: Function, terms: Sequence[Term], node: Node) -> Term:
+    """A function on values; where they are bounded, on the ends that bound the result. All bounded ones are >= 0."""
+    if missing := _because(terms):
+        return Missing(missing)
+    constants = [term for term in terms if isinstance(term, Constant)]
+    if any(isinstance(term.value, str) for term in constants):
+        return Missing({nodes.text(node): "computes with a text"})
+    if len(constants) == len(terms):
+        result = scalar.finite(scalar.apply(function, [Known(float(term.value)) for term in constants]))
+        return Constant(result.value) if isinstance(result, Known) else Missing({nodes.text(node): "not a number"})
+    lows, highs = [_end(term, False) for term in terms], [_end(term, True) for term in terms]
+    for place in function.falls_with:
+        lows[place], highs[place] = highs[place], lows[place]
+    if function.promql is None or (lows != highs and not function.carries_bounds):
+        return Missing({nodes.text(node): "cannot be written in PromQL"})
+    return Series(function.promql(lows), function.promql(highs))
+
+
+def _end(term: Term, is_high: bool) -> str:
+    match term:
+        case Series():
+            return operand(term.high if is_high else term.low)
+        case Constant(value):
+            return number(float(value))
         case _:
-            raise PromQLError(f"not in the subset: {node.prettify()}")
+            raise AssertionError("looked at before")
 
 
-def _is_by(modifier: Any) -> bool:
-    return modifier is None or str(modifier.type) == "AggModifierType.By"
-
-
-def _selected(selector: Any, window: Window, trace: Trace) -> dict[Labels, list[Point]]:
-    series = window.series(selector.name)
-    matchers = selector.matchers.matchers
-    if matchers:
-        series = {labels: points for labels, points in series.items() if _matches(matchers, dict(labels))}
-    if series:
-        trace.found_series = True
-    return dict(series)
-
-
-def _matches(matchers: list[Any], labels: dict[str, str]) -> bool:
-    return all(_MATCH[str(m.op)](labels.get(m.name, ""), m.value) for m in matchers)
-
-
-def _evaluate(node: Any, window: Window, trace: Trace) -> float | Vector:
-    match node:
-        case ast.NumberLiteral():
-            return float(node.val)
-        case ast.ParenExpr():
-            return _evaluate(node.expr, window, trace)
-        case ast.VectorSelector():
-            now = window.times[-1] if window.times else 0.0
-            found = _selected(node, window, trace)
-            return {labels: points[-1][1] for labels, points in found.items() if points[-1][0] == now}
-        case ast.Call() if node.func.name == "histogram_quantile":
-            return _histogram_quantile(node.args[0].val, _evaluate(node.args[1], window, trace))
-        case ast.Call() if node.func.name == "quantile_over_time":
-            q, ranged = node.args[0].val, _selected(node.args[1].vector_selector, window, trace)
-            return {labels: _quantile(q, [value for _, value in points]) for labels, points in ranged.items()}
-        case ast.Call():
-            over, need = _OVER_TIME[node.func.name], 2 if node.func.name in _NEEDS_TWO else 1
-            ranged = _selected(node.args[0].vector_selector, window, trace)
-            if any(len(points) < need for points in ranged.values()):
-                trace.lacked_points = True
-            return {labels: over(points) for labels, points in ranged.items() if len(points) >= need}
-        case ast.AggregateExpr():
-            by = set(node.modifier.labels) if node.modifier else set()
-            groups: dict[Labels, list[float]] = {}
-            for labels, value in _vector(_evaluate(node.expr, window, trace)).items():
-                groups.setdefault(tuple(pair for pair in labels if pair[0] in by), []).append(value)
-            aggregate = _AGGREGATE[str(node.op)]
-            return {labels: aggregate(values) for labels, values in groups.items()}
-        case _:
-            return _binary(str(node.op), _evaluate(node.lhs, window, trace), _evaluate(node.rhs, window, trace))
-
-
-def _vector(value: float | Vector) -> Vector:
-    return {(): value} if isinstance(value, float) else value
-
-
-def _binary(op: str, left: float | Vector, right: float | Vector) -> float | Vector:
-    if op in ("or", "and", "unless"):
-        a, b = _vector(left), _vector(right)
-        if op == "or":
-            return {**b, **a}
-        return {labels: value for labels, value in a.items() if (labels in b) == (op == "and")}
-    if op in _COMPARE:
-        holds = _COMPARE[op]
-        if isinstance(right, float):
-            return {labels: value for labels, value in _vector(left).items() if holds(value, right)}
-        return {labels: v for labels, v in _vector(left).items() if labels in right and holds(v, right[labels])}
-    compute = _ARITHMETIC[op]
-    if isinstance(left, float) and isinstance(right, float):
-        return compute(left, right)
-    if isinstance(right, float):
-        return {labels: compute(value, right) for labels, value in _vector(left).items()}
-    if isinstance(left, float):
-        return {labels: compute(left, value) for labels, value in right.items()}
-    return {labels: compute(value, right[labels]) for labels, value in left.items() if labels in right}
-
-
-def _histogram_quantile(q: float, buckets: float | Vector) -> Vector:
-    """As Prometheus interpolates, with the bucket's bounds. An empty histogram is NaN: nothing happened."""
-    histograms: dict[Labels, list[tuple[float, float]]] = {}
-    for labels, count in _vector(buckets).items():
-        rest = tuple(pair for pair in labels if pair[0] != "le")
-        bound = dict(labels).get("le", "")
-        try:
-            histograms.setdefault(rest, []).append((float(bound), count))
-        except ValueError:
-            continue
-    result: Vector = {}
-    for labels, points in histograms.items():
-        points.sort()
-        bounds = [bound for bound, _ in points]
-        counts: list[float] = []
-        for _, count in points:  # scrapes of a live server may tear: buckets must not fall
-            counts.append(max(count, counts[-1]) if counts else count)
-        if len(points) < 2 or bounds[-1] != math.inf or not counts[-1] > 0:
-            result[labels] = math.nan
-            continue
-        rank = q * counts[-1]
-        place = min(bisect_left(counts, rank), len(points) - 1)
-        while counts[place] == 0:  # rank 0: the first bucket that holds anything
-            place += 1
-        low = bounds[place - 1] if place else min(0.0, bounds[0])
-        below = counts[place - 1] if place else 0.0
-        high = bounds[place]
-        inside = counts[place] - below
-        value = low if high == math.inf else low + (high - low) * ((rank - below) / inside if inside else 1.0)
-        result[labels] = Estimate(value, low, high)
-    return result
+def _compared(a: Term, sign: str, b: Term, wanted: bool) -> Truth:
+    """Of which engines `a sign b` is known to be true, or to be false, as `wanted`."""
+    if isinstance(a, Missing) or isinstance(b, Missing):
+        return False
+    if isinstance(a, Constant) and isinstance(b, Constant):
+        return scalar.compare(Known(a.value), sign, Known(b.value)) is wanted
+    if isinstance(a, Constant):
+        a, b, sign = b, a, MIRRORED[sign]
+    assert isinstance(a, Series)
+    if isinstance(b, Constant) and isinstance(b.value, str):  # a number is no text; which is greater is unknown
+        return a.low if sign in ("==", "!=") and (sign == "!=") == wanted else False
+    if not wanted:
+        sign = OPPOSITE[sign]
+    if isinstance(b, Constant):
+        b = replace(a, low=number(float(b.value)), high=number(float(b.value)))
+    if sign in ("==", "!="):
+        return f"{operand(a.low)} {sign} {operand(b.low)}" if a.is_exact and b.is_exact else False
+    # Above is what is above with its lower end: of a bucket that begins at the bound, all is above it.
+    left, right = (a.low, b.high) if sign in (">", ">=") else (a.high, b.low)
+    return f"{operand(left)} {sign} {operand(right)}"

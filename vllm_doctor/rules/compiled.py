@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 Tree = Any
-"""Of JSON. A mapping has the key "": its line, and those of its keys in their order."""
+"""What JSON holds (document.py)."""
 _HERE = Path(__file__).parent
 _SHIPPED = (_HERE.parent, _HERE.parents[1] / "rules")
 """The package, and beside it in a checkout."""
@@ -89,4 +89,5 @@ def _kept() -> dict[str, Tree]:
 @cache
 def _reader() -> Any:
     """The program that makes a tree of a text: another may make another."""
-    return hashlib.sha256((_HERE / "document.py").read_bytes() + Path(__file__).read_bytes())
+    programs = ("document.py", "strict_yaml.py")
+    return hashlib.sha256(b"".join((_HERE / name).read_bytes() for name in programs))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from vllm_doctor.expr.formula import Formula
-from vllm_doctor.expr.promql import Estimate
+from vllm_doctor.expr.promql_eval import Estimate
 from vllm_doctor.model.facts import COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM, LOG
 from vllm_doctor.model.reading import Known, Reading, Subject, Unknown, project
 from vllm_doctor.model.reason import Reason

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from vllm_doctor.expr.formula import Formula
-from vllm_doctor.expr.promql import Expression, PromQLError
+from vllm_doctor.expr.promql_eval import Expression, PromQLError
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 
@@ -32,6 +32,8 @@ MEASURED = ("promql", "info", "present")
 """The ways of what stands on /metrics, and so in a Prometheus."""
 
 WAYS = (*MEASURED, "fact", "flag", "env", "log", "formula")
+BETWEEN = "__"
+"""Between a signal and its way, where a way of several has a name of its own: max_num_seqs__flag."""
 DEFAULT_IDENTITY = ("engine", "model_name")
 UNITS = (
     "ratio", "share", "factor", "s", "1/s", "bytes", "tokens", "blocks", "requests", "engines",
@@ -69,6 +71,10 @@ class Signal:
     present: tuple[str, ...] = ()
     formula: Formula | None = None
     exporter: Exporter | None = None
+    written: tuple[str, ...] = ()
+    """Its ways and conditions as the file has them, the first way first."""
+    way_of: str | None = None
+    """For one of several ways of a signal: that signal. Rules name that one only."""
 
 
 def metrics(signal: Signal) -> Iterable[str]:

@@ -2,70 +2,217 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import TypedDict
 
-from vllm_doctor.expr.formula import Formula, FormulaError
-from vllm_doctor.expr.promql import PromQLError, aggregated_by
+from vllm_doctor.expr import nodes, parser
+from vllm_doctor.expr.formula import Formula
+from vllm_doctor.expr.nodes import TruthNode, ValueNode
+from vllm_doctor.expr.parser import FormulaError
+from vllm_doctor.expr.promql_eval import PromQLError, aggregated_by
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.rules import document
-from vllm_doctor.rules.document import Table
-from vllm_doctor.rules.signal import UNITS, WAYS, Exporter, Signal, expression, info
+from vllm_doctor.rules import folders as places
+from vllm_doctor.rules.document import Problems, Table
+from vllm_doctor.rules.signal import BETWEEN, UNITS, WAYS, Exporter, Signal, expression, info
 from vllm_doctor.vllm import flags
-
-FOLDER = "signals"
 
 EXPORTERS = ("cadvisor", "dcgm")
 """Those whose series tell facts."""
 
 
-def load(folder: Path) -> dict[str, Signal]:
-    """The signals of all files of the folder, by name. Raises DocumentError with file and line."""
+_SHARED = ("says", "unit", "vital", "needed", "target")
+_OF_WAY = ("none", "count", "reason", "exporter")
+_KINDS = (*WAYS, "from", "is_known")
+
+
+def load(*folders: Path, problems: Problems | None = None) -> dict[str, Signal]:
+    """The signals of these folders, by name; the ways of one stand above it. Raises DocumentError with file and line.
+
+    With `problems`, mistakes are noted there, and a signal that cannot be read is one that is never known.
+    """
     tables: dict[str, Table] = {}
-    for path in sorted(folder.glob("*.yaml")):
-        root = document.read(path)
-        root.allow("signals")
-        entries = root.table("signals")
-        for name in entries:
-            table = entries.table(name)
-            if name in tables:
-                first = tables[name]
-                entries.fail(
-                    f"signal {name!r} stands twice (first in {first.path}:{first.line}): give this one its own name",
-                    name,
-                )
-            tables[name] = table
-    signals = {name: _signal(name, table) for name, table in tables.items()}
+    for path in (path for folder in folders for path in places.signals(folder)):
+        with document.gathered(problems):
+            root = document.read(path, problems=problems)
+            root.allow("signals", "known_metrics")
+            root.texts("known_metrics")
+            _gather(root.table("signals"), tables)
+    signals: dict[str, Signal] = {}
+    for name, table in tables.items():
+        unread = Signal(name=name, says=name, unit="", way="fact", definition="")
+        with document.gathered(problems):
+            ways = {signal.name: signal for signal in _entry(name, table)}
+            unread = ways.pop(name)
+            signals |= ways
+        signals[name] = unread
     _check_names(signals, tables)
     return signals
 
 
-def _check_names(signals: Mapping[str, Signal], tables: Mapping[str, Table]) -> None:
+def _gather(entries: Table, tables: dict[str, Table]) -> None:
+    for name in entries:
+        table = entries.table(name)
+        if name not in tables:
+            tables[name] = table
+            continue
+        first = tables[name]
+        entries.mistake(
+            f"signal {name!r} stands twice (first in {first.path}:{first.line}): give this one its own name", name
+        )
+
+
+def _check_names(signals: dict[str, Signal], tables: Mapping[str, Table]) -> None:
     """Every name in a formula is a signal, and none is computed from itself."""
     uses = {name: signal.formula.names for name, signal in signals.items() if signal.formula is not None}
     for name, names in uses.items():
+        table = tables[signals[name].way_of or name]
         for used in names:
             if used not in signals:
-                tables[name].fail(f"formula of {name!r} uses {used!r}, which is no signal", "formula")
+                table.mistake(f"formula of {name!r} uses {used!r}, which is no signal", _kind(table))
+                signals[name] = _never_known(signals[name])
+    while True:
+        try:
+            uses = {name: signal.formula.names for name, signal in signals.items() if signal.formula is not None}
+            return TopologicalSorter(uses).prepare()
+        except CycleError as error:
+            circle: list[str] = error.args[1]
+            table = tables[signals[circle[0]].way_of or circle[0]]
+            table.mistake(f"signals are computed from each other in a circle: {' -> '.join(circle)}", _kind(table))
+            signals[circle[0]] = _never_known(signals[circle[0]])
+
+
+def _never_known(signal: Signal) -> Signal:
+    return replace(signal, way="fact", definition="", formula=None)
+
+
+def _kind(table: Table) -> str:
+    kinds = [kind for kind in _KINDS if kind in table]
+    if len(kinds) != 1:
+        table.fail(f"a signal needs exactly one of {', '.join(_KINDS)}")
+    return kinds[0]
+
+
+def _entry(name: str, table: Table) -> Iterator[Signal]:
+    """The signal, below those that are its ways."""
+    if BETWEEN in name:
+        table.fail(f"{BETWEEN!r} stands between a signal and its way: name {name!r} without it")
+    table.allow(*_SHARED, *_KINDS, *_OF_WAY, "where", "when", "otherwise")
+    kind = _kind(table)
+    if kind in WAYS and kind != "formula" and "where" not in table and "when" not in table:
+        yield _read_as(name, table, table, kind)
+        return
+    ways = list(_ways(name, table, kind))
+    yield from (way.signal for way in ways if way.signal is not None)
+    root = nodes.FirstKnown(tuple(way.node for way in ways)) if len(ways) > 1 else ways[0].node
+    root = _chosen(_where(root, table), table)
+    written = [text for way in ways for text in way.written]
+    written += [f"{key}: {table[key]}" for key in ("where", "when", "otherwise") if key in table]
+    formula = Formula(root)
+    yield Signal(
+        name=name, way="formula", definition=formula.text, formula=formula, written=tuple(written), **_shared(table)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """One way: its value, the text of the file, and the signal that it is of its own, unless it is a formula."""
+
+    node: ValueNode
+    written: tuple[str, ...]
+    signal: Signal | None = None
+
+
+def _ways(name: str, table: Table, kind: str) -> Iterator[_Way]:
+    match kind:
+        case "formula":
+            yield _Way(_formula(table, kind), (f"formula: {table[kind]}",))
+        case "is_known":
+            yield _Way(nodes.IsKnown(_formula(table, kind)), (f"is_known: {table[kind]}",))
+        case "from":
+            yield from _listed(name, table)
+        case _:
+            signal = _way(f"{name}{BETWEEN}{kind}", table, table, kind)
+            yield _Way(nodes.Name(signal.name), signal.written, signal)
+
+
+def _listed(name: str, table: Table) -> Iterator[_Way]:
+    ways = table.get("from")
+    if not isinstance(ways, list) or len(ways) < 2:
+        table.fail("'from' must be a list of ways, two at least: the first that is known wins", "from")
+    taken: set[str] = set()
+    for way in ways:
+        if isinstance(way, Table):
+            kind = _kind(way)
+            way.allow(*WAYS, *_OF_WAY, "where")
+            where = (f"where: {way['where']}",) if "where" in way else ()
+            if kind == "formula":
+                yield _Way(_where(_formula(way, kind), way), (f"formula: {way[kind]}", *where))
+                continue
+            own = f"{name}{BETWEEN}{kind}"
+            while own in taken:
+                own += "_too"
+            taken.add(own)
+            signal = _way(own, way, table, kind)
+            yield _Way(_where(nodes.Name(own), way), (*signal.written, *where), signal)
+        elif isinstance(way, str) or (isinstance(way, int | float) and not isinstance(way, bool)):
+            yield _Way(_parsed(table, "from", str(way)), (f"formula: {way}",))
+        else:
+            table.fail("a way is a mapping (log: line.value), or a formula as a text", "from")
+
+
+def _way(name: str, way: Table, entry: Table, kind: str) -> Signal:
+    """One of several ways as a signal of its own: no vital sign, as its entry may be."""
+    of = name.partition(BETWEEN)[0]
+    return replace(_read_as(name, way, entry, kind), way_of=of, vital=None, needed=False, target=None)
+
+
+def _where(node: ValueNode, table: Table) -> ValueNode:
+    return nodes.Where(_condition(table, "where"), node) if "where" in table else node
+
+
+def _chosen(node: ValueNode, table: Table) -> ValueNode:
+    if ("when" in table) != ("otherwise" in table):
+        table.fail("'when' and 'otherwise' need each other", "when" if "when" in table else "otherwise")
+    if "when" not in table:
+        return node
+    return nodes.Choose(_condition(table, "when"), node, _formula(table, "otherwise"))
+
+
+def _condition(table: Table, key: str) -> TruthNode:
     try:
-        TopologicalSorter(uses).prepare()
-    except CycleError as error:
-        circle: list[str] = error.args[1]
-        tables[circle[0]].fail(f"signals are computed from each other in a circle: {' -> '.join(circle)}", "formula")
+        return parser.truth(table.text(key))
+    except FormulaError as error:
+        table.fail(str(error), key)
 
 
-def _signal(name: str, table: Table) -> Signal:
-    table.allow("says", "unit", *WAYS, "vital", "needed", "target", "none", "count", "reason", "exporter")
-    ways = [way for way in WAYS if way in table]
-    if len(ways) != 1:
-        table.fail(f"signal {name!r} needs exactly one of {', '.join(WAYS)}")
-    way = ways[0]
+def _formula(table: Table, key: str) -> ValueNode:
+    """A formula; a number need not be written as a text."""
+    value = table.get(key)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return _parsed(table, key, str(value) if is_number else table.text(key))
+
+
+def _parsed(table: Table, key: str, text: str) -> ValueNode:
+    try:
+        return parser.formula(text)
+    except FormulaError as error:
+        table.fail(str(error), key)
+
+
+def _read_as(name: str, table: Table, entry: Table, way: str) -> Signal:
+    """The signal that is read in one way, which the table says. `entry`: what it is a way of, or the same table."""
     present: tuple[str, ...] = ()
     formula: Formula | None = None
     definition = ""
     if way == "present":
         present = table.texts(way)
+    elif way == "formula":
+        formula = Formula(_formula(table, way))
+        definition = str(table[way])
     else:
         definition = table.text(way)
     try:
@@ -75,29 +222,43 @@ def _signal(name: str, table: Table) -> Signal:
             info(definition)
         elif way == "flag" and not flags.is_flag(definition):
             table.fail(f"{definition} is a flag of no vLLM", way)
-        elif way == "formula":
-            formula = Formula(definition)
-    except (PromQLError, FormulaError) as error:
+    except PromQLError as error:
         table.fail(str(error), way)
     if "exporter" in table and way != "fact":
         table.fail(f"signal {name!r} stands on /metrics: only a fact of the host has an exporter", "exporter")
     none = table.get("none")
     return Signal(
         name=name,
-        says=table.text("says"),
-        unit=table.one_of("unit", UNITS),
         way=way,
         definition=definition,
-        vital=table.one_of("vital", ("sum", "max")) if "vital" in table else None,
-        needed=table.get("needed") is True,
-        target=table.text("target") if "target" in table else None,
         none=float(none) if type(none) is int else none,
         count=table.get("count") is True,
         reason=Reason(table.one_of("reason", tuple(Reason), Reason.NOT_LOCAL.value)),
         present=present,
         formula=formula,
         exporter=_exporter(table.table("exporter")) if "exporter" in table else None,
+        written=(f"{way}: {', '.join(present) or ' '.join(definition.split())}",),
+        **_shared(entry),
     )
+
+
+def _shared(table: Table) -> _Shared:
+    """What is said of a signal, however it is known."""
+    return {
+        "says": table.text("says"),
+        "unit": table.one_of("unit", UNITS),
+        "vital": table.one_of("vital", ("sum", "max")) if "vital" in table else None,
+        "needed": table.get("needed") is True,
+        "target": table.text("target") if "target" in table else None,
+    }
+
+
+class _Shared(TypedDict):
+    says: str
+    unit: str
+    vital: str | None
+    needed: bool
+    target: str | None
 
 
 def _exporter(table: Table) -> Exporter:

@@ -74,6 +74,8 @@ class Attachment:
     """Of a server that is watched: so many seconds of its answers can be recorded afterwards."""
     rules: Callable[[], str] = str
     """The name of the rules, where a recording tells by which it was judged."""
+    folders: tuple[Path, ...] = ()
+    """More folders of rules, which may hold log lines."""
 
     def watchers(self, sources: Sequence[str], opened: ExitStack) -> list[Watcher]:
         """The watchers of these sources; connections are closed with `opened`.
@@ -174,7 +176,7 @@ class Attachment:
         paths = [None if name == source.STDIN else Path(name) for name in dict.fromkeys(names)]
         log = source.Log(
             paths,
-            log_lines.load(rule.shipped() / log_lines.FOLDER),
+            log_lines.load(rule.shipped(), *self.folders),
             *self._between(),
             self.seconds if patient else None,
         )
@@ -225,7 +227,7 @@ class Attachment:
         from vllm_doctor.sources.log.bytes_stream import Held
 
         held = [Held(name, text, one.log_written or 0.0) for name, text in one.logs]
-        table = log_lines.load(rule.shipped() / log_lines.FOLDER)
+        table = log_lines.load(rule.shipped(), *self.folders)
         told = source.Log(held, table, *self._between(), age=one.log_age).examine(patient)
         lacking = (f"the recording lacks {', '.join(one.lacks)}",) if one.lacks else ()
         return replace(told, target=one.target, notes=(*one.notes, *told.notes, *lacking), recording=seen)

@@ -66,32 +66,56 @@ def _plot_height(height: int) -> int:
 
 def verdict(view: View) -> list[Text]:
     """The verdict, its root cause, and the cure: three lines, more where there is room."""
-    picture, width = view.picture, view.width
-    report = picture.report
+    report = view.picture.report
     if report is None:
-        said = {
-            Status.READING: f"Reading the log: {picture.bytes_read / 1e6:,.0f} MB so far",
-            Status.LOST: "No answer yet",
-        }.get(picture.status, "Looking: the first answer is awaited")
-        return [say((f" {said}", "bold")), NOTHING, NOTHING]
+        return [say((f" {_awaited(view)}", "bold")), NOTHING, NOTHING]
     main = report.main
     root = main[0] if main else report.aside[0] if report.aside else None
-    is_told = root is not None and report.headline.startswith(root.title)
-    tag = say((f"{root.rule} ", DIM)) if root is not None and is_told else NOTHING
-    headline = "Could not tell" if report.error is not None and not report.vitals else report.headline
-    lines = [spread(say(badge(report.verdict.value), "  ", (headline, "bold")), tag, width)]
+    is_headline = root is not None and report.headline.startswith(root.title)
     room = 1 if view.height < 22 else 2
-    here = (root.here or root.why) if root is not None and (main or is_told) else _judged(report)
-    why = _few(wrapped(here, width - 2, "   why   ") if here and not headline.endswith(here) else [], room)
-    for line in why[:1]:
-        line.stylize(DIM, 0, 9)
-    lines += why
-    if root is not None and root.remedies and (main or is_told):
-        label = say(("   cure  ", DIM))
-        copies = say(("c copies it ", DIM)) if to_copy(report, [root])[0] else NOTHING
-        cure = brief(root, width - label.cell_len - copies.cell_len - 1)
-        lines.append(spread(label + say((cure, "bold")), copies, width))
+    lines = [_headline(report, root if is_headline else None, view.width)]
+    shown = root if main or is_headline else None
+    lines += _why(report, shown, view.width, room)
+    if shown is not None and shown.remedies:
+        lines.append(_cure(report, shown, view.width))
     return lines + [NOTHING] * (2 + room - len(lines))
+
+
+def _awaited(view: View) -> str:
+    """What there is instead of a report."""
+    match view.picture.status:
+        case Status.READING:
+            return f"Reading the log: {view.picture.bytes_read / 1e6:,.0f} MB so far"
+        case Status.LOST:
+            return "No answer yet"
+        case _:
+            return "Looking: the first answer is awaited"
+
+
+def _headline(report: Report, root: Finding | None, width: int) -> Text:
+    """`root`: the finding that the headline is of."""
+    tag = NOTHING if root is None else say((f"{root.rule} ", DIM))
+    return spread(say(badge(report.verdict.value), "  ", (_headline_of(report), "bold")), tag, width)
+
+
+def _headline_of(report: Report) -> str:
+    return "Could not tell" if report.error is not None and not report.vitals else report.headline
+
+
+def _why(report: Report, root: Finding | None, width: int, room: int) -> list[Text]:
+    here = _judged(report) if root is None else root.here or root.why
+    if not here or _headline_of(report).endswith(here):
+        return []
+    why = _few(wrapped(here, width - 2, "   why   "), room)
+    why[0].stylize(DIM, 0, 9)
+    return why
+
+
+def _cure(report: Report, root: Finding, width: int) -> Text:
+    label = say(("   cure  ", DIM))
+    copies = say(("c copies it ", DIM)) if to_copy(report, [root])[0] else NOTHING
+    cure = brief(root, width - label.cell_len - copies.cell_len - 1)
+    return spread(label + say((cure, "bold")), copies, width)
 
 
 def _judged(report: Report) -> str:

@@ -247,18 +247,22 @@ def _glued(text: str, begin: int, is_ours: bool) -> Iterator[int]:
             continue
         if start <= begin and is_ours:  # a message that is itself a record: of a text that vLLM breaks into lines
             continue
-        if start > least:
-            if text[start - 1] in " \t" and not (may_space or text[least:start].isspace()):
-                continue
-            if text[start - 2 : start] == "\\n":
-                continue
-            if least == 0 and not is_ours and not _may_precede(text, start):
-                return
+        if start > least and not _may_begin(text, least, start, may_space):
+            continue
+        if start > least == 0 and not is_ours and not _may_precede(text, start):
+            return
         yield start
         if _SPEECH.match(text, core.end()):
             return
         least = core.end()
         may_space = _NUMBERS.match(text, least) is not None
+
+
+def _may_begin(text: str, least: int, start: int, may_space: bool) -> bool:
+    """Whether a record can begin behind the text from `least` on: not after its own space or escaped newline."""
+    if text[start - 1] in " \t" and not (may_space or text[least:start].isspace()):
+        return False
+    return text[start - 2 : start] != "\\n"
 
 
 def _may_precede(text: str, end: int) -> bool:

@@ -116,30 +116,40 @@ class Lives:
         self._mark(life, seen)
 
     def _life(self, seen: Sighting) -> _Living:
+        """The run that a sighting belongs to; a new one where it begins one."""
         key = (seen.stream, seen.origin)
         known = self._of_pid.get((*key, seen.pid)) if seen.pid is not None else None
         # Of a log whose first lines name no container, the named ones go on.
         newest = self._current.get(key) or self._current.get((seen.stream, ""))
-        current = known if known is not None and (known.died is None or newest is known) else newest
         if seen.line.marks in ("start", "arguments"):
-            # The pid may be one of an earlier life: a container counts from 1 again.
-            # Of two servers that start at the same time the older lacks the line first.
-            starting = [life for life in self._all[-_MOST_STARTING:] if life.key == key and not life.ready]
-            going_on = (one for one in (known, *starting, newest) if one and not _begins_again(one, seen))
-            current = next(going_on, None) or self._begin(key, began=True)
-            # Lines of a start may come before the one that names it.
-            current.began = current.began or not (current.starts or current.ready or current.points)
-            current.starts.setdefault(seen.line.id, (seen.process, seen.pid, seen.at))
-        elif current is None:
-            of_stream = [life for (stream, _), life in self._current.items() if stream == seen.stream]
-            if of_stream and (not seen.origin or not seen.line.samples):
-                current = of_stream[-1]
-            elif self._all and not seen.line.samples:  # a worker on another node
-                current = self._all[-1]
-            else:
-                current = self._begin(key, began=False)
+            current = self._starting(seen, key, known, newest)
+        elif known is not None and (known.died is None or newest is known):
+            current = known
+        else:
+            current = newest or self._unnamed(seen, key)
         self._current.setdefault(key, current)
         return current
+
+    def _starting(self, seen: Sighting, key: tuple[int, str], known: _Living | None, newest: _Living | None) -> _Living:
+        """The run whose start this line is part of."""
+        # The pid may be one of an earlier run: a container counts from 1 again.
+        # Of two servers that start at the same time the older lacks the line first.
+        starting = [life for life in self._all[-_MOST_STARTING:] if life.key == key and not life.ready]
+        going_on = (one for one in (known, *starting, newest) if one and not _begins_again(one, seen))
+        current = next(going_on, None) or self._begin(key, began=True)
+        # Lines of a start may come before the one that names it.
+        current.began = current.began or not (current.starts or current.ready or current.points)
+        current.starts.setdefault(seen.line.id, (seen.process, seen.pid, seen.at))
+        return current
+
+    def _unnamed(self, seen: Sighting, key: tuple[int, str]) -> _Living:
+        """The run of a line whose process and origin no run has yet."""
+        of_stream = [life for (stream, _), life in self._current.items() if stream == seen.stream]
+        if of_stream and (not seen.origin or not seen.line.samples):
+            return of_stream[-1]
+        if self._all and not seen.line.samples:  # a worker on another node
+            return self._all[-1]
+        return self._begin(key, began=False)
 
     def _begin(self, key: tuple[int, str], began: bool) -> _Living:
         if len(self._all) >= _MOST_LIVES:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.facts import LOG
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import LinesSeen, Problem
@@ -101,44 +102,50 @@ class Log:
     def examine(self, patient: str) -> Observation:
         """Read to the end. What cannot be read is the observation's error, what was odd its notes."""
         started = time.monotonic()
-        until = None if self.watch is None else started + self.watch
         lives = Lives(self.table)
         try:
-            groups = [
-                [Reading(path, stream, self.table, self._scanner, until) for path in paths]
-                for stream, paths in enumerate(_rotated(self.paths))
-            ]
-            self.readings = [reading for readings in groups for reading in readings]
-            for reading in self.readings:
-                reading.may_be_empty = len(self.readings) > 1  # a log that was just rotated is
-            for sighting in merged(groups):
-                lives.add(sighting)
+            self._read(lives, None if self.watch is None else started + self.watch)
         except SourceError as error:
-            return Observation("log", self.target, error=Problem(error.kind, str(error)), patient=patient)
+            return self._failed(patient, Problem(error.kind, str(error)))
         read = sum(reading.tally.lines_read for reading in self.readings)
         recognised = sum(reading.recognised for reading in self.readings)
         if not any(reading.is_vllm for reading in self.readings):
-            return Observation("log", self.target, error=self._nothing(recognised, read), patient=patient)
+            return self._failed(patient, self._nothing(recognised, read))
         shift = self.readings[0].shift if len(self.readings) == 1 else 0.0
         whole = [life.shifted(shift) for life in lives.done()]
-        told = self._between(whole)
-        if not told:
-            return Observation("log", self.target, error=_outside(self.target, whole), patient=patient)
+        chosen = self._between(whole)
+        if not chosen:
+            return self._failed(patient, _outside(self.target, whole))
         one_in = max((n for reading in self.readings for n in reading.tally.one_in.values()), default=1)
         zoned = all(reading.zoned for reading in self.readings if reading.is_vllm)
-        newest = told[-1]
+        newest = chosen[-1]
         now = self._now(lives.last_at)
         return Observation(
-            kind="log",
+            kind=SourceKind.LOG,
             target=self.target,
             facts=newest.facts if now is None else {**newest.facts, **lives.recent(now)},
-            models=tuple(dict.fromkeys(life.model for life in told if life.model)),
-            notes=(*self._notes(), *([f"{lives.left_out:,} of its lives are not told"] if lives.left_out else [])),
+            models=tuple(dict.fromkeys(life.model for life in chosen if life.model)),
+            notes=(*self._notes(), *([f"{lives.left_out:,} of its runs are not shown"] if lives.left_out else [])),
             patient=patient,
             command=newest.command,
-            lives=told,
+            lives=chosen,
             lines=LinesSeen(read, recognised, zoned, time.monotonic() - started, one_in),
         )
+
+    def _read(self, lives: Lives, until: float | None) -> None:
+        """All files, those of a rotated set one after the other, the others by time. Raises SourceError."""
+        groups = [
+            [Reading(path, stream, self.table, self._scanner, until) for path in paths]
+            for stream, paths in enumerate(_rotated(self.paths))
+        ]
+        self.readings = [reading for readings in groups for reading in readings]
+        for reading in self.readings:
+            reading.may_be_empty = len(self.readings) > 1  # a log that was just rotated is
+        for sighting in merged(groups):
+            lives.add(sighting)
+
+    def _failed(self, patient: str, problem: Problem) -> Observation:
+        return Observation(SourceKind.LOG, self.target, error=problem, patient=patient)
 
     def _now(self, last_at: float | None) -> float | None:
         """The time on the log's clock, if its server lives: the file was last written when its last line says."""

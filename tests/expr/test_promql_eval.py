@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tests.making import window
-from vllm_doctor.expr.promql import Estimate, Expression, PromQLError
+from vllm_doctor.expr.promql_eval import Estimate, Expression, PromQLError
 
 
 def value(text: str, *pages: str) -> float:
