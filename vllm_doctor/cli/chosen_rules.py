@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 
 from vllm_doctor.model.errors import UsageError
-from vllm_doctor.rules import compiled, rule, rule_set
+from vllm_doctor.rules import rule, rule_set
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.rule import Rule
 
@@ -20,7 +20,6 @@ def folders(options: argparse.Namespace) -> tuple[Path, ...]:
 def load(options: argparse.Namespace) -> tuple[list[Rule], Catalogue]:
     """The chosen rules, and the signals that they read. Raises UsageError."""
     found = rule_set.load(folders(options))
-    compiled.write()
     known = {r.id for r in found.rules}
     for id in [*options.rule, *options.skip]:
         if id not in known:

@@ -6,11 +6,11 @@ along; else it is written where Python writes its .pyc, under the same condition
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import os
 import sys
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,13 +42,17 @@ def find(key: str) -> Tree | None:
 
 
 def add(key: str, path: Path, tree: Tree) -> None:
-    """What was parsed now: written by `write` where it is of a shipped file."""
+    """What was parsed now: written at the end where it is of a shipped file."""
     if any(path.is_relative_to(folder) for folder in _SHIPPED):
+        if not _fresh:
+            atexit.register(write)
         _fresh[key] = tree
 
 
 def write(path: Path = _OWN) -> None:
     """Keep what was parsed now for the next start, where that is possible."""
+    import tempfile  # late: what is kept already is not written
+
     if not _fresh or (path == _OWN and not _may_write(path.parent)):
         return
     old = _kept() if len(_kept()) < _MAX_KEPT else {}

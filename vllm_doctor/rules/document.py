@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -91,6 +90,8 @@ class Table(dict[str, Any]):
         """Refuse a key that is not among these."""
         for key in self:
             if key not in keys:
+                from difflib import get_close_matches  # late: only for a mistake
+
                 near = get_close_matches(key, keys, 1)
                 self.mistake(
                     f"unknown key {key!r}" + (f"; meant {near[0]!r}?" if near else f"; known: {', '.join(keys)}"), key
