@@ -1,7 +1,7 @@
 """What the shipped YAML files hold, as JSON: a start then does not parse 140 of them.
 
-Found by the SHA-256 of the text (and of the program that parses), so that it cannot be out of date. A wheel brings it
-along; else it is written where Python writes its .pyc, under the same conditions. JSON runs nothing when it is loaded.
+An entry counts only while the SHA-256 of the text (and of the program that parses it) is that of its making. A wheel
+brings the file along; else it is written beside Python's .pyc, where Python may. JSON runs nothing when it is loaded.
 """
 
 from __future__ import annotations
@@ -17,81 +17,81 @@ from typing import Any
 
 Tree = Any
 """What JSON holds (document.py)."""
+NAME = "compiled.json"
 _HERE = Path(__file__).parent
-_SHIPPED = (_HERE.parent, _HERE.parents[1] / "rules")
-"""The package, and beside it in a checkout."""
-_BROUGHT = _HERE / "compiled.json"
-_OWN = Path(__spec__.cached or __file__).with_name("compiled.json")
+_SHIPPED = (_HERE / "shipped", _HERE.parents[1] / "rules", _HERE.parent)
+"""Where shipped files lie: when installed, in a checkout, and those of the package itself."""
+_BROUGHT = _HERE / NAME
+_OWN = Path(__spec__.cached or __file__).with_name(NAME)
 """Beside this module's own .pyc."""
 _MAX_BYTES = 16 << 20
-_MAX_KEPT = 1000
-"""Of texts: in a checkout where rules are written, old ones are forgotten then."""
-_fresh: dict[str, Tree] = {}
+_fresh: dict[str, tuple[str, Tree]] = {}
 
 
-def key(text: bytes) -> str:
-    """By what the tree of a text is found."""
-    digest = _reader().copy()
-    digest.update(text)
-    return digest.hexdigest()
+def find(path: Path, until: str | None, text: str) -> Tree | None:
+    """What this text holds, where it is of a shipped file (up to a key) and was parsed before."""
+    name = _name(path, until)
+    kept = _kept().get(name) if name is not None else None
+    return kept[1] if kept is not None and kept[0] == _digest(text) else None
 
 
-def find(key: str) -> Tree | None:
-    """What the text of this key holds, where it is known."""
-    return _kept().get(key)
-
-
-def add(key: str, path: Path, tree: Tree) -> None:
-    """What was parsed now: written at the end where it is of a shipped file."""
-    if any(path.is_relative_to(folder) for folder in _SHIPPED):
+def add(path: Path, until: str | None, text: str, tree: Tree) -> None:
+    """What was parsed now: written at the end of the program where the file is a shipped one."""
+    name = _name(path, until)
+    if name is not None:
         if not _fresh:
-            atexit.register(write)
-        _fresh[key] = tree
+            atexit.register(_write_own)
+        _fresh[name] = (_digest(text), tree)
 
 
-def write(path: Path = _OWN) -> None:
-    """Keep what was parsed now for the next start, where that is possible."""
-    import tempfile  # late: what is kept already is not written
+def write(path: Path) -> None:
+    """Write what is kept, and what was parsed now. Raises OSError."""
+    import tempfile  # late: most programs write nothing
 
-    if not _fresh or (path == _OWN and not _may_write(path.parent)):
-        return
-    old = _kept() if len(_kept()) < _MAX_KEPT else {}
-    try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix="compiled.")
-        with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump({**old, **_fresh}, file, separators=(",", ":"), ensure_ascii=False)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except OSError:  # a full disk: the next start parses again
-        return
-    _fresh.clear()
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=NAME)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        json.dump({**_kept(), **_fresh}, file, separators=(",", ":"), ensure_ascii=False)
+    os.chmod(name, 0o644)
+    os.replace(name, path)
 
 
-def _may_write(folder: Path) -> bool:
+def _write_own() -> None:
     """As Python writes .pyc files; but not root in another's checkout, who could not remove it."""
     if sys.dont_write_bytecode:
-        return False
+        return
     try:
-        return folder.stat().st_uid == os.geteuid() and os.access(folder, os.W_OK)
-    except OSError:
-        return False
+        if _OWN.parent.stat().st_uid == os.geteuid():
+            write(_OWN)
+    except OSError:  # no such folder, a full disk: the next start parses again
+        return
+
+
+def _name(path: Path, until: str | None) -> str | None:
+    for folder in _SHIPPED:
+        if path.is_relative_to(folder):
+            return f"{path.relative_to(folder)}#{until or ''}"
+    return None
 
 
 @cache
-def _kept() -> dict[str, Tree]:
-    found: dict[str, Tree] = {}
+def _kept() -> dict[str, tuple[str, Tree]]:
+    found: dict[str, tuple[str, Tree]] = {}
     for path in (_BROUGHT, _OWN):
         try:
             if path.stat().st_size <= _MAX_BYTES:
-                told = json.loads(path.read_bytes())
-                found |= told if isinstance(told, dict) else {}
-        except (OSError, ValueError, RecursionError):
+                found |= json.loads(path.read_bytes())
+        except (OSError, ValueError, TypeError, RecursionError):
             continue
     return found
 
 
+def _digest(text: str) -> str:
+    digest = _programs().copy()
+    digest.update(text.encode())
+    return digest.hexdigest()
+
+
 @cache
-def _reader() -> Any:
-    """The program that makes a tree of a text: another may make another."""
-    programs = ("document.py", "strict_yaml.py")
-    return hashlib.sha256(b"".join((_HERE / name).read_bytes() for name in programs))
+def _programs() -> Any:
+    """What makes a tree of a text: another program may make another."""
+    return hashlib.sha256(b"".join((_HERE / name).read_bytes() for name in ("document.py", "strict_yaml.py")))

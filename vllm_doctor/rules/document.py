@@ -160,15 +160,14 @@ def read(path: Path, until: str | None = None, problems: Problems | None = None)
     if until is not None:
         head, _, rest = text.partition(f"\n{until}:\n")
         text = text if _NEXT_KEY.search(rest) else f"{head}\n"
-    key = compiled.key(text.encode())
-    if (tree := compiled.find(key)) is not None:
+    if (tree := compiled.find(path, until, text)) is not None:
         table: Table = _of_tree(tree, path, problems)
         return table
     from vllm_doctor.rules import strict_yaml  # late: it takes a while to import, and most starts parse nothing
 
     table = strict_yaml.parsed(text, path, problems)
     if problems is None:  # a mistake would have been raised
-        compiled.add(key, path, _tree(table))
+        compiled.add(path, until, text, _tree(table))
     return table
 
 
