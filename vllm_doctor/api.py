@@ -115,4 +115,4 @@ def render_report(report: Report, format: str = "text") -> str:
 
 def load_rules(*folders: PathLike) -> tuple[Rule, ...]:
     """The shipped rules, and those of these folders, in order of id. Raises DoctorError where one is not well."""
-    return rule_set.load([Path(folder) for folder in folders]).rules
+    return rule_set.load([Path(folder) for folder in folders]).judging

@@ -6,7 +6,8 @@ rules/log-lines/*.yaml, one entry a line:
               wrapper would write differently (no quotes, backslashes, <>&): one of them is enough
     match     what the message must look like from its start, as a regular expression; its named groups are values.
               The expressions are those of the `regex` package, and one that takes too long is given up
-    fields    more values: name -> a regular expression with a group, or one in each alternative, searched for in the message
+    fields    more values: name -> a regular expression with a group, or one in each alternative, searched for in the
+              message
     says      flags: name -> a regular expression; true where it is found in the message, else false; of a line that was
               cut (see `complete`) only what is true
     once      `start`: printed while the server starts, if at all; `run`: at any time. Where such a line is missing

@@ -23,6 +23,10 @@ class RuleSet:
     overrides: Mapping[str, Override]
 
     @property
+    def judging(self) -> tuple[Rule, ...]:
+        return tuple(rule for rule in self.rules if rule.id not in self.skipped)
+
+    @property
     def skipped(self) -> frozenset[str]:
         return frozenset(id for id, override in self.overrides.items() if override.skip)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
@@ -24,9 +25,15 @@ EXPORTERS = ("cadvisor", "dcgm")
 """Those whose series tell facts."""
 
 
+VITALS = ("sum", "max")
+NAME = "[a-z][a-z0-9_]*"
+"""The form of a signal's name."""
 _SHARED = ("says", "unit", "vital", "needed", "target")
 _OF_WAY = ("none", "count", "reason", "exporter")
 _KINDS = (*WAYS, "from", "is_known")
+KEYS = (*_SHARED, *_KINDS, *_OF_WAY, "where", "when", "otherwise")
+WAY_KEYS = (*WAYS, *_OF_WAY, "where")
+"""Of an entry, and of a way under its `from`."""
 
 
 def load(*folders: Path, problems: Problems | None = None) -> dict[str, Signal]:
@@ -99,8 +106,11 @@ def _kind(table: Table) -> str:
 def _entry(name: str, table: Table) -> Iterator[Signal]:
     """The signal, below those that are its ways."""
     if BETWEEN in name:
-        table.fail(f"{BETWEEN!r} stands between a signal and its way: name {name!r} without it")
-    table.allow(*_SHARED, *_KINDS, *_OF_WAY, "where", "when", "otherwise")
+        table.mistake(f"{BETWEEN!r} stands between a signal and its way: name {name!r} without it")
+    elif not re.fullmatch(NAME, name):
+        table.mistake(f"a signal's name is lower case words joined by '_'; it is {name!r}")
+    table.allow(*KEYS)
+    shared = _shared(table)
     kind = _kind(table)
     if kind in WAYS and kind != "formula" and "where" not in table and "when" not in table:
         yield _read_as(name, table, table, kind)
@@ -112,9 +122,7 @@ def _entry(name: str, table: Table) -> Iterator[Signal]:
     written = [text for way in ways for text in way.written]
     written += [f"{key}: {table[key]}" for key in ("where", "when", "otherwise") if key in table]
     formula = Formula(root)
-    yield Signal(
-        name=name, way="formula", definition=formula.text, formula=formula, written=tuple(written), **_shared(table)
-    )
+    yield Signal(name=name, way="formula", definition=formula.text, formula=formula, written=tuple(written), **shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +155,7 @@ def _listed(name: str, table: Table) -> Iterator[_Way]:
     for way in ways:
         if isinstance(way, Table):
             kind = _kind(way)
-            way.allow(*WAYS, *_OF_WAY, "where")
+            way.allow(*WAY_KEYS)
             where = (f"where: {way['where']}",) if "where" in way else ()
             if kind == "formula":
                 yield _Way(_where(_formula(way, kind), way), (f"formula: {way[kind]}", *where))
@@ -221,11 +229,11 @@ def _read_as(name: str, table: Table, entry: Table, way: str) -> Signal:
         elif way == "info":
             info(definition)
         elif way == "flag" and not flags.is_flag(definition):
-            table.fail(f"{definition} is a flag of no vLLM", way)
+            table.mistake(f"{definition} is a flag of no vLLM", way)
     except PromQLError as error:
-        table.fail(str(error), way)
+        table.mistake(str(error), way)
     if "exporter" in table and way != "fact":
-        table.fail(f"signal {name!r} stands on /metrics: only a fact of the host has an exporter", "exporter")
+        table.mistake(f"signal {name!r} stands on /metrics: only a fact of the host has an exporter", "exporter")
     none = table.get("none")
     return Signal(
         name=name,
@@ -247,7 +255,7 @@ def _shared(table: Table) -> _Shared:
     return {
         "says": table.text("says"),
         "unit": table.one_of("unit", UNITS),
-        "vital": table.one_of("vital", ("sum", "max")) if "vital" in table else None,
+        "vital": table.one_of("vital", VITALS) if "vital" in table else None,
         "needed": table.get("needed") is True,
         "target": table.text("target") if "target" in table else None,
     }

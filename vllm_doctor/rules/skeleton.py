@@ -16,8 +16,7 @@ rule: {id}
 title:                 # one line: what is wrong, as a person would say it
 stage:                 # {stages}
 role:                  # {roles}
-why: |
-                       # why it makes a server slow, and by how much
+why:                   # why it makes a server slow, and by how much
 here:
   # What it is here: sentences with values of signals in braces, as "Requests are refused at {{requests_waiting}}."
 when:
