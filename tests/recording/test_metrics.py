@@ -145,7 +145,7 @@ def test_a_bomb_is_refused_before_it_fills_memory(text: bytes, says: str, monkey
 
 
 def test_a_window_that_would_take_too_much_memory() -> None:
-    options = {zstd.CompressionParameter.window_log: 30, zstd.CompressionParameter.content_size_flag: 0}
+    options: dict[int, int] = {zstd.CompressionParameter.window_log: 30, zstd.CompressionParameter.content_size_flag: 0}
     packer = zstd.ZstdCompressor(options=options)
     packed = packer.compress(b"# at 0\na 1\n") + packer.flush()
     with pytest.raises(SourceError, match="m is damaged"):

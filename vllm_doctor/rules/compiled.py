@@ -88,7 +88,7 @@ def _kept() -> dict[str, tuple[str, Tree]]:
 def _digest(text: str) -> str:
     digest = _programs().copy()
     digest.update(text.encode())
-    return digest.hexdigest()
+    return str(digest.hexdigest())
 
 
 @cache
