@@ -13,12 +13,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 PROGRAM = """
 import sys
 from pathlib import Path
-from vllm_doctor.compare import measure
 from vllm_doctor.rules import compiled, document, folders
 shipped = folders.shipped()
 for path in folders.rules(shipped):
     document.read(path, until="examples")
-for path in [*folders.signals(shipped), *folders.log_lines(shipped), shipped / folders.DIAGNOSIS, measure.PATH]:
+measures = Path("vllm_doctor/compare/measures.yaml").absolute()
+for path in [*folders.signals(shipped), *folders.log_lines(shipped), shipped / folders.DIAGNOSIS, measures]:
     document.read(path)
 compiled.write(Path(sys.argv[1]))
 """
