@@ -1,36 +1,20 @@
-"""YAML files, read strictly: every mistake is told with its line.
-
-Stricter than YAML on purpose: no duplicate keys, no aliases (a small file cannot unfold into a large one),
-no tags (nothing is constructed but text, numbers, true, false, null), and no surprise booleans: `off` is text.
-"""
+"""YAML files, read strictly (strict_yaml.py), as tables that know their lines: every mistake is told with its own."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-import yaml
-
 from vllm_doctor.model.errors import DocumentError
-
-try:
-    from yaml import CSafeLoader as _Loader  # ten times faster; absent where PyYAML was built without libyaml
-except ImportError:  # pragma: no cover
-    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
+from vllm_doctor.rules import compiled
 
 Word = TypeVar("Word", bound=str)
 
-_TAG = "tag:yaml.org,2002:"
 _MAX_BYTES = 1_000_000
-_MAX_DEPTH = 20
-_MAX_BRACKETS = 200
-_BRACKET = re.compile(r"[\[\]{}]")
-_NESTED_LINE = re.compile(r"^[ ]*(?:[-?][ \t]+){50}", re.MULTILINE)
-_KEY_TAGS = {_TAG + kind for kind in ("str", "int", "float", "bool", "null", "timestamp", "value", "merge")}
+_NEXT_KEY = re.compile(r"^[^\s#-]", re.MULTILINE)
 
 
 class Problems:
@@ -106,6 +90,8 @@ class Table(dict[str, Any]):
         """Refuse a key that is not among these."""
         for key in self:
             if key not in keys:
+                from difflib import get_close_matches  # late: only for a mistake
+
                 near = get_close_matches(key, keys, 1)
                 self.mistake(
                     f"unknown key {key!r}" + (f"; meant {near[0]!r}?" if near else f"; known: {', '.join(keys)}"), key
@@ -171,106 +157,40 @@ def read(path: Path, until: str | None = None, problems: Problems | None = None)
         raise DocumentError(path, None, f"larger than {_MAX_BYTES:,} bytes")
     try:
         text = raw.decode("utf-8")
-        if until is not None:
-            head, _, rest = text.partition(f"\n{until}:\n")
-            text = text if _NEXT_KEY.search(rest) else f"{head}\n"
-        _check_depth(path, text)
-        loader = _Loader(text)
-        node = loader.get_single_node()
-        if not isinstance(node, yaml.MappingNode) or node.tag != _TAG + "map":
-            raise DocumentError(path, 1, "must be a mapping (key: value)")
-        return _Reader(path, problems).table(node, 0)
     except UnicodeDecodeError:
         raise DocumentError(path, None, "is not UTF-8 text") from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        raise DocumentError(path, mark.line + 1 if mark else None, str(error.problem)) from None
-    except yaml.YAMLError as error:
-        raise DocumentError(path, None, " ".join(str(error).split())) from None
-
-
-_NEXT_KEY = re.compile(r"^[^\s#-]", re.MULTILINE)
-
-
-def _check_depth(path: Path, text: str) -> None:
-    """libyaml's parser recurses without a limit of its own: refuse before it sees a hundred thousand brackets."""
-    nested = _NESTED_LINE.search(text)
-    if nested:
-        raise DocumentError(path, text.count("\n", 0, nested.start()) + 1, "more than 50 lists in one line")
-    depth = 0
-    for match in _BRACKET.finditer(text):
-        depth = depth + 1 if match[0] in "[{" else max(0, depth - 1)
-        if depth > _MAX_BRACKETS:
-            line = text.count("\n", 0, match.start()) + 1
-            raise DocumentError(path, line, f"more than {_MAX_BRACKETS} open brackets")
-
-
-class _Reader:
-    """From YAML's nodes to tables, lists and values."""
-
-    def __init__(self, path: Path, problems: Problems | None) -> None:
-        self.path, self.problems = path, problems
-        self._seen: set[int] = set()
-
-    def _mistake(self, line: int, problem: str) -> None:
-        error = DocumentError(self.path, line, problem)
-        if self.problems is None:
-            raise error
-        self.problems.add(error, breaks_line=True)
-
-    def table(self, node: yaml.MappingNode, depth: int) -> Table:
-        table = Table()
-        table.path, table.line, table.lines = self.path, node.start_mark.line + 1, {}
-        if self.problems is not None:
-            table.problems = self.problems
-        for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
-            if not isinstance(key_node, yaml.ScalarNode) or id(key_node) in self._seen or key_node.tag not in _KEY_TAGS:
-                self._mistake(line, "a key must be a plain text")
-                continue
-            self._seen.add(id(key_node))
-            key = str(key_node.value)
-            if key in table:
-                self._mistake(line, f"key {key!r} stands twice (first in line {table.lines[key]}): keep one")
-                continue
-            table.lines[key] = line
-            table[key] = self.value(value_node, depth + 1)
+    if until is not None:
+        head, _, rest = text.partition(f"\n{until}:\n")
+        text = text if _NEXT_KEY.search(rest) else f"{head}\n"
+    if (tree := compiled.find(path, until, text)) is not None:
+        table: Table = _of_tree(tree, path, problems)
         return table
+    from vllm_doctor.rules import strict_yaml  # late: it takes a while to import, and most starts parse nothing
 
-    def value(self, node: yaml.Node, depth: int) -> Any:
-        line = node.start_mark.line + 1
-        if id(node) in self._seen:
-            return self._mistake(line, "aliases (*name) are not allowed: write it out")
-        self._seen.add(id(node))
-        if depth > _MAX_DEPTH:
-            return self._mistake(line, f"nested deeper than {_MAX_DEPTH} levels")
-        if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
-            return self.table(node, depth)
-        if isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
-            return [self.value(item, depth + 1) for item in node.value]
-        try:
-            return _scalar(node, self.path, line)
-        except DocumentError as error:
-            return self._mistake(line, error.problem)
+    table = strict_yaml.parsed(text, path, problems)
+    if problems is None:  # a mistake would have been raised
+        compiled.add(path, until, text, _tree(table))
+    return table
 
 
-def _scalar(node: yaml.Node, path: Path, line: int) -> str | float | bool | None:
-    text, kind = str(node.value), node.tag.removeprefix(_TAG)
-    try:
-        match kind:
-            case _ if not isinstance(node, yaml.ScalarNode):
-                raise DocumentError(path, line, f"tag {node.tag!r} is not allowed")
-            case "int":
-                return int(text.replace("_", ""), 0)
-            case "float":
-                return float(text.replace("_", ""))
-            case "null":
-                return None
-            case "bool" if text.lower() in ("true", "false"):
-                return text.lower() == "true"
-            case "str" | "bool" | "timestamp" | "value" | "merge":
-                return text
-            case _:
-                raise DocumentError(path, line, f"tag {node.tag!r} is not allowed")
-    except ValueError:
-        return text
+def _tree(value: Any) -> compiled.Tree:
+    """A table as JSON: [its line, those of its keys, what is below them]. A list is {"list": …}."""
+    if isinstance(value, Table):
+        return [value.line, list(value.lines.values()), {key: _tree(item) for key, item in value.items()}]
+    return {"list": [_tree(item) for item in value]} if isinstance(value, list) else value
+
+
+def _of_tree(tree: compiled.Tree, path: Path, problems: Problems | None) -> Any:
+    if isinstance(tree, dict):
+        return [_of_tree(item, path, problems) for item in tree["list"]]
+    if not isinstance(tree, list):
+        return tree
+    line, lines, items = tree
+    table = Table(items)
+    table.path, table.line, table.lines = path, line, dict(zip(items, lines, strict=True))
+    if problems is not None:
+        table.problems = problems
+    for key, item in items.items():
+        if isinstance(item, list | dict):
+            table[key] = _of_tree(item, path, problems)
+    return table

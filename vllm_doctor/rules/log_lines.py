@@ -28,7 +28,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -252,6 +251,8 @@ def check(line: LogLine) -> None:
 
 
 def no_value(name: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches  # late: only for a mistake
+
     near = get_close_matches(name, list(known), 1)
     return f"{name!r} is no value of the line" + (
         f"; meant {near[0]!r}?" if near else f"; it has: {', '.join(sorted(known)) or 'none'}"

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 
 from vllm_doctor.expr.condition import Condition
@@ -64,6 +63,8 @@ def load(
             table = root.table("overrides")
             for id in table:
                 if id not in known:
+                    from difflib import get_close_matches  # late: only for a mistake
+
                     near = get_close_matches(id, known, 1)
                     table.mistake(f"no rule {id!r}" + (f"; meant {near[0]!r}?" if near else ""), id)
                 elif id in found:
