@@ -12,7 +12,7 @@ From Python: `vllm_doctor.examine("http://host:8000")` returns the Report (docs/
 the first of them is asked for: `vllm-doctor --version` needs none.
 """
 
-__version__ = "0.1.0"
+from vllm_doctor.model.version import __version__ as __version__
 
 TYPE_CHECKING = False  # typing's own costs a third of `vllm-doctor --version`
 if TYPE_CHECKING:

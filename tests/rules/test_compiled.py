@@ -14,7 +14,7 @@ import pytest
 
 from tests.paths import ROOT
 from vllm_doctor.rules import compiled, document, folders, strict_yaml
-from vllm_doctor.rules.document import Table
+from vllm_doctor.rules.table import Table
 
 TEXT = "a: 1\n\nb:\n- x: [1.5, off, null]\n  '': {y: true}\nexamples:\n- z: 7\n"
 

@@ -7,7 +7,7 @@ import pytest
 
 from vllm_doctor.model.errors import DocumentError
 from vllm_doctor.rules import document
-from vllm_doctor.rules.document import Table
+from vllm_doctor.rules.table import Table
 
 
 def written(folder: Path, text: str | bytes) -> Path:

@@ -15,8 +15,8 @@ from vllm_doctor.model import kinds
 from vllm_doctor.model.kinds import Confidence, Role, Stage, State
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.rules import document, folders, log_lines, overrides, rule, schemas, signals_file, skeleton
-from vllm_doctor.rules.document import Table
 from vllm_doctor.rules.signal import UNITS
+from vllm_doctor.rules.table import Table
 
 SHIPPED = folders.shipped()
 FILES = [

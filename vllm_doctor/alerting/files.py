@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vllm_doctor import __version__
 from vllm_doctor.alerting.alerts import Alert, Alerts, Case, LeftOut, alert_name
 from vllm_doctor.alerting.log_alerts import LogAlert
 from vllm_doctor.alerting.recording_rules import ENGINE
 from vllm_doctor.expr.promql import Constant, Series
 from vllm_doctor.model.reading import Value
+from vllm_doctor.model.version import __version__
 from vllm_doctor.prometheus import query
 from vllm_doctor.rules.log_lines import LogLine
 from vllm_doctor.rules.rule import RemedyRule, Rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
-from vllm_doctor import __version__
+from vllm_doctor.model.version import __version__
 
 # typing's own costs a third of `vllm-doctor --version`; imports below are late for the same reason
 TYPE_CHECKING = False

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from vllm_doctor import __version__
 from vllm_doctor.model.errors import UsageError
+from vllm_doctor.model.version import __version__
 from vllm_doctor.text import durations
 
 TYPE_CHECKING = False  # typing's own costs time, and --help needs no more than argparse

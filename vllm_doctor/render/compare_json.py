@@ -6,10 +6,10 @@ import json
 from datetime import datetime
 from typing import Any
 
-from vllm_doctor import __version__
 from vllm_doctor.compare.comparison import Advice, Comparison, Difference, LoadRow, Result, Row
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Measure
+from vllm_doctor.model.version import __version__
 from vllm_doctor.render.json_values import number
 
 SCHEMA = "vllm-doctor/compare/v1"

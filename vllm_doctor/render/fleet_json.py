@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from vllm_doctor import __version__
 from vllm_doctor.fleet.fleet import Engine, FleetReport, Model
 from vllm_doctor.model.report import Problem, Report, Verdict
+from vllm_doctor.model.version import __version__
 from vllm_doctor.render.json_values import known, number
 from vllm_doctor.text import redact
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from vllm_doctor import __version__
 from vllm_doctor.model.kinds import State
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import (
@@ -30,6 +29,7 @@ from vllm_doctor.model.report import (
     Target,
     Vital,
 )
+from vllm_doctor.model.version import __version__
 from vllm_doctor.render.json_values import known, number
 from vllm_doctor.text.times import iso
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vllm_doctor import __version__
 from vllm_doctor.model.report import Finding, Report, grouped
+from vllm_doctor.model.version import __version__
 from vllm_doctor.render.page import Block, Footer, Head, Heading, Labelled, Page, Words, code
 from vllm_doctor.render.parts import examined, finding, over_time, unseen, vitals
 

@@ -12,8 +12,8 @@ from vllm_doctor.model.snapshot import Snapshot, Told
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules import diagnosis_file, evaluation, signals_file
 from vllm_doctor.rules.diagnosis_file import Diagnosis
-from vllm_doctor.rules.document import Problems
 from vllm_doctor.rules.signal import Signal, metrics
+from vllm_doctor.rules.table import Problems
 
 
 class Catalogue:

@@ -13,8 +13,8 @@ from pathlib import Path
 from vllm_doctor.expr.condition import Condition
 from vllm_doctor.expr.parser import ConditionError
 from vllm_doctor.rules import document
-from vllm_doctor.rules.document import Problems, Table
 from vllm_doctor.rules.signal import Signal
+from vllm_doctor.rules.table import Problems, Table, gathered
 
 FILE = "diagnosis.yaml"
 
@@ -71,7 +71,7 @@ def load(path: Path, signals: Mapping[str, Signal], problems: Problems | None = 
     """Read the file; where there is none, nothing is made of the signals. Raises DocumentError with the line."""
     if not path.is_file():
         return Diagnosis()
-    with document.gathered(problems):
+    with gathered(problems):
         return _read(document.read(path, problems=problems), signals)
     return Diagnosis()
 

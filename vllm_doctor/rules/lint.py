@@ -7,9 +7,9 @@ from pathlib import Path
 
 from vllm_doctor.rules import document, log_lines, rule, rule_set, signal_lint
 from vllm_doctor.rules import folders as places
-from vllm_doctor.rules.document import Problems, Table
 from vllm_doctor.rules.log_lines import LogLines
 from vllm_doctor.rules.rule_set import RuleSet
+from vllm_doctor.rules.table import Problems, Table, gathered
 
 
 def check(folder: Path) -> tuple[list[str], str]:
@@ -47,7 +47,7 @@ def _check_rules(folder: Path, found: RuleSet, problems: Problems) -> int:
             if other not in ids:
                 near = get_close_matches(other, ids, 1)
                 one.table.mistake(f"no rule {other!r}" + (f"; did you mean {near[0]!r}?" if near else ""), "explains")
-        with document.gathered(problems):
+        with gathered(problems):
             examples += rule.check_examples(one, found.catalogue, problems)
     return examples
 
@@ -70,7 +70,7 @@ def _check_signals(folder: Path, lines: LogLines, problems: Problems) -> None:
 
 def _root(path: Path, problems: Problems) -> Table:
     """Read again: what is wrong with it was noted the first time, and is said once."""
-    with document.gathered(problems):
+    with gathered(problems):
         return document.read(path, problems=problems)
     empty = Table()
     empty.path, empty.line, empty.lines, empty.problems = path, 1, {}, problems

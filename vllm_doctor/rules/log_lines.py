@@ -38,7 +38,7 @@ from vllm_doctor.model.reading import Known, Value
 from vllm_doctor.model.window import Labels
 from vllm_doctor.rules import document
 from vllm_doctor.rules import folders as places
-from vllm_doctor.rules.document import Problems, Table
+from vllm_doctor.rules.table import Problems, Table, gathered
 from vllm_doctor.vllm import flags
 
 if TYPE_CHECKING:
@@ -202,13 +202,13 @@ def read(folders: Iterable[Path], problems: Problems | None = None) -> LogLines:
     lines: dict[str, LogLine] = {}
     ours = places.shipped().resolve()
     for path in (path for folder in folders for path in places.log_lines(folder)):
-        with document.gathered(problems):
+        with gathered(problems):
             root = document.read(path, problems=problems)
             root.allow("lines")
             table = root.table("lines")
             is_checked = problems is not None or not path.resolve().is_relative_to(ours)
             for id in table:
-                with document.gathered(problems):
+                with gathered(problems):
                     _add(lines, id, table, is_checked)
     return LogLines(lines)
 

@@ -27,8 +27,8 @@ from vllm_doctor.rules import document
 from vllm_doctor.rules import folders as places
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnosis_file import condition_of
-from vllm_doctor.rules.document import Problems, Table
 from vllm_doctor.rules.rule import Rule
+from vllm_doctor.rules.table import Problems, Table, gathered
 
 KEYS = ("skip", "when", "severity", "because")
 
@@ -57,7 +57,7 @@ def load(
     found: dict[str, Override] = {}
     known = {rule.id for rule in rules}
     for path in (path for folder in folders for path in places.overrides(folder)):
-        with document.gathered(problems):
+        with gathered(problems):
             root = document.read(path, problems=problems)
             root.allow("overrides")
             table = root.table("overrides")
@@ -94,7 +94,7 @@ def _override(id: str, table: Table, catalogue: Catalogue) -> Override:
         if when[key] is None:
             conditions[key] = None
             continue
-        with document.gathered(table.problems):
+        with gathered(table.problems):
             conditions[key] = condition_of(when, key.value, catalogue.signals.__contains__)
     moved = {key: severity.one_of(key.value, SEVERITIES) for key in SEVERITIES if key in severity}
     because = table.text("because") if "because" in table else ""

@@ -17,8 +17,8 @@ from vllm_doctor.rules import document
 from vllm_doctor.rules import folders as places
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnosis_file import condition_of
-from vllm_doctor.rules.document import Problems, Table
 from vllm_doctor.rules.folders import shipped as shipped
+from vllm_doctor.rules.table import Problems, Table, gathered
 from vllm_doctor.text import words
 from vllm_doctor.vllm import flags
 
@@ -144,13 +144,13 @@ def load(folders: Iterable[Path], catalogue: Catalogue, problems: Problems | Non
     for folder in folders:
         places.check([folder])
         for path in places.rules(folder):
-            with document.gathered(problems):
+            with gathered(problems):
                 rule = read(path, catalogue, problems)
                 if rule.id in rules:
                     _fail_twice(rule, rules[rule.id])
                 rules[rule.id] = rule
     for rule in rules.values():
-        with document.gathered(problems):
+        with gathered(problems):
             _check_explains(rule, rules, ())
     return tuple(rules[id] for id in sorted(rules))
 
@@ -223,7 +223,7 @@ def _when(table: Table, catalogue: Catalogue) -> Mapping[Severity, Condition]:
 
 def _condition(table: Table, key: str, catalogue: Catalogue) -> Condition | None:
     """None where it is no condition, and mistakes are gathered."""
-    with document.gathered(table.problems):
+    with gathered(table.problems):
         return condition_of(table, key, catalogue.signals.__contains__)
     return None
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from vllm_doctor.rules import catalogue, overrides, rule
 from vllm_doctor.rules import folders as places
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.rules.document import Problems
 from vllm_doctor.rules.overrides import Override
 from vllm_doctor.rules.rule import Rule
+from vllm_doctor.rules.table import Problems
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ import promql_parser as ast
 
 from vllm_doctor.expr.promql_eval import PromQLError
 from vllm_doctor.rules import log_lines
-from vllm_doctor.rules.document import Table
 from vllm_doctor.rules.log_lines import LogLine, LogLines
 from vllm_doctor.rules.signal import DEFAULT_IDENTITY, expression, info
+from vllm_doctor.rules.table import Table
 from vllm_doctor.vllm import metrics
 
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|' + r"'(?:[^'\\]|\\.)*'")

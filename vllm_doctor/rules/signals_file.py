@@ -37,8 +37,8 @@ from vllm_doctor.expr.promql_eval import PromQLError, aggregated_by
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.rules import document
 from vllm_doctor.rules import folders as places
-from vllm_doctor.rules.document import Problems, Table
 from vllm_doctor.rules.signal import BETWEEN, UNITS, WAYS, Exporter, Signal, expression, info
+from vllm_doctor.rules.table import Problems, Table, gathered
 from vllm_doctor.vllm import flags
 
 EXPORTERS = ("cadvisor", "dcgm")
@@ -65,7 +65,7 @@ def load(*folders: Path, problems: Problems | None = None) -> dict[str, Signal]:
     """
     tables: dict[str, Table] = {}
     for path in (path for folder in folders for path in places.signals(folder)):
-        with document.gathered(problems):
+        with gathered(problems):
             root = document.read(path, problems=problems)
             root.allow("signals", "known_metrics")
             root.texts("known_metrics")
@@ -73,7 +73,7 @@ def load(*folders: Path, problems: Problems | None = None) -> dict[str, Signal]:
     signals: dict[str, Signal] = {}
     for name, table in tables.items():
         unread = Signal(name=name, says=name, unit="", way="fact", definition="")
-        with document.gathered(problems):
+        with gathered(problems):
             ways = {signal.name: signal for signal in _entry(name, table)}
             unread = ways.pop(name)
             signals |= ways

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from vllm_doctor.model.errors import DocumentError
-from vllm_doctor.rules.document import Problems, Table
+from vllm_doctor.rules.table import Problems, Table
 
 try:
     from yaml import CSafeLoader as _Loader  # ten times faster; absent where PyYAML was built without libyaml

@@ -20,11 +20,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from vllm_doctor import __version__
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.observation import GpuSeen, Observation, ProcessSeen
 from vllm_doctor.model.reading import Reading, Value
 from vllm_doctor.model.report import Problem
+from vllm_doctor.model.version import __version__
 from vllm_doctor.recording import metrics
 from vllm_doctor.recording.bundle import FORMAT, written
 from vllm_doctor.recording.metrics import Metrics, MetricsWriter

@@ -338,6 +338,8 @@ class _Settings:
         from vllm_doctor.vllm import config_file  # late: YAML takes a while to import
 
         try:
+            if len(text) > MAX_CONFIG:
+                raise ValueError("larger than 1 MB")
             config = config_file.parsed(text)
         except ValueError as error:
             self.notes.append(f"--config {path}: not read ({error}), so its flags are not known")

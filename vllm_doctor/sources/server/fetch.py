@@ -14,8 +14,8 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import httpx
 
-from vllm_doctor import __version__
 from vllm_doctor.model.errors import SourceError, UsageError
+from vllm_doctor.model.version import __version__
 from vllm_doctor.sources.server.access import Access
 
 MAX_BODY = 64 * 1024 * 1024
