@@ -31,6 +31,7 @@ SLOW = (
     "tests/recording/test_demo.py*",
     "tests/render/test_html.py*",
     "tests/rules/test_columns.py*",
+    "tests/rules/test_compiled.py*",
     "tests/session/test_attach.py*",
     "tests/session/test_capture.py*",
     "tests/session/test_local.py*",
