@@ -88,7 +88,7 @@ def test_the_program_in_its_documentation_reads_it() -> None:
     exec(program, scope)
     found = demo.find("preemption")
     assert found.server.metrics is not None
-    read_by_hand = list(scope["pages"](found.server.metrics.text))
+    read_by_hand = list(scope["scrapes"](found.server.metrics.text))
     assert [page.encode() for _, page in read_by_hand] == list(found.pages)
     assert [at for at, _ in read_by_hand] == list(found.times)
 
