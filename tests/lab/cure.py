@@ -3,10 +3,10 @@
 usage: python -m tests.lab.cure [FAULT...] [--rounds LEAST MOST]   measure these faults (all); 1: one is not fixed
        python -m tests.lab.cure --table > docs/cures.md            the measurements so far
 
-The faulty server is started, loaded, examined and measured; it stops, and exactly the printed command is started instead.
-Then the fixed, the faulty and a healthy server (the same flags without the fault) run at once and are loaded in turns, in
-another order each round, until the faulty one's best is below the healthy one's worst: a fault that cannot be
-distinguished from noise is not claimed. Fixed: at least 90 % of the healthy one's median.
+The faulty server is started, loaded, examined and measured; it stops, and exactly the printed command is started
+instead. Then the fixed, the faulty and a healthy server (the same flags without the fault) run at once and are loaded
+in turns, in another order each round, until the faulty one's best is below the healthy one's worst: a fault that cannot
+be distinguished from noise is not claimed. Fixed: at least 90 % of the healthy one's median.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from tests.lab.server import OUT, PAUSE_SECONDS, loaded, must_be_installed, star
 HEAD = """\
 # The fix rate
 
-Faults of a real vLLM (the lab's: {cores} CPU cores, no GPU, a model of 3.7 million parameters), and its throughput after
-exactly the command that the doctor printed was started instead. Generation tokens/s: the median of the rounds, with the
+Faults of a real vLLM (the lab's: {cores} CPU cores, no GPU, a model of 3.7 million parameters), and its throughput
+after exactly the command that the doctor printed was started instead. Generation tokens/s: the median of the rounds, with the
 lowest and the highest. "healthy" has the same flags without the fault. All three servers are loaded in turns. Fixed: at
 least 90 % of healthy.
 
@@ -165,7 +165,8 @@ def _value(value: object) -> str:
 
 def table(results: Sequence[Result]) -> str:
     """Markdown: medians, with the least and the most of all rounds."""
-    head = ("fault", "finding", "changed", "faulty", "fixed", "healthy", "fixed / faulty", "fixed / healthy", "result", "date")
+    ratios = ("fixed / faulty", "fixed / healthy")
+    head = ("fault", "finding", "changed", "faulty", "fixed", "healthy", *ratios, "result", "date")
     rows = [
         (
             result.fault,
