@@ -22,9 +22,9 @@ from functools import cache
 from typing import Any
 
 from vllm_doctor.model.kinds import SourceKind
-from vllm_doctor.recording import demo
+from vllm_doctor.recording import demo, metrics
 from vllm_doctor.recording.bundle import Recorded, Recording
-from vllm_doctor.recording.tape import Metrics, Tape
+from vllm_doctor.recording.metrics import MetricsWriter
 
 
 @dataclass(frozen=True)
@@ -237,11 +237,12 @@ def recording(name: str) -> Recording:
 
 def recorded(times: Sequence[float], pages: Sequence[bytes], version: Any = None, models: Any = None) -> Recording:
     """A recording of one server that answered these pages at these seconds."""
-    tape = Tape()
+    writer = MetricsWriter()
     for at, body in zip(times, pages, strict=True):
-        tape.add(at, body.decode())
+        writer.add(at, body.decode())
+    answers = metrics.of_file(writer.ended(), "r")
     server = Recorded(
-        SourceKind.SERVER, "http://127.0.0.1:8000", metrics=Metrics(tape.text()), version=version, models_answer=models
+        SourceKind.SERVER, "http://127.0.0.1:8000", metrics=answers, version=version, models_answer=models
     )
     return Recording("r", datetime(2026, 11, 20, tzinfo=UTC), times[-1], "0.1.0", "", False, {}, (server,))
 

@@ -22,6 +22,7 @@ from tests.cli.test_main import Doctor, doctor, one_line, python
 from tests.making import shipped_catalogue, shipped_rules
 from tests.paths import LOGS
 from tests.serving import dead_url, pages, serving, vllm
+from tests.zstandard import zstd
 from vllm_doctor.cli.main import main
 from vllm_doctor.cli.options import FORMATS
 from vllm_doctor.recording import archive, demo
@@ -176,17 +177,17 @@ def test_two_recordings_are_two_servers(tmp_path: Path, doctor: Doctor) -> None:
 def test_plain_files_that_say_what_they_are(tmp_path: Path, doctor: Doctor) -> None:
     found = parts(recorded(tmp_path))
     assert sorted(found) == [
-        "1-server/metrics.txt",
+        "1-server/metrics.prom.zst",
         "1-server/models.json",
         "1-server/version.json",
         "recording.json",
         "report.json",
     ]
     about = json.loads(found["recording.json"])
-    assert about["format"] == "vllm-doctor/recording/v1"
+    assert about["format"] == "vllm-doctor/recording/v2"
     assert len(about["rules"]) == 12
     assert json.loads(found["1-server/version.json"]) == {"version": "0.32.0"}
-    assert re.match(rb"@ \d+\.\d{3} page \d+ \d+\n# HELP ", found["1-server/metrics.txt"])
+    assert re.match(rb"# at \d+\.\d{3} clock \d+\n# HELP ", zstd.decompress(found["1-server/metrics.prom.zst"]))
 
 
 def test_what_was_done_is_said(tmp_path: Path, doctor: Doctor) -> None:
@@ -207,7 +208,7 @@ def test_what_was_before_and_after_a_bad_verdict(tmp_path: Path, doctor: Doctor)
     about = json.loads(found["recording.json"])
     assert about["shared"] is True
     assert about["seconds"] >= 1
-    assert found["1-server/metrics.txt"].startswith(b"@ 0.000 page")
+    assert zstd.decompress(found["1-server/metrics.prom.zst"]).startswith(b"# at 0.000 ")
     assert json.loads(found["report.json"])["verdict"] == "critical"
 
 
@@ -253,7 +254,7 @@ def test_rules_left_out_are_other_rules(tmp_path: Path, doctor: Doctor) -> None:
 @pytest.mark.parametrize(
     ("lost", "verdict", "says"),
     [
-        ("1-server/metrics.txt", "unknown", "lacks 1-server/metrics.txt"),
+        ("1-server/metrics.prom.zst", "unknown", "lacks 1-server/metrics.prom.zst"),
         ("report.json", "critical", None),
         ("1-server/version.json", "critical", None),
         ("1-server/models.json", "critical", None),

@@ -17,7 +17,7 @@ from vllm_doctor.model.errors import SourceError
 from vllm_doctor.recording import archive
 from vllm_doctor.recording.archive import is_recording, packed, read
 
-PARTS = {"recording.json": b"{}", "1-server/metrics.txt": b"@ 0 page 1\na\n", "report.json": b"{}"}
+PARTS = {"recording.json": b"{}", "1-server/metrics.prom.zst": b"(\xb5/\xfd", "report.json": b"{}"}
 
 
 def tar(*members: tarfile.TarInfo | tuple[str, bytes], form: int = tarfile.USTAR_FORMAT) -> bytes:
@@ -245,6 +245,9 @@ def test_parts_and_their_names() -> None:
         "recording.json": "recording.json",
         "x/recording.json": "recording.json",
         "1-server/metrics.txt": "1-server/metrics.txt",
+        "1-server/metrics.prom": "1-server/metrics.prom",
+        "1-server/metrics.prom.zst": "1-server/metrics.prom.zst",
+        "1-server/metrics.zst": None,
         "x/1-server/metrics.txt": "1-server/metrics.txt",
         "12-log/000.log": "12-log/000.log",
         "1-server/x/metrics.txt": None,

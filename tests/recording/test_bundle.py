@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,14 +12,17 @@ import pytest
 
 from tests.paths import ROOT
 from tests.serving import recorded
+from tests.zstandard import zstd
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.recording import bundle, demo
+from vllm_doctor.recording import archive, bundle, demo
 from vllm_doctor.recording.bundle import FORMAT, Recording, parsed, read, reading, written
+from vllm_doctor.recording.metrics import MetricsWriter
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.sources.server.exposition import parse
 
+COMMAND = [sys.executable, "-m", "vllm_doctor"]
 TARGET = "http://h:8000"
 ABOUT: dict[str, Any] = {
     "format": FORMAT,
@@ -29,7 +34,9 @@ ABOUT: dict[str, Any] = {
         {"folder": "2-host", "kind": "host", "target": "pid 7", "patient": TARGET, "command": ["vllm", "serve", "m"]},
     ],
 }
-METRICS = "@ 0.000 page 3\na 1\nb 1\n\n@ 1.500 lines 1 1795000000\n2 b 2\n"
+METRICS = b"# at 0.000\na 1\nb 1\n# at 1.500 clock 1795000000\na 1\nb 2\n"
+METRICS_V1 = b"@ 0.000 page 3\na 1\nb 1\n\n@ 1.500 lines 1 1795000000\n2 b 2\n"
+SERVER = "1-server/metrics.prom.zst"
 FACTS: dict[str, Any] = {"cores": {"value": 2, "from": "proc"}, "governor": {"unknown": "denied"}}
 
 
@@ -38,7 +45,7 @@ def parts(**changed: object) -> dict[str, bytes]:
     about = ABOUT | changed
     return {
         "recording.json": json.dumps(about).encode(),
-        "1-server/metrics.txt": METRICS.encode(),
+        SERVER: zstd.compress(METRICS),
         "1-server/version.json": b'{"version": "0.32.0"}',
         "1-server/models.json": b'{"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 2048}]}',
         "2-host/facts.json": json.dumps(FACTS).encode(),
@@ -67,9 +74,49 @@ def test_what_a_recording_holds(tmp_path: Path) -> None:
 
 
 def test_parts_may_be_packed(tmp_path: Path) -> None:
-    files = parts()
-    files["1-server/metrics.txt.gz"] = gzip.compress(files.pop("1-server/metrics.txt"))
-    assert read(put(tmp_path / "mine", files)).pages == (b"a 1\nb 1\n", b"a 1\nb 2\n")
+    files = without("2-host/facts.json") | {"2-host/facts.json.gz": gzip.compress(json.dumps(FACTS).encode())}
+    assert read(put(tmp_path / "mine", files)).facts == {"cores": Known(2.0), "governor": Unknown(Reason.DENIED)}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"1-server/metrics.prom": METRICS},
+        {"1-server/metrics.prom.gz": gzip.compress(METRICS)},
+        {"1-server/metrics.txt": METRICS_V1},
+        {"1-server/metrics.txt.gz": gzip.compress(METRICS_V1)},
+    ],
+    ids=lambda files: next(iter(files)),
+)
+def test_answers_unpacked_by_hand_and_those_of_version_1(files: dict[str, bytes], tmp_path: Path) -> None:
+    found = read(put(tmp_path / "mine", without(SERVER) | files))
+    assert (found.times, found.pages) == ((0.0, 1.5), (b"a 1\nb 1\n", b"a 1\nb 2\n"))
+    assert found.server.lacks == ()
+
+
+@pytest.mark.parametrize("name", ["preemption", "cpu-hog", "data-parallel"])
+def test_the_report_is_the_same_whichever_version_holds_it(name: str, tmp_path: Path) -> None:
+    old = demo.folder() / name
+    new = put(tmp_path / name, as_v2(archive.read(old)))
+
+    def reported(path: Path) -> Any:
+        ran = subprocess.run([*COMMAND, str(path), "--json"], capture_output=True, text=True)
+        return json.loads(ran.stdout.replace(str(path), "RECORDING")) | {"at": None}
+
+    assert json.loads((old / "recording.json").read_text())["format"] == "vllm-doctor/recording/v1"
+    assert reported(new) == reported(old)
+
+
+def as_v2(old: Mapping[str, bytes]) -> dict[str, bytes]:
+    """A recording of version 1 as it would have been written today."""
+    found = parsed("r", old)
+    assert found.server.metrics is not None
+    writer = MetricsWriter()
+    for answer in found.server.metrics.answers():
+        writer.add(answer.at, answer.text(), answer.clock)
+    about = json.loads(old["recording.json"]) | {"format": FORMAT}
+    parts = {name: body for name, body in old.items() if not name.endswith("/metrics.txt")}
+    return parts | {"recording.json": json.dumps(about).encode(), SERVER: writer.ended()}
 
 
 def test_parts_that_would_take_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +135,8 @@ def test_the_program_in_its_documentation_reads_it() -> None:
     exec(program, scope)
     found = demo.find("preemption")
     assert found.server.metrics is not None
-    read_by_hand = list(scope["scrapes"](found.server.metrics.text))
+    text = "".join(f"# at {at}\n{page.decode()}" for at, page in zip(found.times, found.pages, strict=True))
+    read_by_hand = list(scope["answers"](text))
     assert [page.encode() for _, page in read_by_hand] == list(found.pages)
     assert [at for at, _ in read_by_hand] == list(found.times)
 
@@ -126,7 +174,7 @@ def observed(found: Recording) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("lost", "says"),
     [
-        ("1-server/metrics.txt", {"server": "the recording lacks 1-server/metrics.txt"}),
+        (SERVER, {"server": f"the recording lacks {SERVER}"}),
         ("2-host/facts.json", {"host": "the recording lacks 2-host/facts.json"}),
     ],
 )
@@ -151,7 +199,7 @@ def test_no_folder(tmp_path: Path) -> None:
     [
         ({"format": None}, "is not a recording of format"),
         ({"format": "vllm-doctor/report/v1"}, "is not a recording of format"),
-        ({"format": "vllm-doctor/recording/v2"}, "update vllm-doctor"),
+        ({"format": "vllm-doctor/recording/v3"}, "update vllm-doctor"),
         ({"sources": []}, "names no sources"),
         ({"sources": [{"kind": "server"}]}, "'folder' is missing"),
         ({"sources": "x"}, "names no sources"),
@@ -183,14 +231,16 @@ def test_facts_that_are_none(facts: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["x\n", "@ 0 page 2\na 1\n", "@ 0 page -1\n", "@ nan page 0\n", "@ 1e999 page 0\n", "@ 0 pages 0\n",
-     "@ 0 page 1\na 1\n@ 0 page 1\na 1\n", "@ 0 page 1\na 1\n@ 1 lines 1\n2 b\n", "@ 0 page 1\na\n@ 1 lines 1\n0 b\n",
-     "@ 0 page 1\na\n@ 1 lines 1\nx b\n", "@ 0 lines 1\n1 b\n", "@ 0 page 99999999999999999999\na\n"],
-)  # fmt: skip
-def test_scrapes_that_are_none(text: str) -> None:
-    found = parsed("r", parts() | {"1-server/metrics.txt": text.encode()})
-    with pytest.raises(SourceError, match=r"1-server/metrics\.txt, line \d"):
+    ("part", "body", "says"),
+    [
+        (SERVER, zstd.compress(b"x\n"), r"r: 1-server/metrics\.prom\.zst, answer 1: 'x' does not begin a scrape"),
+        ("1-server/metrics.prom", b"x\n", r"r: 1-server/metrics\.prom, answer 1"),
+        ("1-server/metrics.txt", b"x\n", r"r: 1-server/metrics\.txt, line 1"),
+    ],
+)
+def test_scrapes_that_are_none(part: str, body: bytes, says: str) -> None:
+    found = parsed("r", without(SERVER) | {part: body})
+    with pytest.raises(SourceError, match=says):
         found.sources[0].observation(frozenset())
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.making import shipped_catalogue
 from tests.serving import Answer, Request, Route, pages, serving, vllm
+from tests.zstandard import zstd
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import GpuSeen, Observation, ProcessSeen
@@ -21,6 +22,7 @@ from vllm_doctor.model.reading import Known, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Problem
 from vllm_doctor.recording import archive, bundle
+from vllm_doctor.recording.metrics import MetricsWriter
 from vllm_doctor.session.capture import Recorder, packable
 from vllm_doctor.session.source import Source
 from vllm_doctor.sources.server.server import Server
@@ -172,7 +174,7 @@ def test_what_was_seen_of_one_that_goes_away_stays() -> None:
 
 def test_what_is_kept_cannot_write_on_a_terminal() -> None:
     hostile = 'vllm:x{a="\x1b[2J\u202e"} 1\r\n' + PAGES[0]
-    text = taken_of([hostile])["1-server/metrics.txt"].decode()
+    text = zstd.decompress(taken_of([hostile])["1-server/metrics.prom.zst"]).decode()
     assert all(c.isprintable() or c in "\r\n\t" for c in text)
     assert 'vllm:x{a="\\u001b[2J\\u202e"} 1\r\n' in text
 
@@ -216,8 +218,11 @@ def kept(share: bool = False) -> dict[str, bytes]:
         "format": bundle.FORMAT,
         "sources": [{"target": "http://me:pw@gpu-9.internal:8000", "folder": "1-server"}],
     }
+    answers = MetricsWriter()
+    answers.add(0.0, 'x{m="/data/models/a",h="gpu-9.internal"} 1\n')
+    answers.add(1.0, 'x{m="/data/models/a",h="gpu-9.internal"} 2\n')
     parts = {
-        "1-server/metrics.txt": '@ 0.000 page 2\nx{m="/data/models/a",h="gpu-9.internal"} 1\n\n',
+        "1-server/metrics.prom.zst": answers.ended(),
         "2-host/facts.json": {
             "--api-key": {"value": "abcd"},
             "$HF_TOKEN": {"value": "hf_abcdefghijklmn"},
@@ -246,7 +251,9 @@ def test_pseudonyms_leave_what_is_ours() -> None:
     found = kept(share=True)
     about = json.loads(found["recording.json"])
     assert about["sources"][0] == {"target": "http://[masked]@host-1:8000", "folder": "1-server"}
-    assert found["1-server/metrics.txt"] == b'@ 0.000 page 2\nx{m="/path-1",h="host-1"} 1\n\n'
+    assert zstd.decompress(found["1-server/metrics.prom.zst"]).decode() == (
+        '# at 0.000\nx{m="/path-1",h="host-1"} 1\n# at 1.000\nx{m="/path-1",h="host-1"} 2\n'
+    )
     assert {item["what"]: item["count"] for item in about["redacted"]}.items() >= {"host": 1, "path": 1}.items()
 
 

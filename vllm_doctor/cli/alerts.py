@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
     from vllm_doctor.rules import log_lines  # imported here: a folder has more than Prometheus reads
 
     files = render.files(written, choices)
-    found = log_alerts.of_rules(rules, log_lines.load(rule.shipped() / log_lines.FOLDER), recorder)
+    found = log_alerts.of_rules(rules, log_lines.load(rule.shipped(), *chosen_rules.folders(options)), recorder)
     files["loki.yaml"] = render.loki(found, options.logs)
     files["grafana.json"] = grafana.render(signals, rules, scope)
     write_folder(Path(options.output), files)

@@ -7,26 +7,31 @@ import hashlib
 from pathlib import Path
 
 from vllm_doctor.model.errors import UsageError
-from vllm_doctor.rules import catalogue, rule
+from vllm_doctor.rules import rule, rule_set
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.rule import Rule
 
 
+def folders(options: argparse.Namespace) -> tuple[Path, ...]:
+    """Those of --rules: beside rules they may hold signals, log lines and overrides."""
+    return tuple(map(Path, options.rules))
+
+
 def load(options: argparse.Namespace) -> tuple[list[Rule], Catalogue]:
     """The chosen rules, and the signals that they read. Raises UsageError."""
-    shipped = rule.shipped()
-    signals = catalogue.load(shipped)
-    rules = rule.load([shipped, *map(Path, options.rules)], signals)
-    known = {r.id for r in rules}
+    found = rule_set.load(folders(options))
+    known = {r.id for r in found.rules}
     for id in [*options.rule, *options.skip]:
         if id not in known:
             raise UsageError(f"no rule {id!r}; the list: vllm-doctor rules")
-    return [r for r in rules if (not options.rule or r.id in options.rule) and r.id not in options.skip], signals
+    skipped = {*options.skip, *(found.skipped - set(options.rule))}
+    chosen = [r for r in found.rules if (not options.rule or r.id in options.rule) and r.id not in skipped]
+    return chosen, found.catalogue
 
 
 def version(options: argparse.Namespace) -> str:
-    """Their name: other rules have another."""
-    version = rule.version([rule.shipped(), *map(Path, options.rules)])
+    """Their name: other rules, and other overrides, have another."""
+    version = rule.version([rule.shipped(), *folders(options)])
     if not (options.rule or options.skip):
         return version
     return hashlib.sha256(repr((version, sorted(options.rule), sorted(options.skip))).encode()).hexdigest()[:12]

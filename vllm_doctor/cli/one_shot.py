@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -53,7 +52,6 @@ def judge_of(
 
     Measured: with what is measured over time. Quiet: without a word on how far it has come.
     """
-    gc.set_threshold(50_000)  # rules and samples are many objects without cycles, and live to the end
     window = WINDOW if options.window is None else options.window
     rules, signals = chosen_rules.load(options)
     state = None

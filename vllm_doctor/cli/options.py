@@ -173,6 +173,7 @@ def attachment_of(
         command=options.command,
         gpu=options.gpu,
         rules=cache(lambda: chosen_rules.version(options)),
+        folders=chosen_rules.folders(options),
     )
 
 

@@ -1,41 +1,75 @@
-"""The rules, to be read and to be checked."""
+"""The rules, to be read, to be checked, and to be begun."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from vllm_doctor.cli.options import Parser
 from vllm_doctor.cli.output import say
 from vllm_doctor.model.errors import UsageError
-from vllm_doctor.rules import catalogue, rule, rulebook
+from vllm_doctor.rules import rule_set, rulebook
+from vllm_doctor.rules.rule_set import RuleSet
+from vllm_doctor.text import redact
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print the list, a page, the signals, or what the lint found well; 0, or it raises."""
-    parser = Parser("vllm-doctor rules", "The list of rules; one rule's page; the lint of a folder of rules.")
+    """Print the list, a page, the signals, the schemas, or what the check found well; 0, or it raises."""
+    parser = Parser("vllm-doctor rules", "The list of rules; one rule's page; the check of a folder of rules.")
     parser.add_argument("id", nargs="?", metavar="ID")
-    parser.add_argument("--check", metavar="DIR", help="lint the rules in DIR and run their examples")
-    parser.add_argument("--rules", action="append", default=[], metavar="DIR", help="more rules")
+    parser.add_argument("--check", metavar="DIR", help="report every mistake in DIR, and run the rules' examples")
+    parser.add_argument("--new", metavar="ID", help="write a rule to be filled in: ID.yaml")
+    parser.add_argument("-o", "--output", metavar="DIR", default=".", help="where --new writes it (here)")
+    parser.add_argument(
+        "--rules", action="append", default=[], metavar="DIR", help="more rules, signals, log lines, and overrides"
+    )
     parser.add_argument("--signals", action="store_true", help="the signals that rules may name")
+    parser.add_argument("--schemas", action="store_true", help="where the JSON Schemas for editors are")
     options = parser.parse_args(arguments)
-    shipped = rule.shipped()
-    signals = catalogue.load(shipped)
     if options.check:
-        say(rulebook.check(Path(options.check), [shipped], signals))
-        return 0
+        return _check(Path(options.check))
+    if options.new:
+        return _new(options.new, Path(options.output))
+    if options.schemas:
+        return _schemas()
+    found = rule_set.load([Path(folder) for folder in options.rules])
     if options.signals:
-        say(rulebook.signals(signals))
-        return 0
-    rules = rule.load([shipped, *map(Path, options.rules)], signals)
-    if options.id is None:
-        say(rulebook.listing(rules))
-        return 0
-    found = next((r for r in rules if r.id == options.id), None)
-    if found is None:
-        near = [r.id for r in rules if options.id in r.id or r.id in options.id]
-        raise UsageError(
-            f"no rule {options.id!r}" + (f"; meant {near[0]!r}?" if near else "; the list: vllm-doctor rules")
-        )
-    say(rulebook.page(found))
+        say(rulebook.signals(found.catalogue))
+    else:
+        say(rulebook.listing(found) if options.id is None else _page(options.id, found))
     return 0
+
+
+def _check(folder: Path) -> int:
+    from vllm_doctor.rules import lint
+
+    mistakes, counted = lint.check(folder)
+    if not mistakes:
+        say(f"{counted} pass\n")
+        return 0
+    say("".join(f"{redact.text(line, Counter())}\n" for line in mistakes))
+    raise UsageError(f"{len(mistakes)} mistake{'s' if len(mistakes) > 1 else ''} in {folder} ({counted})")
+
+
+def _new(id: str, folder: Path) -> int:
+    from vllm_doctor.rules import skeleton
+
+    path = skeleton.write(id, folder)
+    say(f"{path}: fill it in; what is missing: vllm-doctor rules --check {folder}\n")
+    return 0
+
+
+def _schemas() -> int:
+    from vllm_doctor.rules import schemas
+
+    say("".join(f"{name:<12}{schemas.path(name)}\n" for name in schemas.NAMES))
+    return 0
+
+
+def _page(id: str, found: RuleSet) -> str:
+    rule = next((r for r in found.rules if r.id == id), None)
+    if rule is None:
+        near = [r.id for r in found.rules if id in r.id or r.id in id]
+        raise UsageError(f"no rule {id!r}" + (f"; meant {near[0]!r}?" if near else "; the list: vllm-doctor rules"))
+    return rulebook.page(rule, id in found.skipped)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +9,6 @@ from dataclasses import dataclass, replace
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Change, Patch
 from vllm_doctor.text import words as wording
-from vllm_doctor.text import yaml
 from vllm_doctor.vllm.command_line import Command, changed
 
 _CONTEXT = 3
@@ -30,6 +28,8 @@ def lines(words: Iterable[str]) -> list[str]:
 
 def between(was: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
     """A unified diff of a command's lines."""
+    import difflib  # late: a report in JSON shows no difference
+
     return tuple(difflib.unified_diff(was, now, "command", "corrected", n=_CONTEXT, lineterm=""))
 
 
@@ -49,6 +49,8 @@ def of_config(keys: Mapping[str, str], changes: Sequence[Change], file: str, pla
     ]
     if None in found.values():
         apply.append("null takes a key out (RFC 7396); left in the file, vLLM would read it as the text None")
+    from vllm_doctor.text import yaml  # late, as it takes a while to import: few are configured by a file
+
     return Patch("config", file, {place: tuple(changes)}, tuple(apply), tuple(yaml.dump(found)))
 
 

@@ -19,6 +19,9 @@ class DocumentError(DoctorError):
     """A YAML file is not as it must be: says file, line, what is wrong and what to do."""
 
     def __init__(self, path: object, line: int | None, problem: str) -> None:
+        self.path, self.line, self.problem = path, line, problem
+        self.is_consequence = False
+        """Of a mistake that was noted already."""
         where = f"{path}:{line}" if line else str(path)
         super().__init__(f"{where}: {problem}")
 

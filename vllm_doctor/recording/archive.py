@@ -21,14 +21,15 @@ from vllm_doctor.model.errors import SourceError
 
 KIND = "not-a-recording"
 MAX_BYTES = 256 << 20
-"""Of all files together, unpacked."""
+"""Of all files together, unpacked by gzip."""
 MAX_MEMBERS = 2000
 _ENDINGS = (".tar.gz", ".tgz")
 _OF_SOURCE = r"\d{1,3}-[a-z-]{1,20}"
 _PART = re.compile(
-    rf"(?:(?!{_OF_SOURCE}/)[^/]{{1,200}}/)?((?:{_OF_SOURCE}/)?[a-z0-9]{{1,20}}\.(?:json|jsonl|txt|log))(\.gz)?"
+    rf"(?:(?!{_OF_SOURCE}/)[^/]{{1,200}}/)?((?:{_OF_SOURCE}/)?[a-z0-9]{{1,20}}\.(?:json|jsonl|txt|log|prom|prom\.zst))(\.gz)?"
 )
-"""The name of a part, in a folder of any name perhaps: somebody packed it anew."""
+"""The name of a part, in a folder of any name perhaps: somebody packed it anew. What zstd packed stays so: it is larger
+than memory perhaps, and unpacked where it is read (recording/metrics.py)."""
 _BLOCK = 512  # of a tar
 _CHUNK = 1 << 20
 _FILE, _FOLDER, _EXTENSION = (b"0", b"\0"), b"5", (b"x", b"g")

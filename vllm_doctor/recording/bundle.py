@@ -2,7 +2,7 @@
 
     recording.json              what it is, when and by whom it was taken, and its sources
     report.json                 the report on it, JSON version 1
-    1-server/metrics.txt        the answers of /metrics, each as what differs from the one before
+    1-server/metrics.prom.zst   the answers of /metrics, one after the other
     1-server/version.json       the answers of /version and /v1/models
     1-server/models.json
     2-host/facts.json           {"cores_usable": {"value": 2, "from": "proc"}, "cpu_governor": {"unknown": "denied"}}
@@ -11,7 +11,8 @@
     3-log/000.log               the log, without what clients sent
     bench.json                  what `vllm bench serve` measured meanwhile, where it was run (record --bench)
 
-Any of them may be packed by gzip (metrics.txt.gz). What is not there is not known: only recording.json must be.
+Any of them may be packed by gzip (facts.json.gz). What is not there is not known: only recording.json must be.
+Version 1, which is read as well, has the answers in metrics.txt, each as what differs from the one before.
 """
 
 from __future__ import annotations
@@ -33,14 +34,16 @@ from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Problem, RecordingSeen
 from vllm_doctor.model.window import Window
-from vllm_doctor.recording import archive
+from vllm_doctor.recording import archive, metrics, metrics_v1
 from vllm_doctor.recording.archive import KIND
-from vllm_doctor.recording.tape import Metrics
+from vllm_doctor.recording.metrics import Metrics
 from vllm_doctor.sources.server import scrapes
 from vllm_doctor.sources.server.scrapes import Identity
 
-FORMAT = "vllm-doctor/recording/v1"
 _FAMILY = "vllm-doctor/recording/v"
+FORMAT = f"{_FAMILY}2"
+_METRICS_FILE = {f"{_FAMILY}1": metrics_v1.FILE, FORMAT: metrics.FILE}
+"""Of the formats that are read."""
 _JUDGED = 120
 """So many scrapes of a recording are judged, the first and the last among them; of a longer one some are left out."""
 _REPLAYED = 600
@@ -252,7 +255,7 @@ def parsed(name: str, parts: Mapping[str, bytes]) -> Recording:
     written = about.get("format") if isinstance(about, dict) else None
     if not isinstance(written, str) or not written.startswith(_FAMILY):
         raise SourceError(KIND, f"{name} is not a recording of format {FORMAT}")
-    if written != FORMAT:
+    if written not in _METRICS_FILE:
         raise SourceError(
             "newer-format",
             f"{name} is a recording of format {written[:60]}, and this vllm-doctor reads {FORMAT}: update it",
@@ -261,6 +264,7 @@ def parsed(name: str, parts: Mapping[str, bytes]) -> Recording:
         sources = about["sources"]
         if not isinstance(sources, list) or not 0 < len(sources) <= _MAX_SOURCES:
             raise ValueError("it names no sources, or too many")
+        servers = max(1, sum(source["kind"] == SourceKind.SERVER for source in sources))
         report, bench = _json(name, parts, "report.json"), _json(name, parts, "bench.json")
         return Recording(
             name=name,
@@ -270,7 +274,7 @@ def parsed(name: str, parts: Mapping[str, bytes]) -> Recording:
             rules=str(about.get("rules", ""))[:100],
             shared=bool(about.get("shared", False)),
             redacted={str(item["what"])[:100]: int(item["count"]) for item in about.get("redacted", [])},
-            sources=tuple(_source(name, parts, source) for source in sources),
+            sources=tuple(_source(name, parts, source, _METRICS_FILE[written], servers) for source in sources),
             wishes=_wishes(about.get("wishes", {})),
             report=report if isinstance(report, dict) else None,
             bench=bench if isinstance(bench, dict) else None,
@@ -280,17 +284,17 @@ def parsed(name: str, parts: Mapping[str, bytes]) -> Recording:
         raise SourceError(KIND, f"{name} is no whole recording: {what[:200]}") from None
 
 
-def _source(name: str, parts: Mapping[str, bytes], told: Any) -> Recorded:
+def _source(name: str, parts: Mapping[str, bytes], told: Any, metrics_file: str, servers: int) -> Recorded:
     folder = str(told["folder"])
     kind = SourceKind(told["kind"])
     own = {part.removeprefix(f"{folder}/") for part in parts if part.startswith(f"{folder}/")}
     problem = told.get("error")
     error = Problem(str(problem["kind"]), str(problem["message"])) if problem else None
+    answers = _metrics(name, parts, folder, servers)
     needed = {
-        SourceKind.SERVER: ["metrics.txt"],
+        SourceKind.SERVER: [] if answers is not None else [metrics_file],
         SourceKind.LOG: [str(log["file"]) for log in told.get("logs", [])],
     }.get(kind, ["facts.json"])
-    text = parts.get(f"{folder}/metrics.txt")
     rows = _json(name, parts, f"{folder}/rows.json")
     rows = {} if rows is None else rows
     facts = _json(name, parts, f"{folder}/facts.json")
@@ -307,7 +311,7 @@ def _source(name: str, parts: Mapping[str, bytes], told: Any) -> Recorded:
         course=tuple(_course(parts.get(f"{folder}/course.jsonl", b""), f"{folder}/course.jsonl")),
         process_rows=tuple(_process_row(row) for row in rows.get("processes", [])),
         gpu_rows=tuple(_gpu_row(row) for row in rows.get("gpus", [])),
-        metrics=None if text is None else Metrics(text.decode("utf-8", "replace"), f"{name}: {folder}/metrics.txt"),
+        metrics=answers,
         version=_json(name, parts, f"{folder}/version.json"),
         models_answer=_json(name, parts, f"{folder}/models.json"),
         logs=tuple(
@@ -317,6 +321,16 @@ def _source(name: str, parts: Mapping[str, bytes], told: Any) -> Recorded:
         log_age=_number(told.get("age")),
         lacks=() if error else tuple(f"{folder}/{part}" for part in needed if part not in own),
     )
+
+
+def _metrics(name: str, parts: Mapping[str, bytes], folder: str, servers: int) -> Metrics | None:
+    """The answers of /metrics, in the first of these files that is there."""
+    packed, plain, old = (f"{folder}/{file}" for file in (metrics.FILE, metrics.PLAIN, metrics_v1.FILE))
+    if packed in parts:
+        return metrics.of_file(parts[packed], f"{name}: {packed}", servers=servers)
+    if plain in parts:
+        return metrics.of_file(parts[plain], f"{name}: {plain}", is_packed=False)
+    return metrics_v1.of_file(parts[old], f"{name}: {old}") if old in parts else None
 
 
 def _json(name: str, parts: Mapping[str, bytes], part: str) -> Any:

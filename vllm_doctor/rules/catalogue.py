@@ -12,6 +12,7 @@ from vllm_doctor.model.snapshot import Snapshot, Told
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules import diagnosis_file, evaluation, signals_file
 from vllm_doctor.rules.diagnosis_file import Diagnosis
+from vllm_doctor.rules.document import Problems
 from vllm_doctor.rules.signal import Signal, metrics
 
 
@@ -69,7 +70,8 @@ class Catalogue:
         return evaluation.snapshot(self.in_order, window, facts, tag, told)
 
 
-def load(folder: Path) -> Catalogue:
-    """The catalogue of a folder: signals/*.yaml, and diagnosis.yaml. Raises DocumentError with the line."""
-    signals = signals_file.load(folder / signals_file.FOLDER)
-    return Catalogue(signals, diagnosis_file.load(folder / diagnosis_file.FILE, signals), folder)
+def load(shipped: Path, *folders: Path, problems: Problems | None = None) -> Catalogue:
+    """The catalogue of the shipped folder, its diagnosis.yaml included, and the signals of others. Raises DocumentError
+    with the line; with `problems`, mistakes are noted there, and what is wrong stands for itself, never known."""
+    signals = signals_file.load(shipped, *folders, problems=problems)
+    return Catalogue(signals, diagnosis_file.load(shipped / diagnosis_file.FILE, signals, problems), shipped)

@@ -13,6 +13,7 @@ from pathlib import Path
 from vllm_doctor.expr.condition import Condition
 from vllm_doctor.expr.parser import ConditionError
 from vllm_doctor.rules import document
+from vllm_doctor.rules.document import Problems, Table
 from vllm_doctor.rules.signal import Signal
 
 FILE = "diagnosis.yaml"
@@ -66,11 +67,16 @@ class Diagnosis:
     outliers: tuple[Outlier, ...] = ()
 
 
-def load(path: Path, signals: Mapping[str, Signal]) -> Diagnosis:
+def load(path: Path, signals: Mapping[str, Signal], problems: Problems | None = None) -> Diagnosis:
     """Read the file; where there is none, nothing is made of the signals. Raises DocumentError with the line."""
     if not path.is_file():
         return Diagnosis()
-    root = document.read(path)
+    with document.gathered(problems):
+        return _read(document.read(path, problems=problems), signals)
+    return Diagnosis()
+
+
+def _read(root: Table, signals: Mapping[str, Signal]) -> Diagnosis:
     root.allow("symptoms", "refusals", "negligible", "outliers")
     return Diagnosis(
         tuple(_symptom(entry, signals) for entry in root.tables("symptoms")),
@@ -80,18 +86,18 @@ def load(path: Path, signals: Mapping[str, Signal]) -> Diagnosis:
     )
 
 
-def _symptom(entry: document.Table, signals: Mapping[str, Signal]) -> Symptom:
+def _symptom(entry: Table, signals: Mapping[str, Signal]) -> Symptom:
     entry.allow("when", "says", "verdict")
     when = condition_of(entry, "when", signals.__contains__)
     return Symptom(when, entry.text("says"), entry.one_of("verdict", ("unknown", "warning", "critical")))
 
 
-def _refusal(entry: document.Table, signals: Mapping[str, Signal]) -> Refusal:
+def _refusal(entry: Table, signals: Mapping[str, Signal]) -> Refusal:
     entry.allow("when", "says", "from")
     return Refusal(condition_of(entry, "when", signals.__contains__), entry.text("says"), entry.text("from"))
 
 
-def _negligible(table: document.Table, signals: Mapping[str, Signal]) -> Negligible:
+def _negligible(table: Table, signals: Mapping[str, Signal]) -> Negligible:
     table.allow("below", "when")
     below = table.get("below")
     if not isinstance(below, int | float) or isinstance(below, bool):
@@ -99,7 +105,7 @@ def _negligible(table: document.Table, signals: Mapping[str, Signal]) -> Negligi
     return Negligible(float(below), condition_of(table, "when", signals.__contains__))
 
 
-def _outlier(entry: document.Table, signals: Mapping[str, Signal]) -> Outlier:
+def _outlier(entry: Table, signals: Mapping[str, Signal]) -> Outlier:
     entry.allow("signal", "factor", "least")
     name = entry.text("signal")
     if name not in signals:
@@ -107,14 +113,14 @@ def _outlier(entry: document.Table, signals: Mapping[str, Signal]) -> Outlier:
     return Outlier(name, _number(entry, "factor"), _number(entry, "least"))
 
 
-def _number(table: document.Table, key: str) -> float:
+def _number(table: Table, key: str) -> float:
     value = table.get(key)
     if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
         table.fail(f"{key!r} must be a number above 0", key)
     return float(value)
 
 
-def condition_of(table: document.Table, key: str, is_signal: Callable[[str], bool]) -> Condition:
+def condition_of(table: Table, key: str, is_signal: Callable[[str], bool]) -> Condition:
     """The condition under a key; every name in it must be a signal. Raises DocumentError."""
     try:
         condition = Condition(table.text(key))
@@ -122,5 +128,5 @@ def condition_of(table: document.Table, key: str, is_signal: Callable[[str], boo
         table.fail(str(error), key)
     for name in condition.names:
         if not is_signal(name):
-            table.fail(f"{name!r} is not a signal; the list: vllm-doctor rules --signals", key)
+            table.mistake(f"{name!r} is not a signal; the list: vllm-doctor rules --signals", key)
     return condition

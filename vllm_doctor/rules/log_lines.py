@@ -4,8 +4,10 @@ rules/log-lines/*.yaml, one entry a line:
 
     find      fixed texts by which the scanner finds the line, each eight characters or more, and none that a JSON
               wrapper would write differently (no quotes, backslashes, <>&): one of them is enough
-    match     what the message must look like from its start, as a regular expression; its named groups are values
-    fields    more values: name -> a regular expression with one group, searched for in the message
+    match     what the message must look like from its start, as a regular expression; its named groups are values.
+              The expressions are those of the `regex` package, and one that takes too long is given up
+    fields    more values: name -> a regular expression with a group, or one in each alternative, searched for in the
+              message
     says      flags: name -> a regular expression; true where it is found in the message, else false; of a line that was
               cut (see `complete`) only what is true
     once      `start`: printed while the server starts, if at all; `run`: at any time. Where such a line is missing
@@ -24,27 +26,42 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vllm_doctor.expr.formula import Formula
 from vllm_doctor.expr.parser import FormulaError
 from vllm_doctor.model.reading import Known, Value
 from vllm_doctor.model.window import Labels
 from vllm_doctor.rules import document
+from vllm_doctor.rules import folders as places
+from vllm_doctor.rules.document import Problems, Table
 from vllm_doctor.vllm import flags
 
-FOLDER = "log-lines"
+if TYPE_CHECKING:
+    from regex import Pattern
+
+FOLDER = places.LOG_LINES
 """Beside the signals, in the folder of the rules."""
 
+KEYS = (
+    "find", "match", "fields", "says", "once", "since", "until", "bare", "facts", "samples", "complete", "marks",
+    "example", "gives",
+)  # fmt: skip
+ONCE = ("start", "run")
 MARKS = ("start", "ready", "died", "error", "stopped", "arguments")
 KINDS = ("gauge", "rate", "increase", "total")
-_MIN_FIND = 8
+MIN_FIND = 8
+PATTERN_SECONDS = 1.0
+"""Of processor time, for one pattern on one message: more than a million times what one needs."""
 _ESCAPED = re.compile(r"[\"\\<>&\n]|[^\x00-\x7f]")
 _NUMBER = re.compile(r"(-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)%?")
+_PREFIX = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d [\d:]{8} \[?[\w./]+\.py:\d+\] ?")
 _MAX_TEXT = 300
+ID = "[a-z0-9]+(-[a-z0-9]+)*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +103,22 @@ class LogLine:
     marks: str | None
     example: str
     gives: Mapping[str, Value]
+    table: Table
 
-    def values(self, message: str) -> dict[str, Value] | None:
-        """What the line tells; None where the message is not this line."""
-        found = _compiled(self.match).match(message)
+    def values(self, message: str, seconds: float = PATTERN_SECONDS) -> dict[str, Value] | None:
+        """What the line tells; None where the message is not this line.
+
+        Raises TimeoutError where one of its patterns takes longer than these seconds of processor time.
+        """
+        found = _compiled(self.match).match(message, timeout=seconds)
         if found is None:
             return None
         texts = found.groupdict()
         for name, pattern in self.fields.items():
-            field = _compiled(pattern).search(message)
-            texts[name] = field[1] if field else None
+            field = _compiled(pattern).search(message, timeout=seconds)
+            texts[name] = field[field.lastindex or 0] if field else None
         told = {name: value(text) for name, text in texts.items() if text is not None}
-        said = {name: _compiled(pattern).search(message) is not None for name, pattern in self.says.items()}
+        said = {n: _compiled(p).search(message, timeout=seconds) is not None for n, p in self.says.items()}
         return told | {name: so for name, so in said.items() if so or not self.is_cut(told)}
 
     def is_cut(self, values: Mapping[str, Value]) -> bool:
@@ -115,9 +136,14 @@ class LogLine:
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compiled when first needed: few logs hold many of the lines, and compiling all takes as long as reading one."""
-    return re.compile(pattern)
+def _compiled(pattern: str) -> Pattern[str]:
+    """Compiled when first needed: few logs hold many of the lines, and compiling all takes as long as reading one.
+
+    By `regex`, whose searches have a time limit: a pattern of a user's own cannot hang the doctor.
+    """
+    import regex  # imported when first needed: most examinations read no log
+
+    return regex.compile(pattern)
 
 
 def value(text: str) -> Value:
@@ -166,54 +192,158 @@ def names_of(line: LogLine) -> frozenset[str]:
 
 
 @cache
-def load(folder: Path) -> LogLines:
-    """Read rules/log-lines. Raises DocumentError with the line."""
+def load(*folders: Path) -> LogLines:
+    """The log lines of these folders of rules; of others than the shipped one, checked. Raises DocumentError."""
+    return read(folders)
+
+
+def read(folders: Iterable[Path], problems: Problems | None = None) -> LogLines:
+    """As load; with `problems`, mistakes are noted there."""
     lines: dict[str, LogLine] = {}
-    for path in sorted(folder.glob("*.yaml")):
-        root = document.read(path)
-        root.allow("lines")
-        table = root.table("lines")
-        for id in table:
-            if id in lines:
-                table.fail(f"the line {id!r} stands in two files", id)
-            lines[id] = _line(id, table.table(id))
+    ours = places.shipped().resolve()
+    for path in (path for folder in folders for path in places.log_lines(folder)):
+        with document.gathered(problems):
+            root = document.read(path, problems=problems)
+            root.allow("lines")
+            table = root.table("lines")
+            is_checked = problems is not None or not path.resolve().is_relative_to(ours)
+            for id in table:
+                with document.gathered(problems):
+                    _add(lines, id, table, is_checked)
     return LogLines(lines)
 
 
-def _line(id: str, table: document.Table) -> LogLine:
-    table.allow(
-        "find", "match", "fields", "says", "once", "since", "until", "bare", "facts", "samples", "complete", "marks",
-        "example", "gives",
-    )  # fmt: skip
+def _add(lines: dict[str, LogLine], id: str, table: Table, is_checked: bool) -> None:
+    line = _line(id, table.table(id))
+    if id in lines:
+        first = lines[id].table
+        table.fail(f"the line {id!r} stands twice (first in {first.path}:{first.line}): give this one its own id", id)
+    lines[id] = line
+    if is_checked:
+        check(line)
+
+
+def check(line: LogLine) -> None:
+    """Whether its patterns are some, what it names are values that they give, and its example is found and read."""
+    table = line.table
+    if not re.fullmatch(ID, line.id):
+        table.mistake(f"a line's id is lower case words joined by '-'; it is {line.id!r}")
+    are_patterns = [_is_pattern(where, key, text) for where, key, text in _patterns(line)]
+    if not all(are_patterns):
+        return
+    for name, pattern in line.fields.items():
+        if _compiled(pattern).groups < 1:
+            table.table("fields").mistake(f"{name!r} needs a group, (…): the value", name)
+    known = names_of(line)
+    named = [(table.table("facts"), name, name) for name in line.facts]
+    named += [(table.table("gives"), name, name) for name in line.gives]
+    if line.complete is not None:
+        named.append((table, "complete", line.complete))
+    for where, key, value_name in named:
+        if value_name not in known:
+            where.mistake(no_value(value_name, known), key)
+    samples = table.table("samples")
+    for metric, measure in zip(samples, line.samples, strict=False):
+        for name in measure.of.names:
+            if name not in known:
+                samples.table(metric).mistake(no_value(name, known), "of")
+    _check_example(line)
+
+
+def no_value(name: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches  # late: only for a mistake
+
+    near = get_close_matches(name, list(known), 1)
+    return f"{name!r} is no value of the line" + (
+        f"; meant {near[0]!r}?" if near else f"; it has: {', '.join(sorted(known)) or 'none'}"
+    )
+
+
+def _patterns(line: LogLine) -> Iterator[tuple[Table, str, str]]:
+    """Each with where it stands."""
+    yield line.table, "match", line.match
+    for key, patterns in (("fields", line.fields), ("says", line.says)):
+        yield from ((line.table.table(key), name, pattern) for name, pattern in patterns.items())
+
+
+def _is_pattern(table: Table, key: str, text: str) -> bool:
+    import regex
+
+    try:
+        _compiled(text)
+    except (regex.error, RecursionError, OverflowError, MemoryError) as error:
+        table.mistake(f"{key!r} is no regular expression: {error}", key)
+        return False
+    return True
+
+
+def _check_example(line: LogLine) -> None:
+    """The example is a whole line: vLLM's prefix, then the message; the whole line of a bare one."""
+    table = line.table
+    if not any(text in line.example.encode() for text in line.find):
+        table.mistake("the example holds none of the texts under 'find'", "example")
+    prefix = None if line.bare else _PREFIX.search(line.example)
+    if prefix is None and not line.bare:
+        return table.mistake(
+            "the example must be a whole line: INFO 11-20 10:00:00 [x.py:1] and the message", "example"
+        )
+    try:
+        values = line.values(line.example[prefix.end() :] if prefix else line.example)
+    except TimeoutError:
+        return table.mistake(f"a pattern takes longer than {PATTERN_SECONDS:g} s on the example: simplify it", "match")
+    if values is None:
+        return table.mistake("'match' does not match the example's message", "match")
+    gives = table.table("gives")
+    for name, wanted in line.gives.items():
+        if name in names_of(line) and values.get(name) != wanted:
+            gives.mistake(f"the example gives {name} {values.get(name)!r}, not {wanted!r}", name)
+    return None
+
+
+def _line(id: str, table: Table) -> LogLine:
+    table.allow(*KEYS)
     finds = table.texts("find") if isinstance(table.get("find"), list) else (table.text("find"),)
     for text in finds:
-        if len(text) < _MIN_FIND or _ESCAPED.search(text):
-            table.fail(f"{text!r}: eight plain characters or more, none that JSON escapes", "find")
-    samples = []
-    for metric in table.table("samples"):
-        sample = table.table("samples").table(metric)
-        sample.allow("of", "as")
-        name, _, label = metric.rstrip("}").partition("{")
-        labels = tuple((key, text.strip('"')) for key, _, text in [label.partition("=")] if key)
-        kind = sample.one_of("as", KINDS, "gauge")
-        try:
-            samples.append(Measure(name, labels, Formula(sample.text("of")), kind))
-        except FormulaError as error:
-            sample.fail(str(error), "of")
+        if len(text) < MIN_FIND or _ESCAPED.search(text):
+            table.mistake(f"{text!r}: eight plain characters or more, none that JSON escapes", "find")
     return LogLine(
         id=id,
         find=tuple(text.encode() for text in finds),
         match=table.text("match"),
         fields={name: str(text) for name, text in table.table("fields").items()},
         says={name: str(text) for name, text in table.table("says").items()},
-        at_start=table.one_of("once", ("start", "run")) == "start",
-        since=flags.release(table.text("since")) if "since" in table else None,
-        until=flags.release(table.text("until")) if "until" in table else None,
+        at_start=table.one_of("once", ONCE) == "start",
+        since=_release(table, "since"),
+        until=_release(table, "until"),
         bare=table.get("bare") is True,
         facts={name: str(fact) for name, fact in table.table("facts").items()},
-        samples=tuple(samples),
+        samples=tuple(_samples(table.table("samples"))),
         complete=table.text("complete") if "complete" in table else None,
         marks=table.one_of("marks", MARKS) if "marks" in table else None,
         example=table.text("example"),
         gives={name: float(v) if type(v) is int else v for name, v in table.table("gives").items()},
+        table=table,
     )
+
+
+def _release(table: Table, key: str) -> flags.Release | None:
+    if key not in table:
+        return None
+    text = table[key]
+    release = flags.release(str(text)) if isinstance(text, str | float) else None
+    if release is None:
+        table.mistake(f"{key!r} must be a release of vLLM, as 0.11.1", key)
+    return release
+
+
+def _samples(table: Table) -> Iterator[Measure]:
+    for metric in table:
+        sample = table.table(metric)
+        sample.allow("of", "as")
+        name, _, label = metric.rstrip("}").partition("{")
+        labels = tuple((key, text.strip('"')) for key, _, text in [label.partition("=")] if key)
+        kind = sample.one_of("as", KINDS, "gauge")
+        try:
+            yield Measure(name, labels, Formula(sample.text("of")), kind)
+        except FormulaError as error:
+            sample.mistake(str(error), "of")

@@ -10,14 +10,15 @@ from pathlib import Path
 
 from vllm_doctor.expr.condition import Condition
 from vllm_doctor.expr.scalar import Comparison
-from vllm_doctor.model.errors import DocumentError, UsageError
 from vllm_doctor.model.kinds import SEVERITIES, Confidence, Role, Severity, Stage, State
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.rules import diagnosis_file, document, log_lines, signals_file
+from vllm_doctor.rules import document
+from vllm_doctor.rules import folders as places
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnosis_file import condition_of
-from vllm_doctor.rules.document import Table
+from vllm_doctor.rules.document import Problems, Table
+from vllm_doctor.rules.folders import shipped as shipped
 from vllm_doctor.text import words
 from vllm_doctor.vllm import flags
 
@@ -26,8 +27,16 @@ COSTS = ("none", "client", "restart", "capacity", "quality")
 GOALS = ("throughput", "latency", "")
 BY = ("you", "administrator")
 """Who can carry out a remedy's commands."""
-_NO_RULES = (log_lines.FOLDER, signals_file.FOLDER)
-"""Folders that hold other things."""
+STATUSES = ("experimental", "stable")
+ID = "[a-z0-9]+(-[a-z0-9]+)*"
+"""The form of a rule's id."""
+KEYS = (
+    "rule", "title", "status", "stage", "role", "confidence", "why", "here", "not_this_rule", "applies",
+    "when", "explains", "threshold_from", "prize", "remedies", "see", "examples",
+)  # fmt: skip
+REMEDY_KEYS = (
+    "do", "if", "set", "unset", "env", "run", "by", "computed", "cost", "risk", "expect", "gain", "then", "goal",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +91,8 @@ class Rule:
     remedies: tuple[RemedyRule, ...]
     see: tuple[str, ...]
     table: Table
+    overridden: str = ""
+    """Where, and why, its conditions were changed."""
 
     def signals(self) -> tuple[str, ...]:
         """The signals its conditions name."""
@@ -124,65 +135,71 @@ def version(folders: Iterable[Path]) -> str:
     return told.hexdigest()[:12]
 
 
-def load(folders: Iterable[Path], catalogue: Catalogue) -> tuple[Rule, ...]:
-    """All rules below these folders, in order of id. Raises DocumentError; a later folder may not redefine a rule."""
+def load(folders: Iterable[Path], catalogue: Catalogue, problems: Problems | None = None) -> tuple[Rule, ...]:
+    """All rules below these folders, in order of id. Raises DocumentError; a later folder may not redefine a rule.
+
+    With `problems`, mistakes are noted there, and a rule that has some comes without what is wrong.
+    """
     rules: dict[str, Rule] = {}
-    diagnosis = (catalogue.path / diagnosis_file.FILE).resolve()
     for folder in folders:
-        if not folder.is_dir():
-            raise UsageError(f"no such folder of rules: {folder}")
-        for path in sorted(folder.rglob("*.yaml")):
-            if path.parent.name in _NO_RULES or (path.name == diagnosis.name and path.resolve() == diagnosis):
-                continue
-            rule = read(path, catalogue)
-            if rule.id in rules:
-                first = rules[rule.id].table.path
-                rule.table.fail(f"rule {rule.id!r} stands twice (first in {first}): give this one its own id", "rule")
-            rules[rule.id] = rule
+        places.check([folder])
+        for path in places.rules(folder):
+            with document.gathered(problems):
+                rule = read(path, catalogue, problems)
+                if rule.id in rules:
+                    _fail_twice(rule, rules[rule.id])
+                rules[rule.id] = rule
     for rule in rules.values():
-        _check_explains(rule, rules, ())
+        with document.gathered(problems):
+            _check_explains(rule, rules, ())
     return tuple(rules[id] for id in sorted(rules))
+
+
+def _fail_twice(rule: Rule, first: Rule) -> None:
+    path = first.table.path
+    if path.resolve().is_relative_to(shipped().resolve()):
+        rule.table.fail(
+            f"rule {rule.id!r} is shipped already ({path}): give this one its own id, or change that one in "
+            f"{places.OVERRIDES}",
+            "rule",
+        )
+    rule.table.fail(f"rule {rule.id!r} stands twice (first in {path}): give this one its own id", "rule")
 
 
 def _check_explains(rule: Rule, rules: Mapping[str, Rule], path: tuple[str, ...]) -> None:
     if rule.id in path:
-        rule.table.fail(f"rules explain each other in a circle: {' -> '.join((*path, rule.id))}", "explains")
+        circle = path[path.index(rule.id) :]
+        first = circle.index(min(circle))
+        named = (*circle[first:], *circle[:first], circle[first])
+        rules[named[0]].table.fail(f"rules explain each other in a circle: {' -> '.join(named)}", "explains")
     for other in rule.explains:
         if other in rules:
             _check_explains(rules[other], rules, (*path, rule.id))
 
 
-def read(path: Path, catalogue: Catalogue) -> Rule:
+def read(path: Path, catalogue: Catalogue, problems: Problems | None = None) -> Rule:
     """One rule file. Raises DocumentError with file, line, and what to do."""
-    table = document.read(path, until="examples")
-    table.allow(
-        "rule", "title", "status", "stage", "role", "confidence", "why", "here", "not_this_rule", "applies",
-        "when", "explains", "threshold_from", "prize", "remedies", "see", "examples",
-    )  # fmt: skip
+    table = document.read(path, until="examples", problems=problems)
+    table.allow(*KEYS)
     id = table.text("rule")
-    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", id):
-        table.fail(f"a rule's id is lower case words joined by '-'; it is {id!r}", "rule")
-    if id != path.stem:
-        table.fail(f"the rule's id {id!r} is not the file's name: rename one ({id}.yaml)", "rule")
-    is_signal = catalogue.signals.__contains__
-    when_table = table.table("when")
-    when_table.allow(*SEVERITIES)
-    if not when_table:
-        table.fail("'when' needs a condition under critical, warning or info", "when")
+    if not re.fullmatch(ID, id):
+        table.mistake(f"a rule's id is lower case words joined by '-'; it is {id!r}", "rule")
+    elif id != path.stem:
+        table.mistake(f"the rule's id {id!r} is not the file's name: rename one ({id}.yaml)", "rule")
     prize = _bound(table, "prize", catalogue)
     rule = Rule(
-        id=id,
+        id=id or path.stem,
         group=path.parent.name,
         title=table.text("title"),
-        status=table.one_of("status", ("experimental", "stable"), "experimental"),
+        status=table.one_of("status", STATUSES, "experimental"),
         stage=table.one_of("stage", Stage),
         role=table.one_of("role", Role),
         confidence=table.one_of("confidence", Confidence, Confidence.MEDIUM),
         why=" ".join(table.text("why").split()),
         here=table.texts("here"),
         not_this_rule=" ".join(table.text("not_this_rule").split()) if "not_this_rule" in table else "",
-        applies=condition_of(table, "applies", is_signal) if "applies" in table else None,
-        when={Severity(key): condition_of(when_table, key, is_signal) for key in when_table},
+        applies=_condition(table, "applies", catalogue) if "applies" in table else None,
+        when=_when(table, catalogue),
         explains=table.texts("explains"),
         threshold_from=table.one_of("threshold_from", ORIGINS),
         prize=prize,
@@ -195,50 +212,56 @@ def read(path: Path, catalogue: Catalogue) -> Rule:
     return rule
 
 
+def _when(table: Table, catalogue: Catalogue) -> Mapping[Severity, Condition]:
+    when = table.table("when")
+    when.allow(*SEVERITIES)
+    if not when:
+        table.mistake("'when' needs a condition under critical, warning or info", "when")
+    read = {Severity(key): _condition(when, key, catalogue) for key in when if key in SEVERITIES}
+    return {key: condition for key, condition in read.items() if condition is not None}
+
+
+def _condition(table: Table, key: str, catalogue: Catalogue) -> Condition | None:
+    """None where it is no condition, and mistakes are gathered."""
+    with document.gathered(table.problems):
+        return condition_of(table, key, catalogue.signals.__contains__)
+    return None
+
+
 def _bound(table: Table, key: str, catalogue: Catalogue) -> tuple[str, str] | None:
     """{at_most: SIGNAL, basis: TEXT}; None where the key is not there, or says "unknown"."""
     if key not in table or table[key] == "unknown":
         return None
     bound = table.table(key)
     bound.allow("at_most", "basis")
-    signal = bound.text("at_most")
+    signal, basis = bound.text("at_most"), bound.text("basis")
     if signal not in catalogue.signals:
-        bound.fail(f"{signal!r} is not a signal", "at_most")
-    return signal, bound.text("basis")
+        bound.mistake(f"{signal!r} is not a signal", "at_most")
+    return signal, basis
 
 
 def _remedy(table: Table, catalogue: Catalogue, prize: tuple[str, str] | None) -> RemedyRule:
-    table.allow(
-        "do", "if", "set", "unset", "env", "run", "by", "computed", "cost", "risk", "expect", "gain", "then", "goal"
-    )
-    settings, env = table.table("set"), table.table("env")
-    for flag, value in [*settings.items(), *env.items()]:
-        if not isinstance(value, str | int | float | bool):
-            table.fail(f"the value of {flag} must be a text, a number or a placeholder", "set")
-        _check_places(table, "set", str(value), catalogue)
-    unset = table.texts("unset")
-    for text in unset:
-        _check_places(table, "unset", text, catalogue)
-    named = [*settings, *(flag for flag in unset if not words.names(flag))]
-    for flag in named:
-        if not flag.startswith("--"):
-            table.fail(
-                f"{flag!r} is not a flag: write it as vLLM takes it, with --", "set" if flag in settings else "unset"
-            )
-    for flag in named:
-        if not flags.is_flag(flag):
-            table.fail(f"{flag} is a flag of no vLLM", "set" if flag in settings else "unset")
+    table.allow(*REMEDY_KEYS)
+    settings, env, unset = table.table("set"), table.table("env"), table.texts("unset")
+    for given in (settings, env):
+        for name, value in given.items():
+            if not isinstance(value, str | int | float | bool):
+                given.mistake(f"the value of {name} must be a text, a number or a placeholder", name)
+            _check_places(given, name, str(value), catalogue)
+    for flag in settings:
+        _check_flag(settings, flag, flag)
+    for flag in unset:
+        _check_places(table, "unset", flag, catalogue)
+        if not words.names(flag):
+            _check_flag(table, "unset", flag)
     several = isinstance(table.get("computed"), list)
     computed = table.texts("computed") if several or "computed" not in table else (table.text("computed"),)
-    for sentence in computed:
-        _check_places(table, "computed", sentence, catalogue)
-    for command in table.texts("run"):
-        _check_places(table, "run", command, catalogue)
-    for sentence in table.texts("then"):
-        _check_places(table, "then", sentence, catalogue)
+    for key, sentences in (("computed", computed), ("run", table.texts("run")), ("then", table.texts("then"))):
+        for sentence in sentences:
+            _check_places(table, key, sentence, catalogue)
     return RemedyRule(
         do=table.text("do"),
-        condition=condition_of(table, "if", catalogue.signals.__contains__) if "if" in table else None,
+        condition=_condition(table, "if", catalogue) if "if" in table else None,
         set=dict(settings),
         unset=unset,
         env=dict(env),
@@ -254,35 +277,59 @@ def _remedy(table: Table, catalogue: Catalogue, prize: tuple[str, str] | None) -
     )
 
 
+def _check_flag(table: Table, key: str, flag: str) -> None:
+    if not flag.startswith("--"):
+        table.mistake(f"{flag!r} is not a flag: write it as vLLM takes it, with --", key)
+    elif not flags.is_flag(flag):
+        table.mistake(f"{flag} is a flag of no vLLM", key)
+
+
 def _check_places(table: Table, key: str, template: str, catalogue: Catalogue) -> None:
     for name in words.names(template):
         if name not in catalogue.signals:
-            table.fail(f"{{{name}}} is not a signal; the list: vllm-doctor rules --signals", key)
+            table.mistake(f"{{{name}}} is not a signal; the list: vllm-doctor rules --signals", key)
 
 
-def check_examples(rule: Rule, catalogue: Catalogue) -> int:
-    """Run a rule on its own examples; how many there are. Raises DocumentError at the first that fails."""
+def check_examples(rule: Rule, catalogue: Catalogue, problems: Problems | None = None) -> int:
+    """Run a rule on its own examples; how many there are. Raises DocumentError at the first that fails.
+
+    With `problems`, all that fail are noted there; a rule that has some is not run.
+    """
+    path = rule.table.path
+    is_well = problems is None or not problems.are_in(path)
     given: set[State] = set()
     count = 0
-    table = document.read(rule.table.path)
+    table = document.read(path, problems=problems)
     for example in table.tables("examples"):
         expected = example.one_of("gives", State)
-        for name in example:
-            if name != "gives" and name not in catalogue.signals:
-                example.fail(f"{name!r} is not a signal; the list: vllm-doctor rules --signals", name)
-            value = example[name]
-            is_bounds = isinstance(value, list) and [type(end) in (int, float) for end in value] == [True, True]
-            if not is_bounds and not isinstance(value, str | int | float | bool):
-                example.fail(f"{name!r} must be a number, a text, true, false, or [low, high]", name)
-        outcome = rule.judge(lambda name, example=example: example_reading(example.get(name)))  # type: ignore[misc]
-        if outcome.state != expected:
-            example.fail(f"the example gives {outcome.state}, not {expected}: mend the condition or the example")
+        is_formed = _check_values(example, catalogue)
+        if is_well and is_formed:
+            outcome = rule.judge(lambda name, example=example: example_reading(example.get(name)))  # type: ignore[misc]
+            if outcome.state != expected:
+                example.mistake(f"the example gives {outcome.state}, not {expected}: mend the condition or the example")
+            given.add(outcome.state)
         given.add(expected)
         count += 1
     for needed in (*(State(severity) for severity in rule.when), State.OK, State.UNKNOWN):
         if needed not in given:
-            raise DocumentError(table.path, table.lines.get("examples"), f"an example with gives: {needed} is missing")
+            table.mistake(f"an example with gives: {needed} is missing", "examples")
     return count
+
+
+def _check_values(example: Table, catalogue: Catalogue) -> bool:
+    """Whether the example gives values to signals, and nothing else."""
+    is_formed = True
+    for name, value in example.items():
+        if name == "gives":
+            continue
+        is_bounds = isinstance(value, list) and [type(end) in (int, float) for end in value] == [True, True]
+        if name not in catalogue.signals:
+            example.mistake(f"{name!r} is not a signal; the list: vllm-doctor rules --signals", name)
+            is_formed = False
+        elif not is_bounds and not isinstance(value, str | int | float | bool):
+            example.mistake(f"{name!r} must be a number, a text, true, false, or [low, high]", name)
+            is_formed = False
+    return is_formed
 
 
 def example_reading(value: object) -> Reading:
@@ -295,10 +342,3 @@ def example_reading(value: object) -> Reading:
     if isinstance(value, int | float):
         return Known(float(value))
     return Unknown(Reason.ABSENT)
-
-
-def shipped() -> Path:
-    """The folder of the shipped rules: in the package when installed, beside it in a checkout."""
-    folder = Path(__file__).parent
-    inside, beside = folder / "shipped", folder.parents[1] / "rules"
-    return inside if inside.is_dir() else beside

@@ -1,34 +1,34 @@
-"""`vllm-doctor rules`: the list, one rule's page, the signals, and the lint of a folder of rules."""
+"""`vllm-doctor rules`: the list, one rule's page, and the signals."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from vllm_doctor.model.kinds import SEVERITIES
 from vllm_doctor.rules import document
-from vllm_doctor.rules import rule as rule_module
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.rule import Rule
+from vllm_doctor.rules.rule_set import RuleSet
 
 _WIDTH = 80
 
 
-def listing(rules: Sequence[Rule]) -> str:
+def listing(found: RuleSet) -> str:
     """All rules, a line each, by group."""
+    rules = found.rules
     lines = []
     for group in dict.fromkeys(rule.group for rule in sorted(rules, key=lambda r: r.group)):
         lines.append(f"{group}")
         for rule in rules:
             if rule.group == group:
+                changed = " (skipped)" if rule.id in found.skipped else " (changed)" if rule.overridden else ""
                 lines += textwrap.wrap(
-                    f"  {rule.id:<30}{rule.title}", _WIDTH, subsequent_indent=" " * 32, break_on_hyphens=False
+                    f"  {rule.id:<30}{rule.title}{changed}", _WIDTH, subsequent_indent=" " * 32, break_on_hyphens=False
                 )
     return "\n".join(lines) + f"\n\n{len(rules)} rules; one rule's page: vllm-doctor rules ID\n"
 
 
-def page(rule: Rule) -> str:
+def page(rule: Rule, is_skipped: bool = False) -> str:
     """One rule: what it means, when it fires, on whose word, what cures it, sources, examples."""
     lines = [rule.title, "=" * min(_WIDTH, len(rule.title)), ""]
     lines += [f"rule {rule.id} · {rule.group} · {rule.role} · {rule.status} · {rule.confidence} confidence", ""]
@@ -40,6 +40,8 @@ def page(rule: Rule) -> str:
         if severity in rule.when:
             lines += _indented(f"{severity:<10}{' '.join(rule.when[severity].text.split())}", 10)
     lines += _indented(f"the thresholds are from: {rule.threshold_from}")
+    if rule.overridden:
+        lines += _indented(f"{'skipped' if is_skipped else 'changed'} by {rule.overridden}")
     if rule.not_this_rule:
         lines += ["", "Not this rule", *_indented(rule.not_this_rule)]
     if rule.explains:
@@ -56,7 +58,13 @@ def page(rule: Rule) -> str:
         if remedy.condition:
             lines += _indented(f"    if {remedy.condition.text}", 4)
         lines += _indented(f"    cost: {remedy.cost}; risk: {remedy.risk}; expect: {remedy.expect}", 4)
-    lines += ["", "See", *(f"  {url}" for url in rule.see), "", "Examples"]
+    lines += [
+        "",
+        "See",
+        *(f"  {url}" for url in rule.see),
+        "",
+        "Examples of the rule as it was written" if rule.overridden else "Examples",
+    ]
     for example in document.read(rule.table.path).tables("examples"):
         given = ", ".join(f"{name} {value}" for name, value in example.items() if name != "gives")
         lines += _indented(f"{example['gives']:<16}{given}", 16)
@@ -76,18 +84,6 @@ def signals(catalogue: Catalogue) -> str:
         if signal.exporter is not None:
             lines += _indented(f"by {signal.exporter.origin}, in a Prometheus: {signal.exporter.promql}", 4)
     return "\n".join(lines) + "\n"
-
-
-def check(folder: Path, shipped: Iterable[Path], catalogue: Catalogue) -> str:
-    """Lint a folder of rules and run their examples. Raises DocumentError at the first mistake."""
-    own = rule_module.load([folder], catalogue)
-    paths = {rule.table.path.resolve() for rule in own}
-    for other in rule_module.load(shipped, catalogue):
-        for rule in own:
-            if rule.id == other.id and other.table.path.resolve() not in paths:
-                rule.table.fail(f"rule {rule.id!r} is shipped already: give this one its own id", "rule")
-    examples = sum(rule_module.check_examples(rule, catalogue) for rule in own)
-    return f"{len(own)} rules and {examples} examples pass\n"
 
 
 def _indented(text: str, hanging: int = 0) -> list[str]:

@@ -22,6 +22,7 @@ looked: a fact is found on the server's host) and `exporter`. A renamed metric i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
@@ -35,59 +36,88 @@ from vllm_doctor.expr.parser import FormulaError
 from vllm_doctor.expr.promql_eval import PromQLError, aggregated_by
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.rules import document
-from vllm_doctor.rules.document import Table
+from vllm_doctor.rules import folders as places
+from vllm_doctor.rules.document import Problems, Table
 from vllm_doctor.rules.signal import BETWEEN, UNITS, WAYS, Exporter, Signal, expression, info
 from vllm_doctor.vllm import flags
-
-FOLDER = "signals"
 
 EXPORTERS = ("cadvisor", "dcgm")
 """Those whose series tell facts."""
 
 
+VITALS = ("sum", "max")
+NAME = "[a-z][a-z0-9_]*"
+"""The form of a signal's name."""
 _SHARED = ("says", "unit", "vital", "needed", "target")
 _OF_WAY = ("none", "count", "reason", "exporter")
 _CONDITIONS = ("where", "when", "otherwise")
 _READ = tuple(way for way in WAYS if way != "formula")
 _KINDS = (*WAYS, "from", "is_known")
+KEYS = (*_SHARED, *_KINDS, *_OF_WAY, *_CONDITIONS)
+WAY_KEYS = (*WAYS, *_OF_WAY, "where")
+"""Of an entry, and of a way under its `from`."""
 
 
-def load(folder: Path) -> dict[str, Signal]:
-    """The signals of all files of the folder, by name; the ways of one stand above it. Raises DocumentError with file
-    and line."""
+def load(*folders: Path, problems: Problems | None = None) -> dict[str, Signal]:
+    """The signals of these folders, by name; the ways of one stand above it. Raises DocumentError with file and line.
+
+    With `problems`, mistakes are noted there, and a signal that cannot be read is one that is never known.
+    """
     tables: dict[str, Table] = {}
-    for path in sorted(folder.glob("*.yaml")):
-        root = document.read(path)
-        root.allow("signals")
-        entries = root.table("signals")
-        for name in entries:
-            table = entries.table(name)
-            if name in tables:
-                first = tables[name]
-                entries.fail(
-                    f"signal {name!r} stands twice (first in {first.path}:{first.line}): give this one its own name",
-                    name,
-                )
-            tables[name] = table
-    signals = {signal.name: signal for name, table in tables.items() for signal in _entry(name, table)}
+    for path in (path for folder in folders for path in places.signals(folder)):
+        with document.gathered(problems):
+            root = document.read(path, problems=problems)
+            root.allow("signals", "known_metrics")
+            root.texts("known_metrics")
+            _gather(root.table("signals"), tables)
+    signals: dict[str, Signal] = {}
+    for name, table in tables.items():
+        unread = Signal(name=name, says=name, unit="", way="fact", definition="")
+        with document.gathered(problems):
+            ways = {signal.name: signal for signal in _entry(name, table)}
+            unread = ways.pop(name)
+            signals |= ways
+        signals[name] = unread
     _check_names(signals, tables)
     return signals
 
 
-def _check_names(signals: Mapping[str, Signal], tables: Mapping[str, Table]) -> None:
+def _gather(entries: Table, tables: dict[str, Table]) -> None:
+    for name in entries:
+        table = entries.table(name)
+        if name not in tables:
+            tables[name] = table
+            continue
+        first = tables[name]
+        entries.mistake(
+            f"signal {name!r} stands twice (first in {first.path}:{first.line}): give this one its own name", name
+        )
+
+
+def _check_names(signals: dict[str, Signal], tables: Mapping[str, Table]) -> None:
     """Every name in a formula is a signal, and none is computed from itself."""
     uses = {name: signal.formula.names for name, signal in signals.items() if signal.formula is not None}
     for name, names in uses.items():
+        table = tables[signals[name].way_of or name]
         for used in names:
             if used not in signals:
-                table = tables[name]
-                table.fail(f"formula of {name!r} uses {used!r}, which is no signal", _kind(name, table))
-    try:
-        TopologicalSorter(uses).prepare()
-    except CycleError as error:
-        circle: list[str] = error.args[1]
-        table = tables[circle[0]]
-        table.fail(f"signals are computed from each other in a circle: {' -> '.join(circle)}", _kind(circle[0], table))
+                table.mistake(f"formula of {name!r} uses {used!r}, which is no signal", _kind(name, table))
+                signals[name] = _never_known(signals[name])
+    while True:
+        try:
+            uses = {name: signal.formula.names for name, signal in signals.items() if signal.formula is not None}
+            return TopologicalSorter(uses).prepare()
+        except CycleError as error:
+            circle: list[str] = error.args[1]
+            table = tables[signals[circle[0]].way_of or circle[0]]
+            table.mistake(
+                f"signals are computed from each other in a circle: {' -> '.join(circle)}", _kind(circle[0], table)
+            )
+            signals[circle[0]] = _never_known(signals[circle[0]])
+
+
+def _never_known(signal: Signal) -> Signal:
+    return replace(signal, way="fact", definition="", formula=None)
 
 
 def _kind(name: str, table: Table) -> str:
@@ -100,8 +130,11 @@ def _kind(name: str, table: Table) -> str:
 def _entry(name: str, table: Table) -> Iterator[Signal]:
     """The signal, below those that are its ways."""
     if BETWEEN in name:
-        table.fail(f"{BETWEEN!r} stands between a signal and its way: name {name!r} without it")
-    table.allow(*_SHARED, *_KINDS, *_OF_WAY, *_CONDITIONS)
+        table.mistake(f"{BETWEEN!r} stands between a signal and its way: name {name!r} without it")
+    elif not re.fullmatch(NAME, name):
+        table.mistake(f"a signal's name is lower case words joined by '_'; it is {name!r}")
+    table.allow(*KEYS)
+    shared = _shared(table)
     kind = _kind(name, table)
     if kind in _READ and not any(key in table for key in _CONDITIONS):
         yield _read(name, table, table, kind)
@@ -116,9 +149,7 @@ def _entry(name: str, table: Table) -> Iterator[Signal]:
     written = [ways[0].written, *(f"else {way.written}" for way in ways[1:])]
     written += [f"{key}: {table[key]}" for key in _CONDITIONS if key in table]
     formula = Formula(root)
-    yield Signal(
-        name=name, way="formula", definition=formula.text, formula=formula, written=tuple(written), **_shared(table)
-    )
+    yield Signal(name=name, way="formula", definition=formula.text, formula=formula, written=tuple(written), **shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +182,7 @@ def _listed(name: str, table: Table) -> Iterator[_Way]:
     for way in ways:
         if isinstance(way, Table):
             kind = _kind(name, way)
-            way.allow(*WAYS, *_OF_WAY, "where")
+            way.allow(*WAY_KEYS)
             where = f", where {way['where']}" if "where" in way else ""
             if kind == "formula":
                 yield _Way(_where(_formula(way, kind), way), f"formula: {way[kind]}{where}")
@@ -217,11 +248,11 @@ def _read(name: str, table: Table, entry: Table, way: str) -> Signal:
         elif way == "info":
             info(definition)
         elif way == "flag" and not flags.is_flag(definition):
-            table.fail(f"{definition} is a flag of no vLLM", way)
+            table.mistake(f"{definition} is a flag of no vLLM", way)
     except PromQLError as error:
-        table.fail(str(error), way)
+        table.mistake(str(error), way)
     if "exporter" in table and way != "fact":
-        table.fail(f"signal {name!r} stands on /metrics: only a fact of the host has an exporter", "exporter")
+        table.mistake(f"signal {name!r} stands on /metrics: only a fact of the host has an exporter", "exporter")
     none = table.get("none")
     return Signal(
         name=name,
@@ -250,7 +281,7 @@ def _shared(table: Table) -> _Shared:
     return {
         "says": table.text("says"),
         "unit": table.one_of("unit", UNITS),
-        "vital": table.one_of("vital", ("sum", "max")) if "vital" in table else None,
+        "vital": table.one_of("vital", VITALS) if "vital" in table else None,
         "needed": table.get("needed") is True,
         "target": table.text("target") if "target" in table else None,
     }

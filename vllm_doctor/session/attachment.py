@@ -50,6 +50,8 @@ class Attachment:
     """Of a server that is watched: so many seconds of its answers can be recorded afterwards."""
     rules: Callable[[], str] = str
     """The name of the rules, where a recording tells by which it was judged."""
+    folders: tuple[Path, ...] = ()
+    """More folders of rules, which may hold log lines."""
     written: Command | None = None
     """The one command that --command holds: of a log, what its server was started with."""
 

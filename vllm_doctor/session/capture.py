@@ -7,6 +7,7 @@ end of the time is kept. The report in it is on what it holds, read back: so it 
 from __future__ import annotations
 
 import getpass
+import itertools
 import json
 import re
 import socket
@@ -24,9 +25,9 @@ from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.observation import GpuSeen, Observation, ProcessSeen
 from vllm_doctor.model.reading import Reading, Value
 from vllm_doctor.model.report import Problem
-from vllm_doctor.recording.archive import MAX_BYTES
+from vllm_doctor.recording import metrics
 from vllm_doctor.recording.bundle import FORMAT, written
-from vllm_doctor.recording.tape import Tape
+from vllm_doctor.recording.metrics import Metrics, MetricsWriter
 from vllm_doctor.session.source import Source
 from vllm_doctor.sources.log import entry_redact
 from vllm_doctor.sources.server import scrapes
@@ -42,13 +43,13 @@ _COURSE = 10.0
 _LOOKS = 5.0
 _STEP = 0.2
 _HANDOVER = PATIENCE + 1.0
-_MOST = MAX_BYTES // 2
-"""Characters of all answers: a recording can be read again within the bounds of its reader."""
 _PLAIN_KEYS = frozenset(
     {"folder", "kind", "format", "file", "rules", "doctor", "taken", "from", "unknown", "role", "object"}
 )
 """Keys whose values are words of ours, and no names."""
 
+_MAX_KNOWN = 200_000
+"""Texts that are looked through once."""
 _QUOTED = re.compile(r'"(?:[^"\\\n]|\\.){0,9999}"')
 
 Tell = Callable[[float], None]
@@ -61,19 +62,21 @@ class Seen:
     source: Source
     end: Observation | None = None
     course: list[tuple[float, Mapping[str, Reading]]] = field(default_factory=list)
-    tape: Tape | None = None
+    metrics: MetricsWriter | None = None
     identity: Identity | None = None
     error: Problem | None = None
     notes: list[str] = field(default_factory=list)
     failure: Exception | None = None
 
 
-def taped(answers: Sequence[tuple[float, str, float | None]], started: float, masked: Counter[str]) -> Tape:
-    """Answers that were kept, as a tape that begins at `started` on their clock."""
-    tape = Tape(_line_mask(masked))
+def kept_answers(
+    answers: Sequence[tuple[float, str, float | None]], started: float, masked: Counter[str]
+) -> MetricsWriter:
+    """Answers that were kept, written as of a recording that begins at `started` on their clock."""
+    writer = MetricsWriter(_line_mask(masked))
     for at, page, clock in answers:
-        tape.add(max(0.0, at - started), page, clock)
-    return tape
+        writer.add(max(0.0, at - started), page, clock)
+    return writer
 
 
 @dataclass
@@ -126,17 +129,17 @@ class Recorder:
     def _watch(self, seen: Seen, started: float) -> None:
         try:
             if seen.source.server is not None:
-                self._tape(seen, seen.source.server, started)
+                self._ask(seen, seen.source.server, started)
             elif not seen.source.logs:
                 self._look(seen, started)
         except Exception as error:  # told to the caller's thread
             seen.failure = error
 
-    def _tape(self, seen: Seen, server: Server, started: float) -> None:
+    def _ask(self, seen: Seen, server: Server, started: float) -> None:
         """The answers of a server, one a second."""
         counts: Counter[str] = Counter()
-        seen.tape = Tape(_line_mask(counts))
-        most = _MOST // sum(source.server is not None for source in self.sources)
+        servers = sum(source.server is not None for source in self.sources)
+        kept = seen.metrics = MetricsWriter(_line_mask(counts), servers)
         failed = place = 0
         while True:
             try:
@@ -144,14 +147,14 @@ class Recorder:
                 if seen.identity is None:
                     parsed = parse(page, frozenset({scrapes.START_TIME}))
                     seen.identity = server.identify(parsed, self.clock() + PATIENCE)
-                seen.tape.add(max(0.0, at - started), page, clock)
+                kept.add(max(0.0, at - started), page, clock)
                 seen.error = None
             except SourceError as problem:
                 seen.error = Problem(problem.kind, str(problem))
                 failed += 1
                 if problem.kind not in ("unreachable", "timeout", "server-error"):
                     break
-            if seen.tape.size > most:
+            if kept.is_full:
                 seen.notes.append("the recording is full: what came after that is not in it")
                 break
             place = max(place + 1, int((self.clock() - started) / _EVERY))  # one that is late is not asked faster
@@ -159,7 +162,7 @@ class Recorder:
             due = started + min(place * _EVERY, self.seconds)
             if left < _EVERY / 2 or self._stop.wait(max(0.0, due - self.clock())):
                 break
-        if failed and seen.tape.count:
+        if failed and kept.count:
             seen.notes.append(f"it did not answer {failed} time(s) while it was recorded")
         with self._lock:
             self.masked.update(counts)
@@ -222,13 +225,13 @@ class Recorder:
         return packable(about, parts | dict(more or {}), self.masked, own_names() if self.share else None)
 
     def _of_source(self, seen: Seen) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Its entry in recording.json, and its parts: texts as str, all else to be written as JSON."""
+        """Its entry in recording.json, and its parts: texts as str, answers packed as bytes, all else for JSON."""
         source = seen.source
         entry: dict[str, Any] = {"kind": source.kind, "target": source.target, "patient": source.patient}
-        if seen.tape is not None:
+        if seen.metrics is not None:
             parts: dict[str, Any] = {}
-            if seen.tape.count:
-                parts["metrics.txt"] = seen.tape.text()
+            if seen.metrics.count:
+                parts[metrics.FILE] = seen.metrics.ended()
             if seen.identity is not None:
                 parts["version.json"], parts["models.json"] = (
                     seen.identity.version_answer,
@@ -294,16 +297,20 @@ def own_names() -> Pseudonyms:
 def packable(
     about: dict[str, Any], parts: Mapping[str, Any], masked: Counter[str], names: Pseudonyms | None = None
 ) -> dict[str, bytes]:
-    """The parts as bytes, with recording.json: all texts masked, by pseudonyms with `names`."""
-    clean: dict[str, Any] = {name: content for name, content in parts.items() if isinstance(content, str)}
-    clean |= {name: _masked(content, masked) for name, content in parts.items() if not isinstance(content, str)}
+    """The parts as bytes, with recording.json: all texts masked, by pseudonyms with `names`.
+
+    Texts (str) and the answers of servers (bytes) are masked already.
+    """
+    clean: dict[str, Any] = {name: content for name, content in parts.items() if isinstance(content, str | bytes)}
+    clean |= {name: _masked(content, masked) for name, content in parts.items() if name not in clean}
     about = _masked(about, masked)
     if names is not None:
-        for text in _texts([about, *clean.values()]):
+        answers = {name: metrics.of_file(body, name) for name, body in clean.items() if isinstance(body, bytes)}
+        for text in itertools.chain(_texts([about, *clean.values()]), *map(_new_texts, answers.values())):
             names.learn(text)
         about = _renamed(about, names)
         clean = {
-            name: _renamed_quotes(content, names) if name.endswith("metrics.txt") else _renamed(content, names)
+            name: _renamed_answers(answers[name], names) if name in answers else _renamed(content, names)
             for name, content in sorted(clean.items())
         }
         masked.update(names.counts)
@@ -313,6 +320,8 @@ def packable(
 
 
 def _written(content: Any) -> bytes:
+    if isinstance(content, bytes):
+        return content
     text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
     return text.encode("utf-8", "replace")
 
@@ -365,16 +374,34 @@ def _renamed(value: Any, names: Pseudonyms, key: str = "") -> Any:
     return value
 
 
-def _renamed_quotes(metrics: str, names: Pseudonyms) -> str:
+def _new_texts(answers: Metrics) -> Iterator[str]:
+    """The lines of all answers; those that only differ in their value once."""
+    known: set[str] = set()
+    for answer in answers.answers():
+        for line in answer.text().split("\n"):
+            head = line.rpartition("}")[0] or line
+            if head not in known:
+                if len(known) < _MAX_KNOWN:
+                    known.add(head)
+                yield line
+
+
+def _renamed_answers(answers: Metrics, names: Pseudonyms) -> bytes:
     """The answers of /metrics, with pseudonyms in the values of labels."""
     known: dict[str, str] = {}
 
-    def renamed(match: re.Match[str]) -> str:
-        if match[0] not in known:
-            known[match[0]] = names.text(match[0])
-        return known[match[0]]
+    def quoted(match: re.Match[str]) -> str:
+        clean = known.get(match[0])
+        if clean is None:
+            clean = names.text(match[0])
+            if len(known) < _MAX_KNOWN:
+                known[match[0]] = clean
+        return clean
 
-    return _QUOTED.sub(renamed, metrics)
+    writer = MetricsWriter(lambda line: _QUOTED.sub(quoted, line))
+    for answer in answers.answers():
+        writer.add(answer.at, answer.text(), answer.clock)
+    return writer.ended()
 
 
 def _line_mask(counts: Counter[str]) -> Callable[[str], str]:
@@ -386,7 +413,7 @@ def _line_mask(counts: Counter[str]) -> Callable[[str], str]:
         clean = known.get(head)
         if clean is None:
             clean = _plain(redact.secrets(head, counts) if "{" in head else head)
-            if len(known) < 200_000:
+            if len(known) < _MAX_KNOWN:
                 known[head] = clean
         return f"{clean}{space}{_plain(value)}"
 

@@ -220,7 +220,7 @@ class Watch:
         """What was seen of late, as the parts of a recording without its report. Raises SourceError where it is
         nothing. `rules`: the name of those that judge.
         """
-        from vllm_doctor.session.capture import Recorder, Seen, taped
+        from vllm_doctor.session.capture import Recorder, Seen, kept_answers
         from vllm_doctor.sources.server.server import Followed
 
         now, wall, seconds = self._clock(), self._wall(), self.control.seconds
@@ -236,7 +236,7 @@ class Watch:
         for number, eye in enumerate(eyes):
             seen = Seen(eye.source, end=eye.seen)
             if isinstance(eye.feed, Followed) and number in answers:
-                seen.tape = taped(answers[number], started, recorder.masked)
+                seen.metrics = kept_answers(answers[number], started, recorder.masked)
                 seen.identity = eye.feed.identity
                 seen.error = eye.seen.error if eye.seen is not None else None
             every.append(seen)

@@ -12,9 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import yaml
 
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.reason import Reason
@@ -22,10 +19,7 @@ from vllm_doctor.text import redact
 from vllm_doctor.vllm import flags as catalogue
 
 MASK = redact.MASK
-MAX_CONFIG = 1_000_000  # bytes of a --config file
-MAX_DEPTH = 50  # of what is nested in it
-
-_Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster, where PyYAML has it
+MAX_CONFIG = 1_000_000  # characters of a --config file
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*t?(-dbg)?")
 _PYTHON_TAKES_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
@@ -135,10 +129,6 @@ class Edit:
     end: int
     words: tuple[str, ...]
     name: str
-
-
-class _ConfigError(ValueError):
-    """A --config file is YAML, but not as vLLM takes it; the message quotes nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,10 +335,12 @@ class _Settings:
         if isinstance(text, Reason):
             self.notes.append(f"--config {path}: not read ({text}), so its flags are not known")
             return
+        from vllm_doctor.vllm import config_file  # late: YAML takes a while to import
+
         try:
-            config = _yaml(text)
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            self.notes.append(f"--config {path}: not read ({_why(error)}), so its flags are not known")
+            config = config_file.parsed(text)
+        except ValueError as error:
+            self.notes.append(f"--config {path}: not read ({error}), so its flags are not known")
             return
         for key, value in config.items():
             flag = _long_name(f"--{key}")
@@ -440,30 +432,3 @@ def _human(text: str) -> float | None:
         return None
     number = float(match[1]) * _FACTOR[match[2]]
     return float(int(number)) if math.isfinite(number) else None
-
-
-def _why(error: Exception) -> str:
-    """What is wrong with the YAML; never a piece of the file, which may hold a secret."""
-    if isinstance(error, yaml.MarkedYAMLError):
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        return line + "no valid YAML"
-    return str(error) if isinstance(error, _ConfigError) else "no valid YAML"
-
-
-def _yaml(text: str) -> dict[str, Any]:
-    """The file's mapping. Raises yaml.YAMLError, ValueError, RecursionError."""
-    if len(text) > MAX_CONFIG:
-        raise _ConfigError("larger than 1 MB")
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):  # one by one: deep nesting is seen before it takes long
-        if isinstance(event, yaml.AliasEvent):
-            raise _ConfigError("it has aliases, which may unfold without end")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            raise _ConfigError("nested too deeply")
-    config = yaml.load(text, Loader=_Loader)  # a safe loader: nothing is constructed but plain values
-    if config is None:
-        return {}
-    if not isinstance(config, dict):
-        raise _ConfigError("it is no mapping of flags to values")
-    return {str(key): value for key, value in config.items()}

@@ -69,3 +69,21 @@ def _rows(name: str) -> Iterator[Row]:
     """The rows of a metric: by its name, as vLLM's sources have it without _total, or by a series of it."""
     for written in (name, name + _TOTAL, name.removesuffix(_TOTAL), _SERIES.sub("", name)):
         yield from _METRICS.rows(written)
+
+
+def is_shown(name: str) -> bool:
+    """Whether /metrics of any release has a series of this name: a counter with its _total, a histogram's _bucket."""
+    series = _SERIES.search(name)
+    if series is None:
+        return any(row.cell(_KIND) != "histogram" for row in _METRICS.rows(name))
+    kinds = {row.cell(_KIND) for row in _METRICS.rows(name[: series.start()])}
+    return bool(kinds & {"histogram", ""}) or name in _METRICS.names()
+
+
+def shown() -> Iterator[str]:
+    """The name of every series, of all releases."""
+    for name in _METRICS.names():
+        if any(row.cell(_KIND) == "histogram" for row in _METRICS.rows(name)):
+            yield from (f"{name}_{part}" for part in ("bucket", "count", "sum"))
+        else:
+            yield name

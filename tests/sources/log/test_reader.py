@@ -20,6 +20,7 @@ from tests.sources.log.test_runs import (
     written,
 )
 from vllm_doctor.model.errors import SourceError
+from vllm_doctor.rules import log_lines, rule
 from vllm_doctor.sources.log.bytes_scan import Scanner
 from vllm_doctor.sources.log.reader import Reading, Sighting, merged
 
@@ -49,6 +50,34 @@ def test_a_line_of_the_table(path: Path) -> None:
     [seen] = sighted(path, ["", record(5, "Using max model len 2048"), "nothing"])
     assert (seen.line.id, seen.values) == ("max-model-len", {"tokens": 2048.0})
     assert (seen.at, seen.process, seen.pid) == (posix(5), "APIServer", 100)
+
+
+CATASTROPHE = """\
+lines:
+  slow-thing:
+    find: "The thing is slow: "
+    match: 'The thing is slow: (?P<kind>(?:a|aa)+)$'
+    once: run
+    example: "WARNING 11-20 10:00:00 [thing.py:12] The thing is slow: aa"
+"""
+
+
+def test_a_pattern_that_takes_too_long_hangs_nothing_and_is_noted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_lines.LogLine.values, "__defaults__", (0.01,))
+    mine = path.parent / "mine" / "log-lines" / "mine.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text(CATASTROPHE, "utf-8")
+    lines = log_lines.load(rule.shipped(), mine.parent)
+    thing = record(5, f"The thing is slow: {'a' * 200}!")
+    log = [record(4, "The thing is slow: aa"), thing, thing, thing, record(6, "The thing is slow: aaa"), *start(7)]
+    read = Reading(written(path, log), 0, lines, Scanner(lines.finds, lines.uncounted))
+    found = [sighting.line.id for sighting in read.sightings()]
+    assert found.count("slow-thing") == 1
+    assert len(found) > 3
+    assert read.notes == [
+        "the pattern of the log line slow-thing took longer than 1 s 3 times, and was not looked for after that: "
+        "simplify it"
+    ]
 
 
 def test_what_was_read_is_told(path: Path) -> None:

@@ -60,7 +60,7 @@ def _recorded(one: Recorded, patient: str, seen: RecordingSeen, how: Attachment)
     from vllm_doctor.sources.log.bytes_stream import Held
 
     held = [Held(name, text, one.log_written or 0.0) for name, text in one.logs]
-    table = log_lines.load(rule.shipped() / log_lines.FOLDER)
+    table = log_lines.load(rule.shipped(), *how.folders)
     read = source.Log(held, table, *log.periods(how), age=one.log_age).examine(patient)
     lacking = (f"the recording lacks {', '.join(one.lacks)}",) if one.lacks else ()
     return replace(read, target=one.target, notes=(*one.notes, *read.notes, *lacking), recording=seen)

@@ -1,6 +1,6 @@
 """Of all lines of a log those that hold one of many literals, at about the speed of reading.
 
-Hyperscan looks for all literals at once, StringZilla counts newlines; Python sees only what is found. The blocks are
+Hyperscan looks for all literals at once; Python sees only what is found. The blocks are
 put together to windows of one size, so that how the bytes were divided cannot change the result, and memory is bounded
 whatever comes:
 
@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import hyperscan
-from stringzilla import count
 
 LONGEST = 64 * 1024  # bytes of a line: of a longer one the part around a hit stands for it
 FOLLOWING = 16 * 1024
@@ -269,7 +268,7 @@ class _Stream:
             yield self._line(first, end, literals)
             literals = {}
         self._first, self._end, self._literals = first, end, literals
-        self._tally.lines_read += count(self._view[self._scanned : upto], b"\n")
+        self._tally.lines_read += self._buffer.count(b"\n", self._scanned, upto)
         self._scanned = upto
         self._tally.bytes_read = self._offset + upto
 

@@ -12,6 +12,7 @@ import itertools
 import os
 import stat
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -65,7 +66,7 @@ class _Decompressor(Protocol):
     def needs_input(self) -> bool: ...
     @property
     def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, /, max_length: int = -1) -> bytes: ...
+    def decompress(self, data: bytes, /, max_length: int) -> bytes: ...
 
 
 class Blocks:
@@ -245,12 +246,31 @@ def _packing(head: bytes) -> str | None:
     return next((packing for magic, packing in _PACKED.items() if head.startswith(magic)), None)
 
 
+class _Gunzip:
+    """One member of a gzip, with the methods that the other decompressors of the standard library have."""
+
+    def __init__(self) -> None:
+        self._stream = zlib.decompressobj(wbits=31)  # 31: a gzip's header, and its checksum at the end
+        self.needs_input = True
+
+    @property
+    def eof(self) -> bool:
+        return self._stream.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._stream.unused_data
+
+    def decompress(self, data: bytes, /, max_length: int) -> bytes:
+        out = self._stream.decompress(self._stream.unconsumed_tail + data, max_length)
+        self.needs_input = len(out) < max_length  # else more may stand in it
+        return out
+
+
 def _decompressor(packing: str) -> Callable[[], _Decompressor]:
     """Imported when needed: most logs are plain."""
     if packing == "gzip":
-        from isal import igzip_lib  # zlib takes three times as long
-
-        return lambda: igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
+        return _Gunzip
     if packing == "xz":
         import lzma
 

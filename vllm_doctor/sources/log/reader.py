@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import heapq
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_doctor.model.reading import Value
-from vllm_doctor.rules.log_lines import LogLine, LogLines
+from vllm_doctor.rules.log_lines import PATTERN_SECONDS, LogLine, LogLines
 from vllm_doctor.sources.log import bytes_stream, entry_arguments, entry_context
 from vllm_doctor.sources.log import entry as record
 from vllm_doctor.sources.log.bytes_scan import Line, Scanner, Tally
@@ -18,6 +19,8 @@ from vllm_doctor.sources.log.entry_clock import Clock
 
 _HEAD = 4096
 _MAX_TEXT = 300
+_SLOW_TIMES = 3
+"""So often a pattern may take too long in one log, before its line is given up."""
 _OF_TROUBLE = ("", "ERROR", "CRITICAL")
 """Levels at which an exception is one; in others a message may quote what a client sent."""
 _REQUEST_LOGGERS = ("request_logger.py:", "logger.py:")
@@ -71,6 +74,8 @@ class Reading:
         """Seconds to be added to all its times: which year it is, its end may tell."""
         self.may_be_empty = False
         self._path, self._table, self._scanner, self._until = path, table, scanner, until
+        self._too_slow: Counter[str] = Counter()
+        """Ids of lines -> how often one of their patterns took too long."""
 
     def sightings(self) -> Iterator[Sighting]:
         """The lines of the table, in order. Raises SourceError where the log cannot be read."""
@@ -95,6 +100,7 @@ class Reading:
                     yield sighting
             self.recognised += max(line.stands_for.values()) if found else 0
         self.shift = clock.shift()
+        self.notes += [_slow(id, times) for id, times in self._too_slow.items()]
 
     def _blocks(self) -> Iterator[bytes | memoryview]:
         for block in bytes_stream.blocks(self._path, self.notes, self._until, self.may_be_empty):
@@ -108,10 +114,10 @@ class Reading:
             if not (this.level in _OF_TROUBLE if entry.bare else this.level) or _is_of_a_request(this):
                 continue
             message = this.message
-            values = entry.values(message)
+            values = self._values(entry, message)
             if last and (values is None or entry.is_cut(values)):
                 message = message + entry_context.wrapped(line)
-                values = entry.values(message) or values
+                values = self._values(entry, message) or values
             if values is None:
                 continue
             cause = str(values["error"]) if "error" in values else None
@@ -133,6 +139,22 @@ class Reading:
                 cause=_shortened(cause) if cause else None,
                 arguments=given,
             )
+
+    def _values(self, entry: LogLine, message: str) -> Mapping[str, Value] | None:
+        """None also where a pattern takes too long: noted, and after a few times not tried again."""
+        if self._too_slow[entry.id] >= _SLOW_TIMES:
+            return None
+        try:
+            return entry.values(message)
+        except TimeoutError:
+            self._too_slow[entry.id] += 1
+            return None
+
+
+def _slow(id: str, times: int) -> str:
+    how = f"{times} times" if times > 1 else "once"
+    gave_up = ", and was not looked for after that" if times >= _SLOW_TIMES else ""
+    return f"the pattern of the log line {id} took longer than {PATTERN_SECONDS:g} s {how}{gave_up}: simplify it"
 
 
 def _shortened(cause: str) -> str:

@@ -1,0 +1,66 @@
+"""What lies where in a folder of rules, the shipped one or one's own.
+
+    signals.yaml, signals/*.yaml   signals
+    log-lines/*.yaml               lines of vLLM's log
+    overrides.yaml                 what is changed in shipped rules
+    diagnosis.yaml                 what is no signal, but made of signals: shipped only
+    any other *.yaml               a rule
+
+Each may lie in a folder of the folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from vllm_doctor.model.errors import UsageError
+
+SIGNALS = "signals"
+LOG_LINES = "log-lines"
+OVERRIDES = "overrides.yaml"
+DIAGNOSIS = "diagnosis.yaml"
+
+
+def shipped() -> Path:
+    """The folder of the shipped rules: in the package when installed, beside it in a checkout."""
+    folder = Path(__file__).parent
+    inside, beside = folder / "shipped", folder.parents[1] / "rules"
+    return inside if inside.is_dir() else beside
+
+
+def check(folders: Iterable[Path]) -> None:
+    """Raises UsageError where one is none."""
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"no such folder of rules: {folder}")
+
+
+def rules(folder: Path) -> list[Path]:
+    return [path for path in _all(folder) if _kind(path) == "rule"]
+
+
+def signals(folder: Path) -> list[Path]:
+    return [path for path in _all(folder) if _kind(path) == SIGNALS]
+
+
+def log_lines(folder: Path) -> list[Path]:
+    return [path for path in _all(folder) if _kind(path) == LOG_LINES]
+
+
+def overrides(folder: Path) -> list[Path]:
+    return [path for path in _all(folder) if _kind(path) == OVERRIDES]
+
+
+def _all(folder: Path) -> Iterable[Path]:
+    return sorted(folder.rglob("*.yaml"))
+
+
+def _kind(path: Path) -> str:
+    if path.name == OVERRIDES:
+        return OVERRIDES
+    if path.name == DIAGNOSIS and path.parent.resolve() == shipped().resolve():
+        return DIAGNOSIS
+    if path.parent.name == LOG_LINES:
+        return LOG_LINES
+    return SIGNALS if path.parent.name == SIGNALS or path.name == f"{SIGNALS}.yaml" else "rule"
