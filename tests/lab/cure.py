@@ -1,12 +1,12 @@
-"""The cure rate: a real vLLM with a fault, the command that the doctor prints, and the tokens that both make.
+"""The fix rate: a real vLLM with a fault, the command that the doctor prints, and the throughput of both.
 
-usage: python -m tests.lab.cure [FAULT...] [--rounds LEAST MOST]   measure these faults (all); 1: one is not cured
-       python -m tests.lab.cure --table > docs/cures.md            what was measured so far
+usage: python -m tests.lab.cure [FAULT...] [--rounds LEAST MOST]   measure these faults (all); 1: one is not fixed
+       python -m tests.lab.cure --table > docs/cures.md            the measurements so far
 
-The sick server is started, loaded, examined and measured; it ends, and exactly the printed command is started in its
-place. Then the cured, the sick and a healthy one (the same flags without the fault) are up at once and are loaded in
-turns, in another order each round, until the sick one's best is below the healthy one's worst: a fault that cannot be
-told from noise is not claimed. Cured: at least 90 % of the healthy one's median.
+The faulty server is started, loaded, examined and measured; it stops, and exactly the printed command is started
+instead. Then the fixed, the faulty and a healthy server (the same flags without the fault) run at once and are loaded
+in turns, in another order each round, until the faulty one's best is below the healthy one's worst: a fault that cannot
+be distinguished from noise is not claimed. Fixed: at least 90 % of the healthy one's median.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tests.lab.machine import before_all_others
 from tests.lab.server import OUT, PAUSE_SECONDS, loaded, must_be_installed, started, tokens_per_second, vllm
 
 HEAD = """\
-# The cure rate
+# The fix rate
 
-Faults given to a real vLLM (the lab's: {cores} CPU cores, no GPU, a model of 3.7 million parameters), and what became
-of each when exactly the command that the doctor printed was started in its place. Tokens generated per second: the
-median of the rounds, with the least and the most. "healthy" has the same flags without the fault. All three are loaded
-in turns. Cured: at least 90 % of healthy.
+Faults of a real vLLM (the lab's: {cores} CPU cores, no GPU, a model of 3.7 million parameters), and its throughput
+after exactly the command that the doctor printed was started instead. Generation tokens/s: the median of the rounds, with the
+lowest and the highest. "healthy" has the same flags without the fault. All three servers are loaded in turns. Fixed: at
+least 90 % of healthy.
 
     tests/lab/install.sh && .venv/bin/python -m tests.lab.cure
     .venv/bin/python -m tests.lab.cure --table > docs/cures.md
@@ -87,10 +87,10 @@ class Result:
     @property
     def says(self) -> str:
         if not self.is_told:
-            return f"no loss that can be told from noise{self.no_loss and ': ' + self.no_loss}"
+            return f"no loss distinguishable from noise{self.no_loss and ': ' + self.no_loss}"
         if self.lacking:
             return f"not found: {', '.join(self.lacking)}"
-        return "cured" if self.is_cured else "not cured"
+        return "fixed" if self.is_cured else "not fixed"
 
 
 def measured(fault: Mapping[str, Any], least_rounds: int, most_rounds: int) -> Result:
@@ -165,7 +165,8 @@ def _value(value: object) -> str:
 
 def table(results: Sequence[Result]) -> str:
     """Markdown: medians, with the least and the most of all rounds."""
-    head = ("fault", "found", "changed", "sick", "cured", "healthy", "cured / sick", "cured / healthy", "", "on")
+    ratios = ("fixed / faulty", "fixed / healthy")
+    head = ("fault", "finding", "changed", "faulty", "fixed", "healthy", *ratios, "result", "date")
     rows = [
         (
             result.fault,
