@@ -60,6 +60,8 @@ SLOW = (
     "*::test_a_bomb*",
     "*::test_any_division*",
     "*::test_a_real_process*",
+    "*::test_a_template_engine*",
+    "*::test_the_report_is_the_same_whichever_version_holds_it*",
     "*::test_standard_input*",
     "*::test_a_named_pipe*",
     "*::test_nothing_is_read_before_the_first_question*",

@@ -87,7 +87,7 @@ def test_it_names_the_doctors_advice(ran: Ran, reported: Callable[..., str]) -> 
         "preemption", "after.json", CURED, command=was | {"was": [*words, "10"], "now": None, "changes": []}
     )
     code, document = as_json(ran, before, after)
-    assert document["headline"].startswith("The cure worked: ")
+    assert document["headline"].startswith("The fix worked: ")
     assert document["changes"] == [
         {"name": "--max-num-seqs", "was": 64, "now": 10, "advised": "yes", "rule": "preemption"}
     ]

@@ -46,8 +46,8 @@ def test_a_command_alone(doctor: Doctor) -> None:
 @pytest.mark.parametrize(("more", "asks"), [([], True), (["--gpu", "H100"], False)])
 def test_what_only_a_running_server_shows_is_said_once(doctor: Doctor, more: list[str], asks: bool) -> None:
     ran = doctor("--command", "vllm serve m --enforce-eager", "--text", *more)
-    missing = ran.out[ran.out.index("Not seen") :]
-    assert missing.startswith("Not seen  What only a running server shows (")
+    missing = ran.out[ran.out.index("Not checked") :]
+    assert missing.startswith("Not checked  What only a running server shows (")
     assert not {"not-in-command", "not-local", "log:"} & set(missing.split())
     assert ("--gpu 8xH100" in missing) == asks
 
@@ -55,7 +55,7 @@ def test_what_only_a_running_server_shows_is_said_once(doctor: Doctor, more: lis
 def test_a_command_with_nothing_to_find_is_not_ok(doctor: Doctor) -> None:
     ran = doctor("--command", "vllm serve m", "--json")
     assert (ran.code, ran.err, ran.report["verdict"]) == (3, "", "unknown")
-    assert ran.report["headline"] == "Nothing was measured: judged by its command alone"
+    assert ran.report["headline"] == "Nothing was measured: only its command was checked"
     assert ran.report["findings"] == []
 
 
@@ -121,7 +121,7 @@ def test_a_gpu_that_is_named(doctor: Doctor) -> None:
     assert [(source["kind"], source["target"]) for source in ran.report["sources"]][1:] == [
         ("gpu-name", "--gpu 8xH100")
     ]
-    assert (ran.code, ran.report["headline"]) == (3, "Nothing was measured: judged by its command alone")
+    assert (ran.code, ran.report["headline"]) == (3, "Nothing was measured: only its command was checked")
 
 
 def test_a_gpu_that_was_seen_goes_before_one_that_is_named(doctor: Doctor) -> None:
@@ -130,7 +130,7 @@ def test_a_gpu_that_was_seen_goes_before_one_that_is_named(doctor: Doctor) -> No
     report = doctor("--command", command, "--gpu", "L4", "--nvidia-smi", smi, "--json").report
     assert rules(report)["batched-tokens-lowered"] == "info"
     [named] = [source for source in report["sources"] if source["kind"] == "gpu-name"]
-    assert "--gpu is not used: the driver tells which GPU it is" in named["notes"][0]
+    assert "--gpu is not used: the driver reports which GPU it is" in named["notes"][0]
     assert report["patient"]["gpu"].startswith("NVIDIA H100")
 
 
@@ -161,7 +161,7 @@ def test_cures_are_checked_for_the_vllm_that_judges(doctor: Doctor) -> None:
 @pytest.mark.parametrize(
     ("tag", "said"),
     [
-        ("v99.0.0", f"99.0.0: judged as {catalogue.newest()}, the newest known"),
+        ("v1.99.0", f"1.99.0: judged as {catalogue.newest()}, the newest known"),
         ("v0.32.1.dev5", "0.32.1.dev5: judged as 0.32.0, the release before it"),
         ("v0.32.0rc1", "0.32.0rc1: judged as 0.32.0, the release it leads to"),
         ("v0.3.0", "0.3.0: nothing is known of vLLM before 0.4.3"),
@@ -333,4 +333,4 @@ def test_what_stands_in_a_config_file_is_not_told_to_be_changed_on_the_command_l
     path = tmp_path / "server.yaml"
     path.write_text("model: m\nswap-space: 4\nmax-model-len: 100\n", "utf-8")
     out = doctor("--command", path, "--text").out
-    assert "it with these changes, against flag-unknown:\n         -  --swap-space 4" in out
+    assert "with these changes, to fix flag-unknown:\n              -  --swap-space 4" in out

@@ -102,7 +102,7 @@ def test_a_server_whose_command_is_not_known_has_nothing_to_change(doctor: Docto
     with recorded("preemption") as server:
         ran = doctor(server.url, "--format", "patch")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == "vllm-doctor: no command was seen, so there is none to change\n"
+    assert ran.err == "vllm-doctor: no command was found, so there is none to change\n"
 
 
 def test_a_log_gives_a_command_to_read(doctor: Doctor, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ from vllm_doctor.sources.host import process
 from vllm_doctor.sources.server import fetch
 from vllm_doctor.sources.server import server as server_module
 
-REMARK = "vllm-doctor: no command was seen, so there is none to change\n"
+REMARK = "vllm-doctor: no command was found, so there is none to change\n"
 SECRET = "s3cr3t-t0ken-0123456789"
 SCHEMA: dict[str, Any] = json.loads((PACKAGE / "render" / "report.v1.schema.json").read_text("utf-8"))
 
@@ -836,7 +836,7 @@ def test_version_and_help(arguments: list[str], doctor: Doctor) -> None:
 def test_help_tells_the_exit_codes(doctor: Doctor) -> None:
     ran = doctor("--help")
     assert (ran.code, ran.err) == (0, "")
-    assert "exit codes: 0 ok, 1 warning, 2 critical, 3 could not tell" in ran.out
+    assert "exit codes: 0 ok, 1 warning, 2 critical, 3 no verdict" in ran.out
     for option in ("--window", "--fail-on", "--slo", "--token-file", "--insecure", "-o FILE"):
         assert option in ran.out
 

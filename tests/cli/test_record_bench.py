@@ -204,5 +204,5 @@ def test_a_result_that_is_none_is_told(tmp_path: Path, doctor: Doctor, served: S
     path = tmp_path / "r.tar.gz"
     assert doctor("record", served.url, "-o", path, "--duration", "1").code == 0
     path.write_bytes(archive.packed(archive.read(path) | {"bench.json": b'{"duration": 1}'}))
-    assert "its bench.json is no result" in one_line(doctor("compare", path, path))
+    assert "its bench.json is no known result of `vllm bench serve`" in one_line(doctor("compare", path, path))
     assert doctor(path, "--json").report["verdict"] == "critical"

@@ -162,9 +162,9 @@ def test_what_is_no_number_is_none(tmp_path: Path, server: Server) -> None:
     ("body", "saved", "says"),
     [
         ("echo noise; echo 'ValueError: no dataset' >&2; echo; exit 1", None, "exit code 1: ValueError: no dataset"),
-        ("exit 7", None, "exit code 7: it said nothing"),
+        ("exit 7", None, "exit code 7: it printed nothing"),
         ("echo done", None, "saved no result: done"),
-        ("", {"duration": 1.0}, "a result that I do not understand"),
+        ("", {"duration": 1.0}, "a result of an unknown form"),
         ("kill -9 $$", None, "exit code -9"),
     ],
 )

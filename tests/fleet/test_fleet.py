@@ -180,7 +180,7 @@ def test_a_quantile_stands_out_by_its_value() -> None:
 def test_an_engine_without_vital_signs_is_not_ok() -> None:
     report = judged(survey({"kv_cache_usage": Values([0.5, None])}, engines(2)))
     assert {e.name: e.verdict for e in report.engines} == {"h0": Verdict.OK, "h1": Verdict.UNKNOWN}
-    assert "Vital signs" in report.engines[0].headline
+    assert "Key metrics" in report.engines[0].headline
     assert report.verdict is Verdict.UNKNOWN
 
 

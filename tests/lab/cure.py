@@ -33,9 +33,9 @@ HEAD = """\
 # The fix rate
 
 Faults of a real vLLM (the lab's: {cores} CPU cores, no GPU, a model of 3.7 million parameters), and its throughput
-after exactly the command that the doctor printed was started instead. Generation tokens/s: the median of the rounds, with the
-lowest and the highest. "healthy" has the same flags without the fault. All three servers are loaded in turns. Fixed: at
-least 90 % of healthy.
+after exactly the command that the doctor printed was started instead. Generation tokens/s: the median of the rounds,
+with the lowest and the highest. "healthy" has the same flags without the fault. All three servers are loaded in turns.
+Fixed: at least 90 % of healthy.
 
     tests/lab/install.sh && .venv/bin/python -m tests.lab.cure
     .venv/bin/python -m tests.lab.cure --table > docs/cures.md

@@ -199,7 +199,7 @@ def test_no_folder(tmp_path: Path) -> None:
     [
         ({"format": None}, "is not a recording of format"),
         ({"format": "vllm-doctor/report/v1"}, "is not a recording of format"),
-        ({"format": "vllm-doctor/recording/v3"}, "update vllm-doctor"),
+        ({"format": "vllm-doctor/recording/v3"}, "update it"),
         ({"sources": []}, "names no sources"),
         ({"sources": [{"kind": "server"}]}, "'folder' is missing"),
         ({"sources": "x"}, "names no sources"),

@@ -332,7 +332,7 @@ def test_what_it_costs_what_will_be_and_what_is_left_out() -> None:
     assert "**Gain** at most × 2.15 (\\`slots\\`)\n" in shown
     assert "- gain: at most × 1.2 (x)\n" in shown
     assert "- then: It holds \\*11\\*.\n" in shown
-    assert "- not known whether vLLM starts with it: `gpu_memory_at_start` (permission was denied" in shown
+    assert "- not known whether vLLM starts with it: `gpu_memory_at_start` (permission denied" in shown
     assert "- does not fix `other` (Admit \\*less\\*): --max-num-seqs 128 cures cap\n" in shown
     assert "**Gain** unknown\n" in markdown.render(postmortem([replace(dear, prize=None)]))
     note = markdown.render(postmortem([replace(dear, severity=Severity.INFO, prize=Gain(1.004, "stopped"))]))

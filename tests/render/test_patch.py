@@ -56,7 +56,7 @@ def test_the_remark_beside_it() -> None:
     written = replace(NOBODY, sources=(SourceSeen(SourceKind.COMMAND, "c.yaml", 0.0, 0, None),))
     assert patch.remark(replace(NOBODY, patches=(YAML,))) == ""
     assert patch.remark(replace(NOBODY, patches=(replace(YAML, lines=(), problem="why"),))) == "why"
-    assert patch.remark(NOBODY) == "no command was seen, so there is none to change"
+    assert patch.remark(NOBODY) == "no command was found, so there is none to change"
     assert patch.remark(written) == "no change of the command is advised"
     advised = replace(written, correction=Correction(("vllm",), (CHANGE,)))
     assert patch.remark(advised) == "the written command has already what is advised"

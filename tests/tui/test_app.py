@@ -101,7 +101,7 @@ def test_a_finding_that_is_gone_stays_as_it_was(picture: Picture) -> None:
         await pilot.pause()
         found = shown(app)
         assert "not found any more" in found
-        assert "computed again" in found
+        assert "recomputed" in found
 
     run(steps, picture)
 
@@ -392,7 +392,7 @@ def test_a_fault_in_the_application_ends_it_without_a_traceback(
 def test_lost_paused_and_reading_are_told_in_words(picture: Picture) -> None:
     lost = replace(picture, status=Status.LOST, problem="http://h:1 refuses connections", since=picture.at - 5)
     assert "✖ lost" in screen(lost)
-    assert "The last picture stays" in screen(lost)
+    assert "The last values stay" in screen(lost)
     assert "‖ paused" in screen(replace(picture, status=Status.PAUSED))
     reading = Picture(Status.READING, picture.at, picture.at, 30.0, bytes_read=123_000_000)
     assert "123 MB" in screen(reading)

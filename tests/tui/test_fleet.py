@@ -173,7 +173,7 @@ def test_what_is_lost_keeps_the_last_table_and_says_so() -> None:
     found = screen(replace(small(), status=Status.LOST, problem=f"{TARGET} refuses connections"))
     assert "✖ lost" in found
     assert "host-8:8000" in found
-    assert "refuses connections. The last picture stays" in " ".join(found.split())
+    assert "refuses connections. The last values stay" in " ".join(found.split())
 
 
 def test_hostile_names_are_shown_and_not_obeyed() -> None:

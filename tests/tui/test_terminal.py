@@ -39,7 +39,7 @@ def url() -> Iterator[str]:
 def test_start_keys_another_size_and_the_end(tmux: Tmux, url: str, tmp_path: Path) -> None:
     tmux.type(f"doctor {url}; echo code=$?", "Enter")
     first = tmux.until("CRITICAL")
-    assert "cure" in first
+    assert "fix" in first
     tmux.type("Enter")
     tmux.until("thresholds: ")
     tmux.type("Escape")
@@ -50,7 +50,7 @@ def test_start_keys_another_size_and_the_end(tmux: Tmux, url: str, tmp_path: Pat
     tmux.resize(50, 10)
     tmux.until("Too small")
     tmux.resize(80, 24)
-    tmux.until("c copy cure")
+    tmux.until("c copy fix")
     tmux.type("c")
     tmux.until("copied")
     assert (tmp_path / "state/vllm-doctor/cure.sh").read_text() == "--num-gpu-blocks-override\n"

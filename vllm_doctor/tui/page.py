@@ -339,7 +339,7 @@ def _ended(text: str) -> str:
 def too_small(width: int, height: int) -> list[Text]:
     return [
         say(("Too small", "bold")),
-        say(f"{width}×{height}: at least {LEAST[0]}×{LEAST[1]} is needed."),
+        say(f"{width}×{height}; {LEAST[0]}×{LEAST[1]} needed."),
         say("q quits."),
     ]
 
@@ -357,5 +357,6 @@ def feet(lines: Sequence[Sequence[tuple[str, str]]], width: int) -> tuple[list[T
             line.append(f" {what}  ", DIM)
             places.append((number, at, at + len(text), key))
             at += len(text) + 2
+        line.rstrip()  # the gap after the last one need not fit
         drawn.append(line)
     return drawn, places

@@ -82,8 +82,8 @@ def signs(picture: Picture) -> tuple[list[Sign], list[Sign]]:
         running = Sign(running.label, f"{running.value} of {words.number(cap)}", running.track, cap)
     left = [running, _waiting(picture), _sign(picture, "kv_cache_usage", "KV cache", "share", 1.0)]
     right = [
-        _sign(picture, "generation_tokens_per_second", "gen tokens", "1/s"),
-        _sign(picture, "prompt_tokens_per_second", "prompt tokens", "1/s"),
+        _sign(picture, "generation_tokens_per_second", "gen tok", "1/s"),
+        _sign(picture, "prompt_tokens_per_second", "prompt tok", "1/s"),
         _sign(picture, "preemptions_per_second", "preempted", "1/s"),
     ]
     return left, right

@@ -208,7 +208,7 @@ def test_where_i_picked_one_gpu_out_its_minor_number_is_its_index(tmp_path: Path
     content = text("t4-driver-470").replace("<attached_gpus>1<", "<attached_gpus>8<")
     view = read_text(tmp_path, content.replace("<minor_number>0<", "<minor_number>5<"))
     assert (view.gpus[0].index, view.samples[0].index) == (5, 5)
-    assert view.notes == ("the file of nvidia-smi tells of 1 of 8 GPUs",)
+    assert view.notes == ("the file of nvidia-smi lists 1 of 8 GPUs",)
     assert view.more
 
 
@@ -302,7 +302,7 @@ def test_any_encoding_that_a_shell_writes_is_read(tmp_path: Path, encoding: str)
         ("hello", "is not the output of nvidia-smi"),
         ("<nvidia_smi_log>", "is cut off within its first GPU"),
         ("<nvidia_smi_log><gpu id='1'><uuid>", "is cut off within its first GPU"),
-        ("<nvidia_smi_log><attached_gpus>2</attached_gpus></nvidia_smi_log>", "tells of no GPU"),
+        ("<nvidia_smi_log><attached_gpus>2</attached_gpus></nvidia_smi_log>", "lists no GPU"),
     ],
 )
 def test_what_is_no_output_of_nvidia_smi_is_named_with_the_way_to_make_it(

@@ -77,7 +77,7 @@ def test_a_server_that_was_started_anew_is_another(state: Callable[[], State], t
     time.passes(60)
     told = state().recall(TARGET, now)
     assert (told.scrapes, told.reason) == ((), Reason.STALE)
-    assert "started anew" in told.note
+    assert "restarted" in told.note
 
 
 def test_too_old_is_stale(state: Callable[[], State], time: Time) -> None:
@@ -180,7 +180,7 @@ def test_a_torn_one_is_begun_anew(state: Callable[[], State], time: Time, tmp_pa
     (tmp_path / "state").write_text("vllm-doctor/state/v1\n" + body.replace("TARGET", TARGET))
     state().check()
     told = state().recall(TARGET, scrape(time.clock))
-    assert (told.scrapes, "begun anew" in told.note or "first look" in told.note) == ((), True)
+    assert (told.scrapes, "started over" in told.note or "first look" in told.note) == ((), True)
     assert state().keep(TARGET, scrape(time.clock, 1.0)) == ""
     time.passes(60)
     assert state().recall(TARGET, scrape(time.clock, 2.0)).scrapes[-1].page.samples[0].value == 1.0
