@@ -195,7 +195,7 @@ def names_of(line: LogLine) -> frozenset[str]:
 def load(*folders: Path) -> LogLines:
     """The log lines of these folders of rules; of others than the shipped one, checked. Raises DocumentError."""
     if folders == (places.shipped(),):
-        return pickled.load("log-lines", lambda: read(folders))
+        return pickled.load(pickled.LOG_LINES, lambda: read(folders))
     return read(folders)
 
 

@@ -25,6 +25,8 @@ from vllm_doctor.rules.document import Table
 
 Made = TypeVar("Made")
 
+RULES, LOG_LINES = "rules", "log-lines"
+"""What is kept."""
 FOLDER = "pickled"
 _PACKAGE = Path(__file__).parents[1]
 _PROGRAMS = ("model", "expr", "rules", "text", "vllm")

@@ -39,7 +39,7 @@ def load(folders: Sequence[Path], problems: Problems | None = None) -> RuleSet:
     """
     others = own(folders)
     if not others and problems is None:
-        return pickled.load("rules", lambda: _read([], None))
+        return pickled.load(pickled.RULES, lambda: _read([], None))
     places.check(others)
     return _read(others, problems)
 
