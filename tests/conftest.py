@@ -65,6 +65,7 @@ SLOW = (
     "*::test_standard_input*",
     "*::test_a_named_pipe*",
     "*::test_nothing_is_read_before_the_first_question*",
+    "tests/rules/test_*::test_it_is_written_where_python_writes_its_own*",
 )
 """Tests that are not fast, as patterns of their names: `tests/FOLDER/MODULE.py::TEST`. All others are."""
 

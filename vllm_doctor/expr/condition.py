@@ -18,6 +18,9 @@ class Condition:
         self.names = nodes.names(self.root)
         self._judge: Judge | None = None
 
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_judge": None}  # a function cannot be kept
+
     def judge(self, read: Read) -> tuple[bool | None, list[Comparison]]:
         """Whether it holds, given how to read a signal, and every comparison with what it saw."""
         if self._judge is None:  # many are never asked

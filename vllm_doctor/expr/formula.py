@@ -17,6 +17,9 @@ class Formula:
         self.names = nodes.names(self.root)
         self._compute: Compute | None = None
 
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_compute": None}  # a function cannot be kept
+
     def evaluate(self, read: Read) -> Reading:
         """The value, given how to read a signal. 0/0 and x/0 are unknown: idle."""
         if self._compute is None:  # many are never asked for

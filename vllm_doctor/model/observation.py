@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.reading import Reading
 from vllm_doctor.model.report import Change, LinesSeen, Patch, Problem, RecordingSeen
-from vllm_doctor.model.run import Life
 from vllm_doctor.model.snapshot import Told
 from vllm_doctor.model.window import Window
+
+if TYPE_CHECKING:
+    from vllm_doctor.model.run import Life
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from vllm_doctor.model.facts import ENGINE_METRIC
 from vllm_doctor.model.reading import Reading, Subject
 from vllm_doctor.model.snapshot import Snapshot, Told
 from vllm_doctor.model.window import Window
-from vllm_doctor.rules import diagnosis_file, evaluation, signals_file
+from vllm_doctor.rules import diagnosis_file, evaluation
 from vllm_doctor.rules.diagnosis_file import Diagnosis
 from vllm_doctor.rules.signal import Signal, metrics
 from vllm_doctor.rules.table import Problems
@@ -73,5 +73,7 @@ class Catalogue:
 def load(shipped: Path, *folders: Path, problems: Problems | None = None) -> Catalogue:
     """The catalogue of the shipped folder, its diagnosis.yaml included, and the signals of others. Raises DocumentError
     with the line; with `problems`, mistakes are noted there, and what is wrong stands for itself, never known."""
+    from vllm_doctor.rules import signals_file  # late: most starts have the signals from an earlier one (pickled.py)
+
     signals = signals_file.load(shipped, *folders, problems=problems)
     return Catalogue(signals, diagnosis_file.load(shipped / diagnosis_file.FILE, signals, problems), shipped)

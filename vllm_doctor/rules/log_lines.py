@@ -36,7 +36,7 @@ from vllm_doctor.expr.formula import Formula
 from vllm_doctor.expr.parser import FormulaError
 from vllm_doctor.model.reading import Known, Value
 from vllm_doctor.model.window import Labels
-from vllm_doctor.rules import document
+from vllm_doctor.rules import document, pickled
 from vllm_doctor.rules import folders as places
 from vllm_doctor.rules.table import Problems, Table, gathered
 from vllm_doctor.vllm import flags
@@ -194,6 +194,8 @@ def names_of(line: LogLine) -> frozenset[str]:
 @cache
 def load(*folders: Path) -> LogLines:
     """The log lines of these folders of rules; of others than the shipped one, checked. Raises DocumentError."""
+    if folders == (places.shipped(),):
+        return pickled.load(pickled.LOG_LINES, lambda: read(folders))
     return read(folders)
 
 

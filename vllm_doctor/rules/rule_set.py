@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vllm_doctor.rules import catalogue, overrides, rule
+from vllm_doctor.rules import catalogue, overrides, pickled, rule
 from vllm_doctor.rules import folders as places
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.overrides import Override
@@ -37,8 +37,15 @@ def load(folders: Sequence[Path], problems: Problems | None = None) -> RuleSet:
 
     With `problems`, mistakes are noted there, and what is wrong is left out as far as it can be.
     """
-    shipped, others = places.shipped(), own(folders)
+    others = own(folders)
+    if not others and problems is None:
+        return pickled.load(pickled.RULES, lambda: _read([], None))
     places.check(others)
+    return _read(others, problems)
+
+
+def _read(others: Sequence[Path], problems: Problems | None) -> RuleSet:
+    shipped = places.shipped()
     signals = catalogue.load(shipped, *others, problems=problems)
     rules = rule.load([shipped, *others], signals, problems)
     changes = overrides.load(others, rules, signals, problems)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from vllm_doctor.model.facts import COMMAND, ENVIRONMENT, FORM
 from vllm_doctor.model.kinds import SERVERS, SourceKind, Trust
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading
-from vllm_doctor.model.run import Life
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.vllm import defaults
+
+if TYPE_CHECKING:
+    from vllm_doctor.model.run import Life
 
 _OF_NO_RUN = frozenset({SourceKind.COMMAND, SourceKind.GPU, SourceKind.GPU_NAME})
 """What can be known of a server that does not run yet."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.session.attachment import Attachment
 from vllm_doctor.session.source import Source
-from vllm_doctor.vllm.command_line import Command
+
+if TYPE_CHECKING:
+    from vllm_doctor.vllm.command_line import Command
 
 
 def check(how: Attachment) -> None:

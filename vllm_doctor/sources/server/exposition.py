@@ -6,21 +6,42 @@ Lines of metrics that no signal uses are dropped unread: a page may hold a hundr
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import re
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-
-from prometheus_client.parser import text_string_to_metric_families
+from typing import TYPE_CHECKING
 
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.window import Labels, Sample
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
 
 MAX_SERIES = 200_000
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _RAY = re.compile(r"ray_vllm[:_]")
 _CHUNK = 500
+
+
+def _parser() -> Callable[[str], Iterable[Metric]]:
+    """prometheus_client's parser alone: the package itself would bring an HTTP server along, a tenth of a start."""
+    name = "prometheus_client"
+    spec = None if name in sys.modules else importlib.util.find_spec(name)
+    if spec is not None:
+        sys.modules[name] = importlib.util.module_from_spec(spec)  # a place for its modules, whose own code is not run
+    try:
+        from prometheus_client.parser import text_string_to_metric_families
+    finally:
+        if spec is not None:
+            del sys.modules[name]  # who wants the package imports it
+    return text_string_to_metric_families
+
+
+_families = _parser()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +158,7 @@ def _parsed(lines: list[str]) -> tuple[list[Sample], int]:
 
 
 def _samples(lines: Iterable[str]) -> Iterator[Sample]:
-    for family in text_string_to_metric_families("\n".join(lines) + "\n"):
+    for family in _families("\n".join(lines) + "\n"):
         for sample in family.samples:
             if math.isfinite(sample.value):
                 yield Sample(sample.name, tuple(sorted(sample.labels.items())), float(sample.value))
