@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.test_secrets import SECRETS, SOURCES, found_in
+from tests.zstandard import texts_of
 from vllm_doctor.cli.main import main
 from vllm_doctor.cli.options import FORMATS
 from vllm_doctor.recording import archive
@@ -53,7 +54,7 @@ def left(folder: Path, words: Sequence[str | Path]) -> tuple[int, set[str]]:
         path = folder / f"r{len(share)}.tar.gz"
         outputs.append(said("record", *words, *share, "-o", path, "--duration", "0.2"))
         if path.exists():
-            outputs += [f"{name}\n{body.decode()}" for name, body in archive.read(path).items()]
+            outputs += [f"{name}\n{text}" for name, text in texts_of(archive.read(path)).items()]
             outputs += [said(path, "--json"), said(path, "--text")]
     return len(outputs), {kind for output in outputs for kind in found_in(output)}
 

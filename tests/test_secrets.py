@@ -16,6 +16,7 @@ from tests.cli.test_examine_local import fake_vllm
 from tests.cli.test_main import Doctor, doctor
 from tests.paths import NVIDIA_SMI
 from tests.serving import pages, serving, vllm
+from tests.zstandard import texts_of
 from vllm_doctor.cli.options import FORMATS
 from vllm_doctor.recording import archive
 
@@ -288,8 +289,8 @@ def test_no_secret_leaves_in_a_recording(source: str, share: Sequence[str], tmp_
         return
     assert ran.code == 0, ran.err
     found = archive.read(path)
-    for name, body in found.items():
-        assert found_in(f"{name}\n{body.decode()}") == [], name
+    for name, text in texts_of(found).items():
+        assert found_in(f"{name}\n{text}") == [], name
     masked = json.loads(found["recording.json"])["redacted"]
     never_read = ("URL", "header and token file", "environment", "nvidia-smi file")
     assert bool(masked) or source in never_read
@@ -321,7 +322,7 @@ def shared_log(folder: Path, doctor: Doctor, *words: str) -> dict[str, bytes]:
 
 def test_what_is_shared_names_nobody(tmp_path: Path, doctor: Doctor) -> None:
     found = shared_log(tmp_path, doctor, "--share")
-    text = "\n".join(body.decode() for body in found.values())
+    text = "\n".join(texts_of(found).values())
     assert [name for name in NAMES if name in text] == []
     assert str(tmp_path) not in text
     log = found["1-log/000.log"].decode()

@@ -16,7 +16,7 @@ import pytest
 
 from tests.paths import ROOT
 from vllm_doctor.rules import folders, log_lines, pickled, rule_set
-from vllm_doctor.rules.document import Table
+from vllm_doctor.rules.table import Table
 
 MAKERS: dict[str, Callable[[], object]] = {
     pickled.RULES: lambda: rule_set._read([], None),

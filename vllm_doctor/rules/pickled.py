@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vllm_doctor.rules import folders
-from vllm_doctor.rules.document import Table
+from vllm_doctor.rules.table import Table
 
 Made = TypeVar("Made")
 
