@@ -145,7 +145,7 @@ def _parted(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
             begin, number = end + 1, number + 1
         del held[:begin]
         if len(held) > _MAX_ANSWER:
-            raise _wrong(name, number + 1, f"it is larger than {_MAX_ANSWER >> 20} MiB: it was not made by me")
+            raise _wrong(name, number + 1, f"it is larger than {_MAX_ANSWER >> 20} MiB: vllm-doctor did not write it")
     if held:
         yield bytes(held)
 
@@ -170,7 +170,7 @@ def _unpacked(body: bytes, name: str, most: int) -> Iterator[bytes]:
             raise SourceError(KIND, f"{name} unpacks to more than {most >> 20:,} MiB: no recording is so large")
         yield piece
     if frame.unused_data or taken < len(body):
-        raise SourceError(KIND, f"{name} goes on behind its end: it was not made by me")
+        raise SourceError(KIND, f"{name} goes on behind its end: vllm-doctor did not write it")
 
 
 def _wrong(name: str, number: int, what: str) -> SourceError:
