@@ -136,7 +136,7 @@ def test_what_the_cause_costs_at_most(name: str, least: float | None, most: floa
     """Bounds, no more: 32 in flight where 2 may run gain less than in proportion, preemption of this kind nothing."""
     finding = judged(name, slice(None)).findings[0]
     if least is None or most is None:
-        assert finding.prize is None
+        assert finding.gain is None
     else:
-        assert finding.prize is not None
-        assert least < finding.prize.at_most < most
+        assert finding.gain is not None
+        assert least < finding.gain.at_most < most

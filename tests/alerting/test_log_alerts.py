@@ -44,7 +44,7 @@ def test_a_death_is_known_by_any_line_that_marks_one() -> None:
     assert len(deaths) > 5
     for line in deaths:
         assert fires(alert, line.example), line.id
-    # Whether the last life ended so, the last minutes of a log do not tell.
+    # Whether the last run ended so, the last minutes of a log do not tell.
     assert ("engine-died", "critical") not in ALERTS
 
 

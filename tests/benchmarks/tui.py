@@ -1,7 +1,7 @@
 """What the doctor at a terminal costs. usage: tui.py [seconds [live] [past] [many] [soak]]
 
 A terminal is opened for the real program beside the demo's server, which runs in a process of its own; then ten
-thousand pictures are made at speed from that server's pages. Prints a table; never fails: a bound missed on a busy
+thousand view models are made at speed from that server's pages. Prints a table; never fails: a bound missed on a busy
 machine is for a person to read.
 """
 
@@ -198,7 +198,7 @@ def serve(engines: int) -> None:
 
 
 def soak(row: Callable[[str, float, float, str], None]) -> None:
-    """Ten thousand pictures, one after the other."""
+    """Ten thousand view models, one after the other."""
     clock = Clock()
     watch = watch_of(Pages("preemption"), clock)
     watch.open()
@@ -211,7 +211,7 @@ def soak(row: Callable[[str, float, float, str], None]) -> None:
             gc.collect()
             sizes.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     watch.close()
-    row(f"{PICTURES:,} pictures: each", 1000 * (time.perf_counter() - began) / PICTURES, 25, "ms")
+    row(f"{PICTURES:,} view_models: each", 1000 * (time.perf_counter() - began) / PICTURES, 25, "ms")
     row("peak memory after them", sizes[-1], 100, "MB")
     row("of that grown in their second half", sizes[-1] - sizes[0], 5, "MB")
 

@@ -71,8 +71,8 @@ def test_two_reports(ran: Ran, reported: Callable[..., str]) -> None:
     before, after = reported("preemption", "before.json"), reported("preemption", "after.json", CURED)
     code, out, err = ran("compare", before, after)
     assert (code, err) == (0, "")
-    assert out.startswith("PASS  It got better: tokens out 2,573/s → 5,146/s (× 2)")
-    assert "yes: tokens of a prompt 256, tokens of an answer 700, requests in flight 24" in " ".join(out.split())
+    assert out.startswith("PASS  It got better: generation tokens 2,573/s → 5,146/s (× 2)")
+    assert "yes: tokens per prompt 256, tokens per answer 700, concurrent requests 24" in " ".join(out.split())
     assert all(len(line) <= 80 for line in out.splitlines()), out
     assert ran("compare", after, before)[0] == 2
     assert as_json(ran, before, after)[1]["same_load"] is True
@@ -128,7 +128,7 @@ def test_a_log_does_not_tell_the_load(ran: Ran) -> None:
     log = str(FIXTURES / "logs" / "max-num-seqs-cap.log.gz")
     code, document = as_json(ran, log, log)
     assert (code, document["same_load"]) == (3, None)
-    assert "tokens of a prompt" in document["reasons"][0]
+    assert "tokens per prompt" in document["reasons"][0]
     assert next(row for row in document["measures"] if row["name"] == "tokens_out")["before"]["value"] > 0
 
 
@@ -226,7 +226,7 @@ def test_two_results_of_guidellm_are_compared(ran: Ran, tmp_path: Path) -> None:
     code, document = as_json(ran, before, after)
     assert (code, document["outcome"], document["same_load"]) == (0, "PASS", True)
     assert {document[side]["seen_by"] for side in ("before", "after")} == {"GuideLLM"}
-    assert document["headline"] == "It got better: tokens out 210/s → 420/s (× 2)"
+    assert document["headline"] == "It got better: generation tokens 210/s → 420/s (× 2)"
 
 
 def test_nothing_there(ran: Ran, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tests.serving import pages
 from vllm_doctor.cli.options import FORMATS
 from vllm_doctor.session import attach, watch
 from vllm_doctor.session.attachment import Attachment
-from vllm_doctor.session.view_model import Picture
+from vllm_doctor.session.view_model import ViewModel
 from vllm_doctor.sources.server.access import Access
 
 pytestmark = [
@@ -381,13 +381,13 @@ def test_a_server_of_this_host_is_watched_with_its_processes(tmp_path: Path) -> 
     signals = shipped_catalogue()
     judge = watch.Judge(shipped_rules(), signals, {"goal": "throughput"})
     look = Attachment(signals.metrics, Access(), 3.0, 0.0)
-    told: list[Picture] = []
+    told: list[ViewModel] = []
     with fake_vllm(tmp_path, "--max-num-seqs", "64") as server:
         made = watch.Watch(lambda opened: attach.attach([str(server.pid)], look, opened), judge)
 
-        def tell(picture: Picture) -> None:
-            told.append(picture)
-            if picture.report is not None and picture.processes and picture.limits:
+        def tell(view_model: ViewModel) -> None:
+            told.append(view_model)
+            if view_model.report is not None and view_model.processes and view_model.limits:
                 made.control.stop()
 
         made.run(tell)

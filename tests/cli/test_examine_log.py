@@ -48,7 +48,7 @@ def verdict(report: dict[str, Any]) -> dict[str, Any]:
         "rules": report["rules"],
         "patient": report["patient"],
         "command": report["command"],
-        "lives": [{**life, "from": to_second(life["from"]), "to": to_second(life["to"])} for life in report["lives"]],
+        "lives": [{**run, "from": to_second(run["from"]), "to": to_second(run["to"])} for run in report["lives"]],
         "spans": [{**span, "from": to_second(span["from"]), "to": to_second(span["to"])} for span in report["spans"]],
     }
 
@@ -68,8 +68,8 @@ def test_a_queue_behind_max_num_seqs(path: Path, doctor: Doctor) -> None:
     assert report["patient"]["vllm"] == "0.32.0"
     assert report["patient"]["model"] == "/models/tiny"
     assert report["command"]["was"][:3] == ["vllm", "serve", "/models/tiny"]
-    [life] = report["lives"]
-    assert (life["start_seen"], life["served"], life["end"]) == (True, True, "stopped")
+    [run] = report["lives"]
+    assert (run["start_seen"], run["served"], run["end"]) == (True, True, "stopped")
     assert report["lines"]["read"] == len(QUEUED)
 
 
@@ -239,10 +239,10 @@ def test_a_start_that_fails_is_critical(path: Path, doctor: Doctor) -> None:
 def test_a_death(path: Path, doctor: Doctor) -> None:
     lines = [*start(0), *busy(40, 300), *death(305), *idle(310, 900)]
     ran = doctor(written(path, lines), "--json")
-    [life] = ran.report["lives"]
+    [run] = ran.report["lives"]
     assert ran.code == 2
-    assert (life["end"], life["death"]["cause"], life["death"]["process"]) == ("died", CUDA_OOM, "EngineCore")
-    assert "encountered a fatal error" in lines[life["death"]["line"] - 1]
+    assert (run["end"], run["death"]["cause"], run["death"]["process"]) == ("died", CUDA_OOM, "EngineCore")
+    assert "encountered a fatal error" in lines[run["death"]["line"] - 1]
     assert CUDA_OOM in " ".join(doctor(path).out.split())
 
 

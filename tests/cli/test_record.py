@@ -28,7 +28,7 @@ from vllm_doctor.cli.options import FORMATS
 from vllm_doctor.recording import archive, demo
 from vllm_doctor.session.attach import attach
 from vllm_doctor.session.attachment import Attachment
-from vllm_doctor.session.view_model import Picture, Status
+from vllm_doctor.session.view_model import Status, ViewModel
 from vllm_doctor.session.watch import Judge, Watch
 from vllm_doctor.sources.server.access import Access
 
@@ -214,7 +214,7 @@ def test_what_was_before_and_after_a_bad_verdict(tmp_path: Path, doctor: Doctor)
 
 def test_to_wait_for_a_verdict_a_living_server_is_needed(tmp_path: Path, doctor: Doctor) -> None:
     ran = doctor("record", LOG, "-o", tmp_path / "r.tar.gz", "--on", "critical")
-    assert "a living server" in one_line(ran)
+    assert "a open_run server" in one_line(ran)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -334,7 +334,7 @@ def test_what_is_no_vllm_is_not_recorded(tmp_path: Path, doctor: Doctor) -> None
 
 def test_at_a_terminal_it_is_lived_through_again() -> None:
     signals = shipped_catalogue()
-    told: list[Picture] = []
+    told: list[ViewModel] = []
 
     def attached(opened: ExitStack) -> Any:
         look = Attachment(signals.metrics, Access(), 3.0, 0.0)
@@ -342,18 +342,18 @@ def test_at_a_terminal_it_is_lived_through_again() -> None:
 
     made = Watch(attached, Judge(shipped_rules(), signals, {}))
 
-    def tell(picture: Picture) -> None:
-        told.append(picture)
-        if picture.report is not None and picture.report.sources[0].window_s > 29:
+    def tell(view_model: ViewModel) -> None:
+        told.append(view_model)
+        if view_model.report is not None and view_model.report.sources[0].window_s > 29:
             made.control.stop()
 
     made.run(tell)
     last = told[-1]
-    assert {picture.status for picture in told} == {Status.REPLAYED}
+    assert {view_model.status for view_model in told} == {Status.REPLAYED}
     assert last.report is not None
     assert (last.report.verdict, last.report.recordings[0].seconds) == ("critical", 29.131)
-    assert len(last.course.times) > 20
-    assert last.course.last("kv_cache_usage") == 1.0
+    assert len(last.trend.times) > 20
+    assert last.trend.last("kv_cache_usage") == 1.0
     assert {span.rule for span in last.spans} == {"preemption", "kv-cache-saturated"}
     assert last.problem is None
     assert not last.goes_on

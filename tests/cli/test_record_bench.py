@@ -54,7 +54,7 @@ def test_it_runs_while_it_is_recorded_and_its_result_is_kept(
     folder, path = played(), tmp_path / "r.tar.gz"
     ran = doctor("record", served.url, "-o", path, "--bench", "--dataset-name 'random' --seed 1")
     assert (ran.code, ran.err) == (0, "")
-    assert "vllm bench serve: 100 requests, tokens out 1,000/s, mean TTFT 250 ms, mean ITL 12 ms" in ran.out
+    assert "vllm bench serve: 100 requests, generation tokens 1,000/s, mean TTFT 250 ms, mean ITL 12 ms" in ran.out
     given = (folder / "arguments").read_text().splitlines()
     assert given[:8] == ["bench", "serve", "--dataset-name", "random", "--seed", "1", "--base-url", served.url]
     found = bundle.read(path)
@@ -159,7 +159,7 @@ def test_it_wants_one_living_server(tmp_path: Path, doctor: Doctor, served: Serv
     with serving(vllm(pages("preemption"))) as other:
         for sources in ([tmp_path / "vllm.log"], [served.url, other.url]):
             ran = doctor("record", *sources, "-o", tmp_path / "r.tar.gz", "--bench", "--seed 1")
-            assert "--bench loads one living server" in one_line(ran)
+            assert "--bench loads one open_run server" in one_line(ran)
 
 
 def benched(folder: Path, name: str, doctor: Doctor, served: Served, played: Callable[..., Path], **how: Any) -> Path:
@@ -177,7 +177,7 @@ def test_compare_takes_what_both_benchmarks_measured(
     after = benched(tmp_path, "after", doctor, served, played, output_throughput=2000.0)
     other = benched(tmp_path, "other", doctor, served, played, output_throughput=2000.0, max_concurrency=48)
     ran = doctor("compare", before, after)
-    assert (ran.code, ran.out.split("(")[0]) == (0, "PASS  It got better: tokens out 1,000/s → 2,000/s ")
+    assert (ran.code, ran.out.split("(")[0]) == (0, "PASS  It got better: generation tokens 1,000/s → 2,000/s ")
     assert "those of vllm bench serve" in ran.out
     assert "requests waiting" in ran.out  # the server's own stands beside
     ran = doctor("compare", before, other, "--json")

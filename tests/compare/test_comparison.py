@@ -54,14 +54,14 @@ def word(found: Comparison, name: str) -> str:
 def test_more_tokens_under_the_same_load_is_a_pass() -> None:
     found = compared(result(), result(FASTER))
     assert (found.outcome, found.outcome.exit_code, found.same_load) == (Outcome.PASS, 0, True)
-    assert found.headline == "It got better: tokens out 1,000/s → 2,000/s (× 2), requests waiting 10 → 0"
+    assert found.headline == "It got better: generation tokens 1,000/s → 2,000/s (× 2), requests waiting 10 → 0"
     assert [word(found, name) for name in ("tokens_out", "waiting", "itl")] == ["better", "better", "the same"]
 
 
 def test_less_tokens_under_the_same_load_is_a_fail() -> None:
     found = compared(result(FASTER), result())
     assert (found.outcome, found.outcome.exit_code) == (Outcome.FAIL, 2)
-    assert found.headline.startswith("It got worse: tokens out 2,000/s → 1,000/s (× 0.5)")
+    assert found.headline.startswith("It got worse: generation tokens 2,000/s → 1,000/s (× 0.5)")
 
 
 def test_a_server_with_itself_is_inconclusive() -> None:
@@ -87,9 +87,9 @@ def test_few_parts_tell_nothing() -> None:
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"in_flight": 12.0}, "not the same load: requests in flight 24 → 12"),
-        ({"prompt_tokens": 50.0}, "not the same load: tokens of a prompt 100 → 50"),
-        ({"output_tokens": 100.0}, "not the same load: tokens of an answer 200 → 100"),
+        ({"in_flight": 12.0}, "not the same load: concurrent requests 24 → 12"),
+        ({"prompt_tokens": 50.0}, "not the same load: tokens per prompt 100 → 50"),
+        ({"output_tokens": 100.0}, "not the same load: tokens per answer 200 → 100"),
         ({"in_flight": None}, "whether the load was the same is unknown"),
         ({"output_tokens": None}, "whether the load was the same is unknown"),
     ],

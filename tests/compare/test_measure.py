@@ -109,15 +109,15 @@ def test_a_wrong_entry_is_told_with_its_line(tmp_path: Path) -> None:
 
 
 def test_a_course_is_from_scrape_to_scrape() -> None:
-    found = {course.name: course for course in measure.courses(window(page(0), page(20), page(60)))}
+    found = {trend.name: trend for trend in measure.trends(window(page(0), page(20), page(60)))}
     assert found["tokens_out"].points == ((2.0, 10.0), (4.0, 20.0))
     assert "kv_cache" not in found
 
 
 def test_a_long_course_is_thinned() -> None:
-    courses = measure.courses(window(*(page(float(n)) for n in range(2000))))
-    assert all(len(course.points) <= 241 for course in courses)
-    assert courses[0].points[-1][0] == 2.0 * 1999
+    trends = measure.trends(window(*(page(float(n)) for n in range(2000))))
+    assert all(len(trend.points) <= 241 for trend in trends)
+    assert trends[0].points[-1][0] == 2.0 * 1999
 
 
 def test_the_known_is_finite() -> None:

@@ -15,12 +15,12 @@ from tests.making import shipped_catalogue, shipped_rules
 from tests.serving import serving
 from vllm_doctor.fleet import fleet
 from vllm_doctor.fleet.fleet import FleetReport
-from vllm_doctor.fleet.view_model import FleetPicture
+from vllm_doctor.fleet.view_model import FleetViewModel
 from vllm_doctor.fleet.watch import EVERY, FleetWatch, seen
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.report import Verdict
 from vllm_doctor.prometheus.survey import Prometheus
-from vllm_doctor.session.view_model import Control, Picture, Status
+from vllm_doctor.session.view_model import Control, Status, ViewModel
 
 BEGAN = 1_795_000_000.0
 TARGET = "http://prometheus:9090"
@@ -61,16 +61,16 @@ class Asked:
 
 @dataclass
 class Told:
-    """Keeps the pictures, and stops the watch at the first that is wanted last."""
+    """Keeps the view models, and stops the watch at the first that is wanted last."""
 
     control: Control
-    last: Callable[[FleetPicture], bool]
-    pictures: list[FleetPicture] = field(default_factory=list)
+    last: Callable[[FleetViewModel], bool]
+    view_models: list[FleetViewModel] = field(default_factory=list)
 
-    def __call__(self, picture: Picture) -> None:
-        assert isinstance(picture, FleetPicture)
-        self.pictures.append(picture)
-        if self.last(picture):
+    def __call__(self, view_model: ViewModel) -> None:
+        assert isinstance(view_model, FleetViewModel)
+        self.view_models.append(view_model)
+        if self.last(view_model):
             self.control.stop()
 
 
@@ -80,16 +80,16 @@ def watch_of(*answers: FleetReport | Exception, every: float | None = EVERY) -> 
     return FleetWatch(asked, TARGET, base, every, clock=lambda: asked.seconds, wall=lambda: BEGAN), asked
 
 
-def told(watch: FleetWatch, last: Callable[[FleetPicture], bool], again: bool = False) -> Sequence[FleetPicture]:
+def told(watch: FleetWatch, last: Callable[[FleetViewModel], bool], again: bool = False) -> Sequence[FleetViewModel]:
     control = Control()
     control.again = again
     heard = Told(control, last)
     watch.run(control, heard)
-    return heard.pictures
+    return heard.view_models
 
 
-def has_fleet(picture: FleetPicture) -> bool:
-    return picture.fleet is not None and picture.asking is None
+def has_fleet(view_model: FleetViewModel) -> bool:
+    return view_model.fleet is not None and view_model.asking is None
 
 
 def test_it_asks_and_tells_how_far_it_is() -> None:
@@ -112,11 +112,11 @@ def test_a_prometheus_that_is_lost_leaves_the_last_table() -> None:
     watch, asked = watch_of(report(), LOST, report())
     before = told(watch, has_fleet)[-1]
     asked.seconds += EVERY
-    lost = told(watch, lambda picture: picture.status is Status.LOST)[-1]
+    lost = told(watch, lambda view_model: view_model.status is Status.LOST)[-1]
     assert lost.fleet is before.fleet
     assert lost.problem == str(LOST)
     asked.seconds += EVERY
-    assert told(watch, lambda picture: picture.problem is None)[-1].status is Status.LIVE
+    assert told(watch, lambda view_model: view_model.problem is None)[-1].status is Status.LIVE
 
 
 def test_who_comes_back_finds_the_last_picture_and_nothing_is_asked_before_its_time() -> None:
@@ -131,7 +131,7 @@ def test_who_comes_back_finds_the_last_picture_and_nothing_is_asked_before_its_t
 def test_the_user_may_ask_anew(every: float | None) -> None:
     watch, asked = watch_of(report(), report(), every=every)
     told(watch, has_fleet)
-    told(watch, lambda picture: asked.count == 2 and picture.asking is None, again=True)
+    told(watch, lambda view_model: asked.count == 2 and view_model.asking is None, again=True)
     assert asked.count == 2
 
 

@@ -173,12 +173,12 @@ def differences(report: dict[str, Any], exit_code: int, expect: dict[str, Any], 
 
 
 def read_log(name: str, expect: dict[str, Any]) -> bool:
-    """Whether the log of the server that was just stopped says so: one life, no death, and what was found in it."""
+    """Whether the log of the server that was just stopped says so: one run, no death, and what was found in it."""
     report = json.loads(doctor(str(OUT / f"{name}.log"), "--json").stdout or NO_ANSWER)
     found = [finding["rule"] for finding in report["findings"]]
-    ends = [life["end"] for life in report.get("lives", [])]
+    ends = [run["end"] for run in report.get("lives", [])]
     # One that does not stop in time is killed, and then the log just ends.
-    wrong = [f"lives that end: {ends}, not one"] if ends not in (["stopped"], ["open"]) else []
+    wrong = [f"runs that end: {ends}, not one"] if ends not in (["stopped"], ["open"]) else []
     wrong += [f"{rules} was not found" for rules in expect.get("found", []) if not set(rules.split("|")) & set(found)]
     wrong += [f"{rule} was found" for rule in ["engine-died", *expect.get("never", [])] if rule in found]
     print(f"{'FAIL' if wrong else 'ok  '} {f'log of {name}':<30}{report['verdict']:<10}{', '.join(found)}")

@@ -34,7 +34,7 @@ def show(name: str, tmux: Tmux, text: str) -> None:
     tmux.until(text)
     for columns, lines in SIZES:
         tmux.resize(columns, lines)
-        time.sleep(DRAWN_SECONDS)  # the next picture
+        time.sleep(DRAWN_SECONDS)  # the next view model
         print(f"── {name}, {columns}×{lines} ".ljust(columns, "─"))
         print(tmux.until(text), flush=True)
     tmux.resize(*SIZES[0])

@@ -6,20 +6,20 @@ from itertools import pairwise
 import pytest
 
 from vllm_doctor.expr.promql_eval import Expression
-from vllm_doctor.model.run import KV_CACHE, RUNNING, WAITING, Death, Life, Round, Series
+from vllm_doctor.model.run import KV_CACHE, RUNNING, WAITING, Death, Round, Run, Series
 from vllm_doctor.model.window import Window
 
 TOKENS: Series = ("vllm:generation_tokens_total", ())
 REASON: Series = ("vllm:num_requests_waiting_by_reason", (("reason", "capacity"),))
 
 
-def life(*rounds: Round, model: str | None = "tiny", interval: float = 10.0, death: Death | None = None) -> Life:
-    return Life(rounds[0].at, rounds[-1].at, True, True, False, death, {}, rounds, interval, model)
+def run(*rounds: Round, model: str | None = "tiny", interval: float = 10.0, death: Death | None = None) -> Run:
+    return Run(rounds[0].at, rounds[-1].at, True, True, False, death, {}, rounds, interval, model)
 
 
-def counted(count: int, rate: float = 400.0, engines: int = 1) -> Life:
+def counted(count: int, rate: float = 400.0, engines: int = 1) -> Run:
     """A round every ten seconds; each engine generates `rate` tokens a second."""
-    return life(
+    return run(
         *(
             Round(1000.0 + 10 * n, {str(e): {RUNNING: 2.0 + e, TOKENS: (n + 1) * 10 * rate} for e in range(engines)})
             for n in range(count)
@@ -71,18 +71,18 @@ def test_the_rates_of_engines_add_up() -> None:
 
 
 def test_an_engine_that_came_later_began_at_zero() -> None:
-    a_life = life(
+    a_run = run(
         Round(0, {"0": {RUNNING: 1, TOKENS: 4000}}),
         Round(10, {"0": {RUNNING: 1, TOKENS: 8000}, "1": {RUNNING: 1, TOKENS: 4000}}),
     )
-    assert rate(a_life.window(1, 2)) == pytest.approx(800)
+    assert rate(a_run.window(1, 2)) == pytest.approx(800)
 
 
 def test_series_are_of_the_engine_and_the_model() -> None:
-    window = life(Round(0, {"3": {RUNNING: 1, REASON: 2}})).window(0, 1)
+    window = run(Round(0, {"3": {RUNNING: 1, REASON: 2}})).window(0, 1)
     assert set(window.series("vllm:num_requests_running")) == {(("engine", "3"), ("model_name", "tiny"))}
     assert set(window.series(REASON[0])) == {(("engine", "3"), ("model_name", "tiny"), ("reason", "capacity"))}
-    nameless = life(Round(0, {"3": {RUNNING: 1}}), model=None).window(0, 1)
+    nameless = run(Round(0, {"3": {RUNNING: 1}}), model=None).window(0, 1)
     assert set(nameless.series("vllm:num_requests_running")) == {(("engine", "3"),)}
 
 
@@ -100,18 +100,18 @@ def test_gauges_are_of_the_window_alone() -> None:
 
 
 def test_a_life_at_another_time() -> None:
-    a_life = counted(3)
-    a_life = dataclasses.replace(a_life, death=Death(1015.0, 7, "EngineCore", "ValueError", True))
-    moved = a_life.shifted(86400)
+    a_run = counted(3)
+    a_run = dataclasses.replace(a_run, death=Death(1015.0, 7, "EngineCore", "ValueError", True))
+    moved = a_run.shifted(86400)
     assert (moved.first_at, moved.last_at) == (87400, 87420)
     assert [each.at for each in moved.rounds] == [87400, 87410, 87420]
     assert moved.death is not None
     assert (moved.death.at, moved.death.line) == (87415, 7)
-    assert moved.shifted(-86400) == a_life
-    assert a_life.shifted(0) is a_life
+    assert moved.shifted(-86400) == a_run
+    assert a_run.shifted(0) is a_run
 
 
 def test_a_life_without_times_has_none_at_any_time() -> None:
     death = Death(None, 7, "EngineCore", None, True)
-    timeless = Life(None, None, False, False, False, death, {})
+    timeless = Run(None, None, False, False, False, death, {})
     assert timeless.shifted(60) == timeless

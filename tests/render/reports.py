@@ -13,12 +13,12 @@ from vllm_doctor.model.report import (
     EngineSeen,
     Evidence,
     Finding,
-    LifeSeen,
     LinesSeen,
     Patient,
     Problem,
     Remedy,
     Report,
+    RunSeen,
     SourceSeen,
     Span,
     Timeline,
@@ -68,9 +68,9 @@ def finding(rule: str, title: str = "Something limits it", severity: str = "warn
     )  # fmt: skip
 
 
-def life(first: float | None, last: float | None, died_at: float | None = None, **changes: object) -> LifeSeen:
-    """A life from `first` to `last`; `died_at`: it died then."""
-    lived = LifeSeen(first, last, "0.22.1", "org/model-8B", 1, True, True, "open", rounds=10)
+def run(first: float | None, last: float | None, died_at: float | None = None, **changes: object) -> RunSeen:
+    """A run from `first` to `last`; `died_at`: it died then."""
+    lived = RunSeen(first, last, "0.22.1", "org/model-8B", 1, True, True, "open", rounds=10)
     if died_at is not None:
         lived = replace(
             lived, end="died", died_at=died_at, cause="CUDA error: out of memory", cause_line=9882, process="Worker_TP2"
@@ -78,7 +78,7 @@ def life(first: float | None, last: float | None, died_at: float | None = None, 
     return replace(lived, **changes)  # type: ignore[arg-type]
 
 
-def course(first: float, last: float) -> Timeline:
+def trend(first: float, last: float) -> Timeline:
     """Running requests fill up, with a silence in the middle; few wait; the KV cache is a third full."""
     running = tuple(None if 20 <= place < 24 else float(place) for place in range(COLUMNS))
     waiting = tuple(None if value is None else 0.25 * (value > 40) for value in running)
@@ -93,7 +93,7 @@ def span(rule: str, first: float, last: float, lived: int = 0, **subject: str) -
 
 def postmortem(
     findings: Iterable[Finding] = (),
-    lives: Iterable[LifeSeen] = (life(BEGAN, BEGAN + 10 * HOUR),),
+    runs: Iterable[RunSeen] = (run(BEGAN, BEGAN + 10 * HOUR),),
     spans: Iterable[Span] = (),
     zoned: bool = False,
     timeline: Timeline | None = None,
@@ -122,7 +122,7 @@ def postmortem(
         targets=(),
         states=states,
         command=("vllm", "serve", "org/model-8B", "--chat-template", "a file; with blanks"),
-        lives=tuple(lives),
+        runs=tuple(runs),
         spans=tuple(spans),
         lines=LinesSeen(11_740_112, 10_214, zoned, 1.94),
         timeline=timeline,
@@ -131,8 +131,8 @@ def postmortem(
 
 def crash_loop(count: int = 500) -> Report:
     """A server that dies a minute after each of its starts, always of the same."""
-    lives = [
-        life(
+    runs = [
+        run(
             BEGAN + 120.0 * place,
             BEGAN + 120.0 * place + 60,
             BEGAN + 120.0 * place + 55,
@@ -142,7 +142,7 @@ def crash_loop(count: int = 500) -> Report:
         for place in range(count)
     ]
     died = finding("engine-died", "The engine died", "critical")
-    return postmortem([died], lives, [span("engine-died", BEGAN, BEGAN + 60)])
+    return postmortem([died], runs, [span("engine-died", BEGAN, BEGAN + 60)])
 
 
 HOSTILE = (
@@ -163,7 +163,7 @@ def hostile() -> Report:
         remedies=(replace(found.remedies[0], do=HOSTILE, risk=HOSTILE, expect=HOSTILE, computed=f"- {HOSTILE}"),),
     )
     aside = replace(finding("slow", HOSTILE, "info", "opportunity"), here=HOSTILE)
-    report = postmortem([found, aside], [life(BEGAN, BEGAN + 9, BEGAN + 8, cause=HOSTILE, process=HOSTILE)])
+    report = postmortem([found, aside], [run(BEGAN, BEGAN + 9, BEGAN + 8, cause=HOSTILE, process=HOSTILE)])
     notes = SourceSeen(SourceKind.LOG, HOSTILE, 0.0, 0, Problem("unreadable", f"> {HOSTILE}"), (HOSTILE,))
     patient = Patient(HOSTILE, HOSTILE, 1, 1, HOSTILE)
     return replace(report, sources=(notes,), patient=patient, command=("vllm", HOSTILE, "````"))

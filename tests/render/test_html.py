@@ -20,7 +20,7 @@ from tests.making import shipped_catalogue, shipped_rules
 from tests.programs import needed
 from tests.render import reports
 from vllm_doctor.compare import measure
-from vllm_doctor.model.report import Course, Report
+from vllm_doctor.model.report import Report, Trend
 from vllm_doctor.recording import bundle, demo
 from vllm_doctor.render.html import render
 from vllm_doctor.session.judge import judge
@@ -47,7 +47,7 @@ def live(name: str = "preemption") -> Report:
     (server,) = bundle.read(demo.folder() / name).sources[:1]
     seen = [server.observation(shipped_catalogue().metrics)]
     report = judge(seen, shipped_rules(), shipped_catalogue(), {}, datetime(2026, 11, 20, tzinfo=UTC))
-    return redact.report(replace(report, courses=measure.courses(seen[0].window)))
+    return redact.report(replace(report, trends=measure.trends(seen[0].window)))
 
 
 def log() -> Report:
@@ -55,9 +55,9 @@ def log() -> Report:
     began, hour = reports.BEGAN, reports.HOUR
     return reports.postmortem(
         [died, cap],
-        [reports.life(began, began + 6 * hour, began + 5 * hour), reports.life(began + 6 * hour, began + 35 * hour)],
+        [reports.run(began, began + 6 * hour, began + 5 * hour), reports.run(began + 6 * hour, began + 35 * hour)],
         [reports.span("max-num-seqs-cap", began + hour, began + 4 * hour)],
-        timeline=reports.course(began, began + 35 * hour),
+        timeline=reports.trend(began, began + 35 * hour),
     )
 
 
@@ -71,7 +71,7 @@ def hostile() -> Report:
         headline=tricks,
         findings=(told, *report.findings),
         command=("vllm", tricks),
-        courses=(Course("x", tricks, tricks, ((1.0, 1.0), (2.0, 2.0))),),
+        trends=(Trend("x", tricks, tricks, ((1.0, 1.0), (2.0, 2.0))),),
         redacted={tricks: 1},
     )
 
@@ -115,12 +115,12 @@ def test_vital_signs_are_drawn_over_time() -> None:
 
 def test_a_course_is_broken_where_nothing_is_known() -> None:
     known: list[float | None] = [1.0, 2.0, None, 3.0, 4.0, 5.0]
-    course = Course("x", "x", "", tuple((float(at), value) for at, value in enumerate(known)))
-    page = Page(render(replace(live(), courses=(course,))))
+    trend = Trend("x", "x", "", tuple((float(at), value) for at, value in enumerate(known)))
+    page = Page(render(replace(live(), trends=(trend,))))
     assert [len((a["points"] or "").split()) for tag, a in page.tags if tag == "polyline"] == [2, 3]
 
 
-def test_a_log_has_its_time_line_its_spans_and_its_lives() -> None:
+def test_a_log_has_its_time_line_its_spans_and_its_runs() -> None:
     page = Page(render(log()))
     assert [a.get("class") for tag, a in page.tags if tag == "rect"] == ["span"]
     assert sum(a.get("class") == "died" for _, a in page.tags) == 3

@@ -84,13 +84,13 @@ def test_the_command_as_it_was_and_as_it_should_be() -> None:
     assert told["changes"] == [{"name": "--max-num-seqs", "was": 64, "now": None, "rule": "cap"}]
 
 
-def test_the_prize_and_what_will_be() -> None:
+def test_the_gain_and_what_will_be() -> None:
     [remedy] = finding("cap").remedies
     gain = Gain(1.5, "slots")
     told = replace(
         remedy, gain=gain, then=("11 fit.",), starts_unknown={"gpu_memory_at_start": Reason.DENIED}, goal="latency"
     )
-    one = replace(finding("cap"), prize=Gain(2.25, "all"), stage=Stage.LIMIT, remedies=(told, remedy))
+    one = replace(finding("cap"), gain=Gain(2.25, "all"), stage=Stage.LIMIT, remedies=(told, remedy))
     document = valid(json_v1.render(postmortem([one])))
     [shown] = document["findings"]
     assert (shown["prize"], shown["stage"]) == ({"at_most": 2.25, "basis": "all"}, "limit")

@@ -11,13 +11,13 @@ from tests.render.reports import (
     BEGAN,
     HOSTILE,
     HOUR,
-    course,
     crash_loop,
     finding,
     hostile,
-    life,
     postmortem,
+    run,
     span,
+    trend,
     unreachable,
 )
 from tests.test_fixtures import NAMES, judged
@@ -42,7 +42,7 @@ def fenced(shown: str, language: str) -> list[str]:
 
 def capped() -> Report:
     held = [span("cap", BEGAN + 2 * HOUR, BEGAN + 8 * HOUR)]
-    return postmortem([finding("cap", "Requests queue")], spans=held, timeline=course(BEGAN, BEGAN + 10 * HOUR))
+    return postmortem([finding("cap", "Requests queue")], spans=held, timeline=trend(BEGAN, BEGAN + 10 * HOUR))
 
 
 # ---- text and code
@@ -222,8 +222,8 @@ def test_the_command_can_be_pasted() -> None:
 
 
 def test_the_lives_are_a_table_those_alike_in_one_row() -> None:
-    lives = [life(BEGAN, BEGAN + HOUR, BEGAN + HOUR), life(BEGAN + 2 * HOUR, BEGAN + 10 * HOUR, began=False)]
-    shown = markdown.render(postmortem(lives=lives))
+    runs = [run(BEGAN, BEGAN + HOUR, BEGAN + HOUR), run(BEGAN + 2 * HOUR, BEGAN + 10 * HOUR, began=False)]
+    shown = markdown.render(postmortem(runs=runs))
     assert "| Run | From – to | Served | Ended | In | Cause | Log line |\n|--:|---|---|---|---|---|--:|\n" in shown
     assert (
         "| 1 | 13 Nov 08:12:00 – 09:12:00 | yes | died 13 Nov 09:12:00 | `Worker_TP2` | `CUDA error: out of memory` |"
@@ -238,15 +238,15 @@ def test_the_lives_are_a_table_those_alike_in_one_row() -> None:
 
 def test_of_lives_that_differ_forty_are_shown() -> None:
     report = crash_loop(500)
-    lives = tuple(replace(lived, cause=f"error {place % 7}") for place, lived in enumerate(report.lives))
-    shown = markdown.render(replace(report, lives=lives))
+    runs = tuple(replace(lived, cause=f"error {place % 7}") for place, lived in enumerate(report.runs))
+    shown = markdown.render(replace(report, runs=runs))
     assert len(re.findall(r"^\| \d+ \|", shown, re.MULTILINE)) == 40
     assert "460 runs between them are not shown; 460 of them died." in shown
 
 
 def test_a_life_of_which_little_is_known() -> None:
-    lives = [life(None, None, end="died"), life(None, None, end="stopped")]
-    shown = markdown.render(postmortem(lives=lives))
+    runs = [run(None, None, end="died"), run(None, None, end="stopped")]
+    shown = markdown.render(postmortem(runs=runs))
     assert "| 1 | no times | yes | died |  | the log shows no exception |  |" in shown
     assert "| 2 | no times | yes | was stopped |  |  |  |" in shown
 
@@ -325,7 +325,7 @@ def test_what_it_costs_what_will_be_and_what_is_left_out() -> None:
     told = replace(
         cure, gain=Gain(1.2, "x"), then=("It holds *11*.",), starts_unknown={"gpu_memory_at_start": Reason.DENIED}
     )
-    dear = replace(finding("cap"), prize=Gain(2.148, "`slots`"), stage=Stage.LIMIT, remedies=(told,))
+    dear = replace(finding("cap"), gain=Gain(2.148, "`slots`"), stage=Stage.LIMIT, remedies=(told,))
     left = LeftOut("other", "Admit *less*", "--max-num-seqs 128 cures cap")
     correction = Correction(("vllm",), (Change("--max-num-seqs", 64.0, None, "cap"),), (left,))
     shown = markdown.render(replace(postmortem([dear]), correction=correction))
@@ -334,6 +334,6 @@ def test_what_it_costs_what_will_be_and_what_is_left_out() -> None:
     assert "- then: It holds \\*11\\*.\n" in shown
     assert "- not known whether vLLM starts with it: `gpu_memory_at_start` (permission denied" in shown
     assert "- does not fix `other` (Admit \\*less\\*): --max-num-seqs 128 cures cap\n" in shown
-    assert "**Gain** unknown\n" in markdown.render(postmortem([replace(dear, prize=None)]))
-    note = markdown.render(postmortem([replace(dear, severity=Severity.INFO, prize=Gain(1.004, "stopped"))]))
+    assert "**Gain** unknown\n" in markdown.render(postmortem([replace(dear, gain=None)]))
+    note = markdown.render(postmortem([replace(dear, severity=Severity.INFO, gain=Gain(1.004, "stopped"))]))
     assert "Gain: at most × 1.01 (stopped)." in note

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.render.reports import BEGAN, HOUR, course, crash_loop, finding, life, postmortem, span, unreachable
+from tests.render.reports import BEGAN, HOUR, crash_loop, finding, postmortem, run, span, trend, unreachable
 from tests.render.test_html import Page as Parsed
 from tests.test_fixtures import judged
 from tests.test_layers import imported
@@ -43,7 +43,7 @@ from vllm_doctor.tui.ink import painted
 
 def rich_in_kinds() -> Report:
     """A log's report with a finding, a note, a symptom, a corrected command, and what was left out."""
-    cap = replace(finding("cap", "Requests queue"), prize=Gain(2.1, "slots"))
+    cap = replace(finding("cap", "Requests queue"), gain=Gain(2.1, "slots"))
     cap = replace(cap, stage=Stage.LIMIT, confidence=Confidence.MEDIUM)
     told = replace(cap.remedies[0], then=("It holds 11.",), starts_unknown={"gpu": Reason.DENIED}, gain=Gain(1.2, "x"))
     cap = replace(cap, remedies=(told, replace(told, do="Or so")))
@@ -51,8 +51,8 @@ def rich_in_kinds() -> Report:
     left = LeftOut("other", "Admit less", "--max-num-seqs 128 cures cap")
     correction = Correction(("vllm", "serve", "m"), (Change("--max-num-seqs", 64.0, 128.0, "cap"),), (left,))
     found = [cap, finding("eager", "Graphs are off"), symptom, finding("note", "It waits", "info", "not-server")]
-    lives = [life(BEGAN, BEGAN + HOUR, BEGAN + HOUR), life(BEGAN + 2 * HOUR, BEGAN + 10 * HOUR)]
-    report = postmortem(found, lives, [span("cap", BEGAN, BEGAN + HOUR)], timeline=course(BEGAN, BEGAN + 10 * HOUR))
+    runs = [run(BEGAN, BEGAN + HOUR, BEGAN + HOUR), run(BEGAN + 2 * HOUR, BEGAN + 10 * HOUR)]
+    report = postmortem(found, runs, [span("cap", BEGAN, BEGAN + HOUR)], timeline=trend(BEGAN, BEGAN + 10 * HOUR))
     kept = RecordingSeen("a.tar.gz", "2026-11-20T10:00:00Z", 3.0, "0.1.0", "abc", "ok", "Well", False)
     return replace(report, correction=correction, recordings=(kept,), redacted={"address": 2})
 

@@ -182,8 +182,8 @@ def test_without_a_correction_there_is_none() -> None:
     assert "Restart" not in text.render(on_its_host())
 
 
-def priced(prize: Gain | None, *remedies: Remedy, **changes: Any) -> Report:
-    return postmortem([replace(finding("cap"), prize=prize, stage=Stage.LIMIT, remedies=remedies, **changes)])
+def priced(gain: Gain | None, *remedies: Remedy, **changes: Any) -> Report:
+    return postmortem([replace(finding("cap"), gain=gain, stage=Stage.LIMIT, remedies=remedies, **changes)])
 
 
 def test_what_the_cause_costs_stands_before_the_cure() -> None:

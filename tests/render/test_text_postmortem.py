@@ -1,4 +1,4 @@
-"""The text of a post-mortem: when what held, how the server's lives ended, and what a log does not tell."""
+"""The text of a post-mortem: when what held, how the server's runs ended, and what a log does not tell."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.render.reports import BEGAN, HOUR, course, crash_loop, finding, hostile, life, postmortem, span, unreachable
+from tests.render.reports import BEGAN, HOUR, crash_loop, finding, hostile, postmortem, run, span, trend, unreachable
 from tests.test_fixtures import judged
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.reason import Reason
@@ -21,19 +21,17 @@ def capped() -> Report:
         span("enforce-eager", BEGAN, BEGAN + 10 * HOUR),
     ]
     found = [finding("max-num-seqs-cap", "Requests queue"), finding("enforce-eager", "Graphs are off")]
-    return postmortem(found, spans=spans, timeline=course(BEGAN, BEGAN + 10 * HOUR))
+    return postmortem(found, spans=spans, timeline=trend(BEGAN, BEGAN + 10 * HOUR))
 
 
-def two_lives() -> Report:
+def two_runs() -> Report:
     """The first one died, of several engines."""
-    lives = [
-        life(BEGAN, BEGAN + 4 * HOUR, BEGAN + 4 * HOUR - 9),
-        life(BEGAN + 5 * HOUR, BEGAN + 10 * HOUR, engines=4, began=False),
+    runs = [
+        run(BEGAN, BEGAN + 4 * HOUR, BEGAN + 4 * HOUR - 9),
+        run(BEGAN + 5 * HOUR, BEGAN + 10 * HOUR, engines=4, began=False),
     ]
     died = finding("engine-died", "The engine died", "critical")
-    report = postmortem(
-        [died], lives, [span("engine-died", BEGAN, BEGAN + 4 * HOUR)], timeline=course(BEGAN, BEGAN + 1)
-    )
+    report = postmortem([died], runs, [span("engine-died", BEGAN, BEGAN + 4 * HOUR)], timeline=trend(BEGAN, BEGAN + 1))
     engines = tuple(EngineSeen({"engine": f"{engine}", "model_name": "m"}, ()) for engine in range(4))
     caps = [replace(finding("cap"), subject=engine.subject) for engine in engines[1:]]
     return replace(report, engines=engines, findings=(died, *caps))
@@ -45,12 +43,12 @@ def flat(shown: str) -> str:
 
 REPORTS = {
     "capped": capped,
-    "two lives": two_lives,
+    "two runs": two_runs,
     "crash loop": crash_loop,
     "hostile": hostile,
     "nothing found": postmortem,
-    "no times": lambda: postmortem([finding("cap")], [life(None, None, up=False)]),
-    "no lives": lambda: postmortem([finding("cap")], []),
+    "no times": lambda: postmortem([finding("cap")], [run(None, None, up=False)]),
+    "no runs": lambda: postmortem([finding("cap")], []),
     "unreachable": unreachable,
 }
 
@@ -101,7 +99,7 @@ def test_a_short_log_takes_one_line() -> None:
 
 
 def test_the_model_its_gpus_and_the_lives_are_one_line() -> None:
-    assert "  org/model-8B · vLLM 0.22.1 · 1 engine · 1 GPU · 2 server runs\n" in text.render(two_lives())
+    assert "  org/model-8B · vLLM 0.22.1 · 1 engine · 1 GPU · 2 server runs\n" in text.render(two_runs())
     unknown = replace(capped(), patient=replace(capped().patient, vllm=None, model=None, gpus=0))
     assert "  vLLM (version not in the log) · 1 engine · no GPU\n" in text.render(unknown)
     named = replace(capped(), patient=replace(capped().patient, gpus=8, gpu="NVIDIA H100"))
@@ -147,7 +145,7 @@ def test_one_finding_is_not_summed_up() -> None:
 
 
 def test_one_rule_on_several_engines_is_one_line_of_the_summary() -> None:
-    lines = text.render(two_lives()).splitlines()
+    lines = text.render(two_runs()).splitlines()
     assert [line.split()[1] for line in lines if line[:4] in ("  1 ", "  2 ", "  3 ")] == ["engine-died", "cap"]
     assert "on 3 of 4 engines: engine 1; engine 2; engine 3" in flat("\n".join(lines))
 
@@ -183,11 +181,11 @@ def test_what_a_value_needs_is_said_once() -> None:
     )
 
 
-# ---- lives
+# ---- runs
 
 
 def test_lives_and_how_they_ended() -> None:
-    shown = flat(text.render(two_lives()))
+    shown = flat(text.render(two_runs()))
     assert (
         "run 1 13 Nov 08:12:00 – 12:12:00; died 13 Nov 12:11:51 in Worker_TP2: CUDA error: out of memory (line 9,882)"
         in shown
@@ -201,8 +199,8 @@ def test_a_single_life_that_goes_on_is_not_told() -> None:
 
 
 def test_a_single_death() -> None:
-    lives = [life(BEGAN, BEGAN + 90, BEGAN + 60, up=False)]
-    shown = text.render(postmortem([finding("engine-died", "The engine died", "critical")], lives))
+    runs = [run(BEGAN, BEGAN + 90, BEGAN + 60, up=False)]
+    shown = text.render(postmortem([finding("engine-died", "The engine died", "critical")], runs))
     said = "crashed during startup 13 Nov 08:13:00 in Worker_TP2: CUDA error: out of memory (line 9,882)"
     assert said in flat(shown)
     assert "  When        13 Nov 08:13:00, 60 s after its start\n" in shown
@@ -210,19 +208,19 @@ def test_a_single_death() -> None:
 
 
 def test_of_a_life_whose_start_is_missing_it_is_not_said_that_it_never_served() -> None:
-    lives = [replace(life(BEGAN, BEGAN + 90, BEGAN + 60, up=False), began=False)]
-    shown = flat(text.render(postmortem([finding("engine-died", "The engine died", "critical")], lives)))
+    runs = [replace(run(BEGAN, BEGAN + 90, BEGAN + 60, up=False), began=False)]
+    shown = flat(text.render(postmortem([finding("engine-died", "The engine died", "critical")], runs)))
     assert "log starts mid-run: CUDA" in shown
     assert "during startup" not in shown
 
 
 def test_a_death_of_which_little_is_known() -> None:
-    lives = [life(0.0, 0.0, end="died"), life(None, None, end="stopped"), life(None, None, end="open")]
-    shown = flat(text.render(postmortem(lives=lives)))
+    runs = [run(0.0, 0.0, end="died"), run(None, None, end="stopped"), run(None, None, end="open")]
+    shown = flat(text.render(postmortem(runs=runs)))
     assert "run 1 1 Jan 00:00:00; died: the log shows no exception" in shown
     assert "run 2 no times; was stopped" in shown
     assert "run 3 no times; the log ends" in shown
-    goes_on = text.render(postmortem(lives=[life(None, None), life(None, None, end="stopped")]))
+    goes_on = text.render(postmortem(runs=[run(None, None), run(None, None, end="stopped")]))
     assert "run 1  no times; the next run follows" in goes_on
 
 
@@ -236,8 +234,8 @@ def test_a_crash_loop_is_short() -> None:
 
 def test_lives_that_differ_are_told_from_both_ends() -> None:
     report = crash_loop(500)
-    lives = tuple(replace(lived, cause=f"error {place % 7}") for place, lived in enumerate(report.lives, 1))
-    shown = text.render(replace(report, lives=lives))
+    runs = tuple(replace(lived, cause=f"error {place % 7}") for place, lived in enumerate(report.runs, 1))
+    shown = text.render(replace(report, runs=runs))
     assert [line.split("  ")[1] for line in shown.splitlines() if line.startswith("  run ")] == [
         "run 1",
         "run 2",
@@ -282,12 +280,12 @@ def test_a_blind_report_lists_no_rules() -> None:
 def test_a_server_and_its_log() -> None:
     live = judged("preemption", slice(0, 4))
     log = SourceSeen(SourceKind.LOG, "/var/log/vllm.log", 0.0, 0, None)
-    lives = (life(BEGAN, BEGAN + 9, BEGAN + 8), life(BEGAN + 10, BEGAN + 99))
+    runs = (run(BEGAN, BEGAN + 9, BEGAN + 8), run(BEGAN + 10, BEGAN + 99))
     lacks = UnknownRule("flashinfer-missing", {"flashinfer": Reason.NOT_IN_LOG})
     report = replace(
         live,
         sources=(*live.sources, log),
-        lives=lives,
+        runs=runs,
         lines=LinesSeen(9, 9, False),
         unknown=(*live.unknown, lacks),
     )

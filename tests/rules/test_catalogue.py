@@ -780,30 +780,30 @@ def test_what_the_bound_needs(lacking: str) -> None:
     assert isinstance(read("decode_of_bound", busy(0), busy(2), **facts), Unknown)
 
 
-# ---- the size of the prize
+# ---- the size of the gain
 
 
 @pytest.mark.parametrize(
-    ("signal", "facts", "prize"),
+    ("signal", "facts", "gain"),
     [
-        ("throttled_prize", {"cpu_throttled_share": 0.9, "cpu_throttled_cores": 0.5}, 2.0),
-        ("throttled_prize", {"cpu_throttled_share": 0.2, "cpu_throttled_cores": 6.0}, 1.25),
-        ("throttled_prize", {"cpu_throttled_share": 0.2}, 1.25),
-        ("throttled_prize", {"cpu_throttled_share": 1.0, "cpu_throttled_cores": 3.0}, None),  # all the time: no bound
-        ("throttled_prize", {"cpu_throttled_cores": 0.5}, None),
-        ("gpu_clock_prize", {"gpu_busy_clock_share": 0.5}, 2.0),
-        ("gpu_clock_prize", {"gpu_clock_share": 0.5}, None),  # that leaves out what is held down
-        ("cpu_clock_prize", {"cpu_frequency_share": 0.8}, 1.25),
-        ("api_servers_prize", {"api_cpu": 1.0, "api_servers": 1.0}, 2.0),
+        ("throttled_gain", {"cpu_throttled_share": 0.9, "cpu_throttled_cores": 0.5}, 2.0),
+        ("throttled_gain", {"cpu_throttled_share": 0.2, "cpu_throttled_cores": 6.0}, 1.25),
+        ("throttled_gain", {"cpu_throttled_share": 0.2}, 1.25),
+        ("throttled_gain", {"cpu_throttled_share": 1.0, "cpu_throttled_cores": 3.0}, None),  # all the time: no bound
+        ("throttled_gain", {"cpu_throttled_cores": 0.5}, None),
+        ("gpu_clock_gain", {"gpu_busy_clock_share": 0.5}, 2.0),
+        ("gpu_clock_gain", {"gpu_clock_share": 0.5}, None),  # that leaves out what is held down
+        ("cpu_clock_gain", {"cpu_frequency_share": 0.8}, 1.25),
+        ("api_servers_gain", {"api_cpu": 1.0, "api_servers": 1.0}, 2.0),
         ("latency_targets", {}, 0.0),
         ("latency_targets", {"slo_itl": 0.05}, 1.0),
     ],
 )
-def test_what_a_cause_costs_at_most(signal: str, facts: dict[str, Value], prize: float | None) -> None:
+def test_what_a_cause_costs_at_most(signal: str, facts: dict[str, Value], gain: float | None) -> None:
     found = read(signal, "", **facts)
-    assert isinstance(found, Known) is (prize is not None)
+    assert isinstance(found, Known) is (gain is not None)
     if isinstance(found, Known):
-        assert found.value == pytest.approx(prize)
+        assert found.value == pytest.approx(gain)
 
 
 def test_a_batch_grows_at_most_to_what_is_in_flight() -> None:
@@ -814,10 +814,10 @@ def test_a_batch_grows_at_most_to_what_is_in_flight() -> None:
         )
 
     running = 3  # in RUNNING
-    assert read("batch_prize", page(6, 0), page(6, 0)) == Known(1 + 6 / running)
+    assert read("batch_gain", page(6, 0), page(6, 0)) == Known(1 + 6 / running)
     # Seen between two bursts with an empty queue, but requests had waited 18 s in the 2 s.
-    assert read("batch_prize", page(0, 0), page(0, 18)) == Known(1 + 9 / running)
-    assert read("batch_prize", page(0, 0), page(0, 0)) == Known(1.0)
+    assert read("batch_gain", page(0, 0), page(0, 18)) == Known(1 + 9 / running)
+    assert read("batch_gain", page(0, 0), page(0, 0)) == Known(1.0)
 
 
 def test_drafts_cost_what_they_draft_and_check() -> None:
@@ -828,11 +828,11 @@ def test_drafts_cost_what_they_draft_and_check() -> None:
             f"vllm:spec_decode_num_accepted_tokens_total{{{ON_0}}} {drafts * 0.5}\n"
         )
 
-    assert read("draft_prize", page(0), page(100)) == Known(9 / 1.5)
+    assert read("draft_gain", page(0), page(100)) == Known(9 / 1.5)
 
 
 def test_an_even_spread_gains_no_more_than_the_busiest_engine_has() -> None:
     pages = f"vllm:num_requests_running{{{ON_0}}} 30\nvllm:num_requests_running{{{ON_1}}} 10\n"
     waiting = f"vllm:num_requests_waiting{{{ON_0}}} %d\nvllm:num_requests_waiting{{{ON_1}}} 0\n"
-    assert snapshot(pages + waiting % 0).read("spread_prize", ENGINE)[1] == Known(1.5)
-    assert snapshot(pages + waiting % 60).read("spread_prize", ENGINE)[1] == Known(2.5)
+    assert snapshot(pages + waiting % 0).read("spread_gain", ENGINE)[1] == Known(1.5)
+    assert snapshot(pages + waiting % 60).read("spread_gain", ENGINE)[1] == Known(2.5)

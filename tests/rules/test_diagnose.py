@@ -67,13 +67,13 @@ class Rules:
         explains: str = "[]",
         here: str = "[]",
         remedies: str = "[]",
-        prize: str = "unknown",
+        gain: str = "unknown",
     ) -> None:
         path = self._folder / f"{id}.yaml"
         path.write_text(
             f"{{rule: {id}, title: The {id}, stage: {stage}, role: {role}, why: so, here: {here}, "
             f"when: {{{severity}: {when}}}, explains: {explains}, threshold_from: measured, "
-            f"prize: {prize}, remedies: {remedies}}}",
+            f"gain: {gain}, remedies: {remedies}}}",
             "utf-8",
         )
         self.rules.append(rule.read(path, self._signals))
@@ -193,12 +193,12 @@ def test_of_several_servers_the_subject_says_which(rules: Rules) -> None:
     assert [e.subject["server"] for e in diagnosis.engines] == ["a", "b"]
 
 
-def test_the_order_is_severity_then_stage_then_prize(rules: Rules) -> None:
-    prize = "[{do: it, cost: none, risk: none, expect: more, gain: {at_most: factor, basis: b}}]"
+def test_the_order_is_severity_then_stage_then_gain(rules: Rules) -> None:
+    gain = "[{do: it, cost: none, risk: none, expect: more, gain: {at_most: factor, basis: b}}]"
     rules.add("late", "queue > 0", stage="slow-path")
     rules.add("early", "queue > 0", stage="host")
     rules.add("poor", "queue > 0")
-    rules.add("rich", "queue > 0", remedies=prize)
+    rules.add("rich", "queue > 0", remedies=gain)
     rules.add("grave", "queue > 0", severity="critical", stage="slow-path")
     rules.add("chance", "queue > 0", severity="info", stage="blind", role="opportunity")
     rules.add("note", "queue > 0", severity="info", stage="slow-path", role="info")
@@ -579,7 +579,7 @@ def test_what_the_flags_were(rules: Rules) -> None:
     assert remedy_of(rules.diagnose(server({"queue": 5.0}))).was == {}
 
 
-# ---- the size of the prize
+# ---- the size of the gain
 
 PRIZE = "{at_most: factor, basis: work done twice}"
 
@@ -600,25 +600,25 @@ PRIZE = "{at_most: factor, basis: work done twice}"
 def test_a_cause_that_costs_next_to_nothing_is_only_worth_knowing(
     rules: Rules, factor: Reading | Value, goal: Reading | Value, severity: str
 ) -> None:
-    rules.add("frightening", "usage > 0.8", severity="critical", prize=PRIZE)
+    rules.add("frightening", "usage > 0.8", severity="critical", gain=PRIZE)
     diagnosis = rules.diagnose(server({"usage": 0.9}, factor=factor, goal=goal))
     assert found(diagnosis)["frightening"].severity == severity
     assert diagnosis.states == {"frightening": severity}
     assert diagnosis.verdict is (Verdict.OK if severity == "info" else Verdict.CRITICAL)
 
 
-def test_only_of_a_cause_the_prize_is_asked(rules: Rules) -> None:
-    rules.add("blind", "usage > 0.8", role="blind", prize=PRIZE)
+def test_only_of_a_cause_the_gain_is_asked(rules: Rules) -> None:
+    rules.add("blind", "usage > 0.8", role="blind", gain=PRIZE)
     finding = found(rules.diagnose(server({"usage": 0.9}, factor=1.0, goal="throughput")))["blind"]
-    assert (finding.severity, finding.asks_prize) == ("warning", False)
+    assert (finding.severity, finding.asks_gain) == ("warning", False)
     rules.add("broken", "usage > 0.8", stage="broken")
     rules.add("slow", "usage > 0.8")
     asked = found(rules.diagnose(server({"usage": 0.9})))
-    assert {id for id, finding in asked.items() if finding.asks_prize} == {"slow"}
+    assert {id for id, finding in asked.items() if finding.asks_gain} == {"slow"}
 
 
 def test_a_cause_of_no_weight_hides_nothing(rules: Rules) -> None:
-    rules.add("petty", "usage > 0.8", prize=PRIZE, explains="[symptom]")
+    rules.add("petty", "usage > 0.8", gain=PRIZE, explains="[symptom]")
     rules.add("symptom", "queue > 1")
     diagnosis = rules.diagnose(server({"queue": 5.0, "usage": 0.9}, factor=1.0, goal="throughput"))
     assert found(diagnosis)["symptom"].role == "root"
@@ -626,38 +626,38 @@ def test_a_cause_of_no_weight_hides_nothing(rules: Rules) -> None:
 
 
 def test_a_queue_is_not_explained_by_what_costs_nothing(rules: Rules) -> None:
-    rules.add("petty", "usage > 0.8", prize=PRIZE)
+    rules.add("petty", "usage > 0.8", gain=PRIZE)
     diagnosis = rules.diagnose(server({"queue": 5.0, "usage": 0.9}, factor=1.0, goal="throughput"))
     assert diagnosis.verdict is Verdict.UNKNOWN
     assert "nothing says why" in diagnosis.headline
 
 
-def test_a_finding_has_its_prize_and_its_remedies_bring_no_more(rules: Rules) -> None:
+def test_a_finding_has_its_gain_and_its_remedies_bring_no_more(rules: Rules) -> None:
     cure = "do: it, cost: none, risk: none, expect: more"
     rules.add(
         "dear",
         "queue > 0",
-        prize=PRIZE,
+        gain=PRIZE,
         remedies=f"[{{{cure}}}, {{{cure}, gain: unknown}}, {{{cure}, gain: {{at_most: fit, basis: all}}}}]",
     )
     finding = found(rules.diagnose(server({"queue": 5.0}, factor=1.8, fit=4.0)))["dear"]
-    assert finding.prize is not None
-    assert (finding.prize.at_most, finding.prize.basis) == (1.8, "work done twice")
+    assert finding.gain is not None
+    assert (finding.gain.at_most, finding.gain.basis) == (1.8, "work done twice")
     assert [remedy.gain and remedy.gain.at_most for remedy in finding.remedies] == [1.8, None, 4.0]
     unknown = found(rules.diagnose(server({"queue": 5.0}, factor=Unknown(Reason.IDLE))))["dear"]
-    assert unknown.prize is None
+    assert unknown.gain is None
 
 
 def test_no_cure_makes_it_slower(rules: Rules) -> None:
-    rules.add("dear", "queue > 0", prize=PRIZE)
+    rules.add("dear", "queue > 0", gain=PRIZE)
     finding = found(rules.diagnose(server({"queue": 5.0}, factor=0.7)))["dear"]
-    assert finding.prize is not None
-    assert finding.prize.at_most == 1.0
+    assert finding.gain is not None
+    assert finding.gain.at_most == 1.0
 
 
-def test_the_order_of_findings_knows_their_prize(rules: Rules) -> None:
+def test_the_order_of_findings_knows_their_gain(rules: Rules) -> None:
     rules.add("poor", "queue > 0")
-    rules.add("rich", "queue > 0", prize=PRIZE)
+    rules.add("rich", "queue > 0", gain=PRIZE)
     assert [f.rule for f in rules.diagnose(server({"queue": 5.0}, factor=1.8)).findings] == ["rich", "poor"]
 
 

@@ -6,7 +6,7 @@ from tests.making import shipped_catalogue, shipped_rules
 from tests.sources.log.test_runs import CUDA_OOM, LogFolder, busy, death, idle, log, posix, start, stats
 from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.report import Finding, Verdict
-from vllm_doctor.model.run import KV_CACHE, RUNNING, WAITING, Death, Life, Round, Series
+from vllm_doctor.model.run import KV_CACHE, RUNNING, WAITING, Death, Round, Run, Series
 from vllm_doctor.rules import postmortem
 from vllm_doctor.rules.postmortem import NO_STATISTICS, Postmortem
 
@@ -16,9 +16,9 @@ GENERATED: Series = ("vllm:generation_tokens_total", ())
 QUEUE = [stats(at, 4, 12, kv_cache=8.0) for at in range(100, 700, 10)]
 
 
-def examine(*lives: Life) -> Postmortem:
+def examine(*runs: Run) -> Postmortem:
     wished: dict[str, Reading] = {"goal": Known("throughput", origin="user")}
-    return postmortem.examine(lives, shipped_rules(), shipped_catalogue(), wished)
+    return postmortem.examine(runs, shipped_rules(), shipped_catalogue(), wished)
 
 
 def found(past: Postmortem) -> dict[str, Finding]:
@@ -26,29 +26,29 @@ def found(past: Postmortem) -> dict[str, Finding]:
 
 
 def held(past: Postmortem, rule: str) -> list[tuple[int, float, float]]:
-    """Of which life, from which second to which."""
-    return [(s.life, s.first_at - posix(0), s.last_at - posix(0)) for s in past.spans if s.rule == rule]
+    """Of which run, from which second to which."""
+    return [(s.run, s.first_at - posix(0), s.last_at - posix(0)) for s in past.spans if s.rule == rule]
 
 
-def lasting(days: float, running: float = 0.0) -> Life:
-    """A life with two statistics lines that far apart, and one more at each end."""
+def lasting(days: float, running: float = 0.0) -> Run:
+    """A run with two statistics lines that far apart, and one more at each end."""
     ats = [0.0, 10.0, days * 86400, days * 86400 + 10]
     rounds = tuple(Round(posix(at), {"0": {RUNNING: running, WAITING: 0.0, GENERATED: 10 * at}}) for at in ats)
-    return Life(rounds[0].at, rounds[-1].at, False, True, False, None, {"log": Known(True)}, rounds)
+    return Run(rounds[0].at, rounds[-1].at, False, True, False, None, {"log": Known(True)}, rounds)
 
 
 # When what held
 
 
 def test_a_finding_is_of_the_stretch_in_which_it_held(log: LogFolder) -> None:
-    past = examine(log.life([*start(0), *idle(40, 90), *QUEUE, *busy(700, 1300, 2)]))
+    past = examine(log.run([*start(0), *idle(40, 90), *QUEUE, *busy(700, 1300, 2)]))
     assert found(past)["max-num-seqs-cap"].severity == "warning"
     assert held(past, "max-num-seqs-cap") == [(0, 90, 690)]
 
 
 def test_two_stretches_are_two_spans(log: LogFolder) -> None:
     past = examine(
-        log.life([*start(0), *QUEUE[:30], *busy(400, 900, 2), *(stats(at, 4, 12) for at in range(910, 1300, 10))])
+        log.run([*start(0), *QUEUE[:30], *busy(400, 900, 2), *(stats(at, 4, 12) for at in range(910, 1300, 10))])
     )
     spans = held(past, "max-num-seqs-cap")
     assert len(spans) == 2
@@ -59,27 +59,25 @@ def test_a_moment_is_no_stretch(log: LogFolder) -> None:
     """One line with a queue, of hundreds."""
     lines = busy(40, 3000, 2)
     lines[100:101] = [stats(1040, 4, 12)]
-    assert held(examine(log.life([*start(0), *lines])), "max-num-seqs-cap") == []
+    assert held(examine(log.run([*start(0), *lines])), "max-num-seqs-cap") == []
 
 
-def test_spans_are_within_their_lives(log: LogFolder) -> None:
-    lives = log.lives(
-        [*start(0), *QUEUE, *death(705), *start(800, 500, 600), *busy(840, 1000, who="APIServer pid=500")]
-    )
-    past = examine(*lives)
+def test_spans_are_within_their_runs(log: LogFolder) -> None:
+    runs = log.runs([*start(0), *QUEUE, *death(705), *start(800, 500, 600), *busy(840, 1000, who="APIServer pid=500")])
+    past = examine(*runs)
     for span in past.spans:
-        life = lives[span.life]
-        assert life.first_at is not None
-        assert life.last_at is not None
-        assert life.first_at - life.interval <= span.first_at <= span.last_at <= life.last_at
+        run = runs[span.run]
+        assert run.first_at is not None
+        assert run.last_at is not None
+        assert run.first_at - run.interval <= span.first_at <= span.last_at <= run.last_at
 
 
 def test_what_a_life_is_judged_by_does_not_depend_on_the_others(log: LogFolder) -> None:
-    calm, queued = log.lives(
+    calm, queued = log.runs(
         [*start(0), *busy(40, 600, 1)], [*start(1000), *(stats(1000 + at, 4, 12) for at in range(40, 600, 10))]
     )
     assert "max-num-seqs-cap" not in found(examine(calm))
-    assert {life for life, *_ in held(examine(calm, queued), "max-num-seqs-cap")} == {1}
+    assert {run for run, *_ in held(examine(calm, queued), "max-num-seqs-cap")} == {1}
     assert examine(calm, queued).diagnosis.verdict is Verdict.WARNING
 
 
@@ -87,14 +85,14 @@ def test_what_a_life_is_judged_by_does_not_depend_on_the_others(log: LogFolder) 
 
 
 def test_a_start_without_statistics_is_unknown(log: LogFolder) -> None:
-    past = examine(log.life(start(0)))
+    past = examine(log.run(start(0)))
     assert past.diagnosis.verdict is Verdict.UNKNOWN
     assert past.diagnosis.headline == NO_STATISTICS
     assert past.timeline is None
 
 
 def test_a_death_is_critical_and_says_its_cause(log: LogFolder) -> None:
-    past = examine(log.life([*start(0), *busy(40, 300), *death(305)]))
+    past = examine(log.run([*start(0), *busy(40, 300), *death(305)]))
     finding = found(past)["engine-died"]
     assert past.diagnosis.verdict is Verdict.CRITICAL
     assert past.diagnosis.findings[0] is finding
@@ -103,28 +101,28 @@ def test_a_death_is_critical_and_says_its_cause(log: LogFolder) -> None:
 
 
 def test_a_death_after_which_it_served_again_is_a_warning(log: LogFolder) -> None:
-    lives = log.lives(
+    runs = log.runs(
         [*start(0), *busy(40, 300), *death(305), *start(400, 500, 600), *busy(440, 900, who="APIServer pid=500")]
     )
-    assert found(examine(*lives))["engine-died"].severity == "warning"
+    assert found(examine(*runs))["engine-died"].severity == "warning"
 
 
 def test_what_a_log_cannot_tell_is_unknown_and_not_ok(log: LogFolder) -> None:
-    states = examine(log.life(QUEUE)).diagnosis.states
+    states = examine(log.run(QUEUE)).diagnosis.states
     assert states["max-num-seqs-cap"] in ("warning", "unknown")
     assert states["fd-limit"] == "unknown"
     assert set(states) == {rule.id for rule in shipped_rules()}
 
 
 def test_idle_is_no_fault(log: LogFolder) -> None:
-    past = examine(log.life([*start(0), *idle(40, 900)]))
+    past = examine(log.run([*start(0), *idle(40, 900)]))
     assert past.diagnosis.verdict in (Verdict.OK, Verdict.UNKNOWN)
     assert not [f for f in past.diagnosis.findings if f.severity in ("warning", "critical")]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_log_of_few_lines(count: int, log: LogFolder) -> None:
-    past = examine(log.life(QUEUE[:count]))
+    past = examine(log.run(QUEUE[:count]))
     assert (past.timeline is None) == (count < 2)
     assert all(span.first_at <= span.last_at for span in past.spans)
 
@@ -139,25 +137,25 @@ def test_a_server_that_runs_for_long(days: int) -> None:
 
 
 def test_a_crash_loop_of_thousands(log: LogFolder) -> None:
-    """Lives of one kind are judged once: it takes no longer than a few."""
-    lives = [
-        Life(posix(60.0 * n), posix(60.0 * n + 20), True, False, False,
+    """Runs of one kind are judged once: it takes no longer than a few."""
+    runs = [
+        Run(posix(60.0 * n), posix(60.0 * n + 20), True, False, False,
              Death(posix(60.0 * n + 20), n, "EngineCore", CUDA_OOM, False),
              {"log": Known(True), "engine_deaths": Known(5000.0), "engine_dead": Known(True),
               "death_process": Known("EngineCore"), "death_phase": Known("start"), "death_cause": Known(CUDA_OOM)})
         for n in range(5000)
     ]  # fmt: skip
-    past = examine(*lives)
+    past = examine(*runs)
     assert past.diagnosis.verdict is Verdict.CRITICAL
     assert len(past.diagnosis.findings) == 1
     assert "5000" in past.diagnosis.findings[0].here.replace(",", "")
 
 
 def test_a_load_that_changes_with_every_line_is_cut_into_few_stretches(log: LogFolder) -> None:
-    life = log.life(
+    run = log.run(
         [*start(0), *(stats(40 + 10 * n, n % 5, 12 * (n % 2), kv_cache=99 * (n % 3 // 2)) for n in range(2000))]
     )
-    past = examine(life)
+    past = examine(run)
     per_rule = {rule: len(held(past, rule)) for rule in {s.rule for s in past.spans}}
     assert max(per_rule.values(), default=0) <= 48
 
@@ -165,8 +163,8 @@ def test_a_load_that_changes_with_every_line_is_cut_into_few_stretches(log: LogF
 @pytest.mark.parametrize("hole", [3600, 40000])
 def test_a_hole_in_a_log_does_not_slow_the_server_down(hole: int, log: LogFolder) -> None:
     """A rotated file is missing: requests ran before it and after it, and nobody knows what was in between."""
-    whole = examine(log.life([*start(0), *busy(40, 600)])).diagnosis
-    holed = examine(log.life([*start(0), *busy(40, 300), *busy(310 + hole, 600 + hole)])).diagnosis
+    whole = examine(log.run([*start(0), *busy(40, 600)])).diagnosis
+    holed = examine(log.run([*start(0), *busy(40, 300), *busy(310 + hole, 600 + hole)])).diagnosis
     seen = [
         {vital.name: vital.seen for vital in each.vitals}["generation_tokens_per_second"] for each in (whole, holed)
     ]
@@ -178,7 +176,7 @@ def test_a_hole_in_a_log_does_not_slow_the_server_down(hole: int, log: LogFolder
 
 
 def test_the_course_of_a_log(log: LogFolder) -> None:
-    past = examine(log.life([*busy(0, 590, 4), *(stats(at, 8, 6, kv_cache=95.0) for at in range(600, 1200, 10))]))
+    past = examine(log.run([*busy(0, 590, 4), *(stats(at, 8, 6, kv_cache=95.0) for at in range(600, 1200, 10))]))
     assert past.timeline is not None
     assert (past.timeline.first_at, past.timeline.last_at) == (
         posix(-10),
@@ -197,8 +195,8 @@ def test_where_the_log_is_silent_the_course_is_not_known() -> None:
         Round(posix(at), {"0": {RUNNING: 3.0, WAITING: 0.0, KV_CACHE: 0.1}})
         for at in (*range(0, 200, 10), *range(2000, 2200, 10))
     )
-    life = Life(rounds[0].at, rounds[-1].at, False, True, False, None, {"log": Known(True)}, rounds)
-    past = examine(life)
+    run = Run(rounds[0].at, rounds[-1].at, False, True, False, None, {"log": Known(True)}, rounds)
+    past = examine(run)
     assert past.timeline is not None
     middle = past.timeline.rows["running"][15:40]
     assert set(middle) == {None}
@@ -209,7 +207,7 @@ def test_where_the_log_is_silent_the_course_is_not_known() -> None:
 
 def test_the_lives_for_the_report(log: LogFolder) -> None:
     died, open_ = postmortem.seen(
-        log.lives(
+        log.runs(
             [*start(0), *busy(40, 300), *death(305), *start(400, 500, 600), *busy(440, 900, who="APIServer pid=500")]
         )
     )
@@ -220,7 +218,7 @@ def test_the_lives_for_the_report(log: LogFolder) -> None:
 
 def test_requests_that_run_without_a_token_are_not_well(log: LogFolder) -> None:
     hung = [stats(at, 2, 0, generation=0, prompt=0, kv_cache=1.0) for at in range(100, 200, 10)]
-    past = examine(log.life([*start(0), *busy(40, 90), *hung]))
+    past = examine(log.run([*start(0), *busy(40, 90), *hung]))
     assert past.diagnosis.verdict is Verdict.UNKNOWN
     assert "not one token comes of it" in past.diagnosis.headline
 
@@ -228,5 +226,5 @@ def test_requests_that_run_without_a_token_are_not_well(log: LogFolder) -> None:
 def test_a_request_that_has_just_begun_is_no_hang(log: LogFolder) -> None:
     begun = stats(100, 1, 0, generation=0, prompt=0, kv_cache=0.1)
     assert (
-        "not one token" not in examine(log.life([*start(0), *idle(40, 90), begun, *idle(110, 150)])).diagnosis.headline
+        "not one token" not in examine(log.run([*start(0), *idle(40, 90), begun, *idle(110, 150)])).diagnosis.headline
     )

@@ -116,7 +116,7 @@ def test_a_rule_is_read_whole(tmp_path: Path) -> None:
         pytest.param("    cost: restart", "    cost: high", "'cost' must be one of", id="cost"),
         pytest.param("    gain: {at_most: recompute", "    gain: {at_most: re", "'re_factor' is not a", id="gain"),
         pytest.param("    gain: {at_most: ", "    gain: {most: ", "unknown key 'most'", id="gain's key"),
-        pytest.param("threshold_from: measured", "prize: much", "'prize' must be a", id="prize"),
+        pytest.param("threshold_from: measured", "gain: much", "'gain' must be a", id="gain"),
         pytest.param(
             '    gain: {at_most: recompute_factor, basis: "measured"}',
             "    goal: speed",

@@ -148,8 +148,8 @@ def test_it_is_looked_at_over_the_whole_time() -> None:
 
 
 def test_what_it_was_at_a_time() -> None:
-    course = [{"at": 10.0, "facts": {"cpu": {"value": 1.0}}}, {"at": 20.0, "facts": {"cpu": {"value": 2}}}]
-    parts = taken([host()]) | {"1-host/course.jsonl": "".join(json.dumps(line) + "\n" for line in course).encode()}
+    trend = [{"at": 10.0, "facts": {"cpu": {"value": 1.0}}}, {"at": 20.0, "facts": {"cpu": {"value": 2}}}]
+    parts = taken([host()]) | {"1-host/course.jsonl": "".join(json.dumps(line) + "\n" for line in trend).encode()}
     (found,) = bundle.parsed("r", parts).sources
 
     def cpu(until: float | None) -> object:

@@ -25,7 +25,17 @@ from vllm_doctor.session import past, tracks
 from vllm_doctor.session.attach import attach
 from vllm_doctor.session.attachment import Attachment
 from vllm_doctor.session.source import Source
-from vllm_doctor.session.view_model import WINDOWS, Choice, Control, Course, Picture, Session, Status, verdict_of, wider
+from vllm_doctor.session.view_model import (
+    WINDOWS,
+    Choice,
+    Control,
+    Session,
+    Status,
+    Trend,
+    ViewModel,
+    verdict_of,
+    wider,
+)
 from vllm_doctor.session.watch import Watch
 from vllm_doctor.sources.log.source import Log
 from vllm_doctor.sources.server.access import Access
@@ -33,12 +43,12 @@ from vllm_doctor.sources.server.access import Access
 LOG = LOGS / "max-num-seqs-cap.log.gz"
 
 
-def steps(of: Watch, clock: Clock, count: int) -> list[Picture]:
-    """The pictures of so many seconds."""
+def steps(of: Watch, clock: Clock, count: int) -> list[ViewModel]:
+    """The view models of so many seconds."""
     found = []
     for _ in range(count):
-        picture = of.step()
-        found += [picture] if picture is not None else []
+        view_model = of.step()
+        found += [view_model] if view_model is not None else []
         clock.sleep(1.0)
     return found
 
@@ -54,7 +64,7 @@ def test_it_scrapes_once_a_second_and_tells_a_picture_each_time() -> None:
     found = steps(opened(shown, clock), clock, 20)
     assert shown.asked == 20
     assert len(found) == 20
-    assert {picture.status for picture in found[1:]} == {Status.LIVE}
+    assert {view_model.status for view_model in found[1:]} == {Status.LIVE}
     assert found[-1].report is not None
     assert found[-1].report.verdict is Verdict.CRITICAL
     assert verdict_of(found[-1]) is Verdict.CRITICAL
@@ -64,8 +74,8 @@ def test_the_first_verdict_waits_for_a_second_scrape() -> None:
     clock = Clock()
     found = steps(opened(Pages("preemption"), clock), clock, 3)
     assert found[0].report is None
-    assert found[0].course.last("requests_running") is not None  # what needs no rate is there at once
-    first = next(picture.report for picture in found if picture.report is not None)
+    assert found[0].trend.last("requests_running") is not None  # what needs no rate is there at once
+    first = next(view_model.report for view_model in found if view_model.report is not None)
     assert first.sources[0].scrapes == 2
 
 
@@ -90,10 +100,10 @@ def test_what_it_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracks, "_KEPT", 50)
     clock = Clock()
     found = steps(opened(Pages("idle"), clock), clock, 170)[-1]
-    assert len(found.course.times) == 50
-    assert all(len(values) == 50 for values in found.course.values.values())
-    assert found.course.times[-1] == BEGAN + 169
-    assert found.course.times[0] > BEGAN + 100
+    assert len(found.trend.times) == 50
+    assert all(len(values) == 50 for values in found.trend.values.values())
+    assert found.trend.times[-1] == BEGAN + 169
+    assert found.trend.times[0] > BEGAN + 100
 
 
 def test_a_server_that_goes_away_is_lost_and_its_picture_stays() -> None:
@@ -108,7 +118,7 @@ def test_a_server_that_goes_away_is_lost_and_its_picture_stays() -> None:
     assert lost.report is not None
     assert lost.report.verdict is Verdict.CRITICAL
     assert lost.seen_at == BEGAN + 19
-    assert lost.course.last("requests_running") is None  # a gap, not a value
+    assert lost.trend.last("requests_running") is None  # a gap, not a value
 
 
 def test_it_comes_back_by_itself_and_counts_anew() -> None:
@@ -124,14 +134,14 @@ def test_it_comes_back_by_itself_and_counts_anew() -> None:
     assert back.problem is None
     assert back.report is not None
     assert back.report.error is None
-    assert back.report.sources[0].window_s < 10  # nothing of its former life
-    rate = back.course.last("generation_tokens_per_second")
+    assert back.report.sources[0].window_s < 10  # nothing of its former run
+    rate = back.trend.last("generation_tokens_per_second")
     assert rate is not None
     assert 0 <= rate < 10_000
     told = [event.text for event in back.events]
     assert any("refuses connections" in text for text in told)
     assert "it answers again" in told
-    assert any(math.isnan(value) for value in back.course.values["requests_running"])
+    assert any(math.isnan(value) for value in back.trend.values["requests_running"])
 
 
 def test_a_server_that_never_answered_is_asked_on_and_on() -> None:
@@ -174,7 +184,7 @@ def test_a_pause_asks_nothing_of_the_server() -> None:
     steps(made, clock, 5)
     control.pause(True)
     paused = steps(made, clock, 10)
-    assert [picture.status for picture in paused] == [Status.PAUSED]
+    assert [view_model.status for view_model in paused] == [Status.PAUSED]
     assert shown.asked == 5
     control.pause(False)
     assert steps(made, clock, 2)[-1].status is Status.LIVE
@@ -217,7 +227,7 @@ def test_a_host_whose_processes_ended_is_looked_for_anew() -> None:
     assert 1 < len(attached) <= 6  # now and then, not all the time
 
 
-def test_what_cannot_be_attached_to_again_leaves_the_picture() -> None:
+def test_what_cannot_be_attached_to_again_leaves_the_view_model() -> None:
     clock, tries = Clock(), []
 
     def attach_once(opened: ExitStack) -> Sequence[Source]:
@@ -270,21 +280,21 @@ def test_where_judging_takes_long_a_verdict_is_less_frequent() -> None:
         clock, ticks = Clock(), itertools.count()
         made = watch_of(Pages("preemption"), clock, cpu=lambda: seconds * next(ticks))
         made.open()
-        return len({picture.report.at for picture in steps(made, clock, 60) if picture.report is not None})
+        return len({view_model.report.at for view_model in steps(made, clock, 60) if view_model.report is not None})
 
     assert verdicts(0.0) >= 15
     assert verdicts(1.0) <= 4
 
 
 def test_a_log_is_read_once_with_its_progress_and_its_events() -> None:
-    told: list[Picture] = []
+    told: list[ViewModel] = []
     log = Log([LOG], log_lines.load(rule.shipped() / log_lines.FOLDER))
     watcher = Source(SourceKind.LOG, "vllm.log", "vllm.log", lambda: log.examine("vllm.log"), lambda: log.bytes_read)
     made = Watch(lambda opened: [watcher], judge())
 
-    def tell(picture: Picture) -> None:
-        told.append(picture)
-        if picture.status is Status.READ:
+    def tell(view_model: ViewModel) -> None:
+        told.append(view_model)
+        if view_model.status is Status.READ:
             made.control.stop()
 
     made.run(tell)
@@ -305,7 +315,7 @@ def test_a_log_that_cannot_be_read_is_said() -> None:
 
     made = Watch(lambda opened: [Source(SourceKind.LOG, "x", "x", broken)], judge())
     with pytest.raises(SourceError, match="no permission"):
-        made.run(lambda picture: None)
+        made.run(lambda view_model: None)
 
 
 def test_a_real_server_is_watched_over_http() -> None:
@@ -314,9 +324,9 @@ def test_a_real_server_is_watched_over_http() -> None:
         look = Attachment(judge().catalogue.metrics, Access(), 3.0, 0.0)
         made = Watch(lambda opened: attach([served.url], look, opened), judge(), control)
 
-        def tell(picture: Picture) -> None:
-            told.append(picture)
-            if picture.report is not None:
+        def tell(view_model: ViewModel) -> None:
+            told.append(view_model)
+            if view_model.report is not None:
                 control.stop()
 
         made.run(tell)
@@ -333,15 +343,15 @@ def test_a_server_is_watched_through_its_prometheus() -> None:
         source = f"prom+{served.url}/?instance=host-1:8000"
         made = Watch(lambda opened: attach([source], look, opened), judge(), control)
 
-        def tell(picture: Picture) -> None:
-            told.append(picture)
-            if picture.report is not None:
+        def tell(view_model: ViewModel) -> None:
+            told.append(view_model)
+            if view_model.report is not None:
                 control.stop()
 
         made.run(tell)
     assert told[-1].status is Status.LIVE
     assert verdict_of(told[-1]) is Verdict.CRITICAL
-    assert told[-1].course.values["requests_running"][-1] > 1
+    assert told[-1].trend.values["requests_running"][-1] > 1
 
 
 def test_a_prometheus_that_goes_away_is_lost() -> None:
@@ -368,13 +378,13 @@ def test_several_servers_are_asked_about_and_one_is_not() -> None:
 
     seen: list[Sequence[str]] = []
     for count in (0, 1):
-        session(count, seen).run(lambda picture: None)
+        session(count, seen).run(lambda view_model: None)
     assert seen == [(), ()]
     several = session(3, seen)
 
-    def choose(picture: Picture) -> None:
-        assert picture.status is Status.CHOOSING
-        assert len(picture.choices) == 3
+    def choose(view_model: ViewModel) -> None:
+        assert view_model.status is Status.CHOOSING
+        assert len(view_model.choices) == 3
         several.control.choose(["1"])
 
     several.run(choose)
@@ -387,13 +397,13 @@ def test_the_window_goes_up_and_down_in_steps() -> None:
 
 
 def test_a_course_is_means_in_equal_steps_and_gaps_where_nothing_was_known() -> None:
-    course = Course((10.0, 11.0, 12.0, 20.0, 21.0), {"x": (1.0, 3.0, 5.0, math.nan, 7.0)})
-    assert course.columns("x", 10.0, 13.0, 3) == (1.0, 3.0, 5.0)
-    assert course.columns("x", 10.0, 12.0, 1) == (2.0,)
-    assert course.columns("x", 12.0, 22.0, 5) == (5.0, None, None, None, 7.0)
-    assert course.columns("nobody", 0.0, 1.0, 2) == (None, None)
-    assert course.last("x") == 7.0
-    assert Course().columns("x", 0, 1, 3) == (None, None, None)
+    trend = Trend((10.0, 11.0, 12.0, 20.0, 21.0), {"x": (1.0, 3.0, 5.0, math.nan, 7.0)})
+    assert trend.columns("x", 10.0, 13.0, 3) == (1.0, 3.0, 5.0)
+    assert trend.columns("x", 10.0, 12.0, 1) == (2.0,)
+    assert trend.columns("x", 12.0, 22.0, 5) == (5.0, None, None, None, 7.0)
+    assert trend.columns("nobody", 0.0, 1.0, 2) == (None, None)
+    assert trend.last("x") == 7.0
+    assert Trend().columns("x", 0, 1, 3) == (None, None, None)
 
 
 def test_no_verdict_is_unknown() -> None:

@@ -1,4 +1,4 @@
-"""Times and courses over time, in words and signs."""
+"""Times and trends over time, in words and signs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.render.reports import BEGAN, COLUMNS, HOUR, course, crash_loop, finding, life, postmortem, span
+from tests.render.reports import BEGAN, COLUMNS, HOUR, crash_loop, finding, postmortem, run, span, trend
 from vllm_doctor.model.report import Timeline
 from vllm_doctor.text import times
 
@@ -38,12 +38,12 @@ def test_a_time_has_an_offset_only_where_the_log_tells_it() -> None:
 def test_the_time_of_a_log() -> None:
     assert times.span(postmortem()) == "13 Nov 08:12 – 18:12 (10 h)"
     assert times.span(postmortem(zoned=True)) == "13 Nov 08:12 – 18:12 UTC (10 h)"
-    assert times.span(postmortem(lives=[life(BEGAN, BEGAN + 90)])) == "13 Nov 08:12:00 – 08:13:30 (90 s)"
-    assert times.span(postmortem(lives=[life(None, None)])) == "no times in it"
+    assert times.span(postmortem(runs=[run(BEGAN, BEGAN + 90)])) == "13 Nov 08:12:00 – 08:13:30 (90 s)"
+    assert times.span(postmortem(runs=[run(None, None)])) == "no times in it"
 
 
 def test_the_time_of_logs_that_were_put_together_in_another_order() -> None:
-    report = postmortem(timeline=course(BEGAN - HOUR, BEGAN + HOUR))
+    report = postmortem(timeline=trend(BEGAN - HOUR, BEGAN + HOUR))
     assert times.whole(report) == (BEGAN - HOUR, BEGAN + 10 * HOUR)
 
 
@@ -100,39 +100,39 @@ def test_spans_of_several_engines_are_not_counted_twice() -> None:
 
 def test_the_silence_between_two_lives_is_not_of_the_time() -> None:
     found = finding("cap")
-    lives = [life(BEGAN, BEGAN + HOUR), life(BEGAN + 5 * HOUR, BEGAN + 6 * HOUR)]
-    report = postmortem([found], lives, [span("cap", BEGAN, BEGAN + HOUR)])
+    runs = [run(BEGAN, BEGAN + HOUR), run(BEGAN + 5 * HOUR, BEGAN + 6 * HOUR)]
+    report = postmortem([found], runs, [span("cap", BEGAN, BEGAN + HOUR)])
     assert times.held([found], report) == "60 min of 2 h"
 
 
 def test_what_held_outside_of_a_lifes_first_and_last_line_is_never_more_than_all() -> None:
     found = finding("cap")
-    report = postmortem([found], [life(BEGAN, BEGAN + HOUR)], [span("cap", BEGAN - 5 * HOUR, BEGAN - 4 * HOUR)])
+    report = postmortem([found], [run(BEGAN, BEGAN + HOUR)], [span("cap", BEGAN - 5 * HOUR, BEGAN - 4 * HOUR)])
     assert times.held([found], report) == "60 min of 6 h"
 
 
 def test_a_report_of_one_moment_has_no_when() -> None:
     found = finding("cap")
     assert times.when([found], postmortem([found])) is None
-    lost = postmortem([found], [life(None, None)], [span("cap", BEGAN, BEGAN + 5)])
+    lost = postmortem([found], [run(None, None)], [span("cap", BEGAN, BEGAN + 5)])
     assert times.when([found], lost) is None
 
 
-# ---- deaths, and lives that are alike
+# ---- deaths, and runs that are alike
 
 
 def test_a_death_is_a_moment() -> None:
     died = finding(times.DEATH)
     held = [span(times.DEATH, BEGAN, BEGAN + HOUR)]
-    report = postmortem([died], [life(BEGAN, BEGAN + HOUR, BEGAN + 420)], held)
+    report = postmortem([died], [run(BEGAN, BEGAN + HOUR, BEGAN + 420)], held)
     assert times.when([died], report) == "13 Nov 08:19:00, 7 min after its start"
-    without_start = postmortem([died], [life(BEGAN, BEGAN + HOUR, BEGAN + 420, began=False)], held)
+    without_start = postmortem([died], [run(BEGAN, BEGAN + HOUR, BEGAN + 420, began=False)], held)
     assert times.when([died], without_start) == "13 Nov 08:19:00"
 
 
 def test_deaths_without_times() -> None:
     died = finding(times.DEATH)
-    assert times.when([died], postmortem([died], [life(None, None, end="died")])) is None
+    assert times.when([died], postmortem([died], [run(None, None, end="died")])) is None
 
 
 def test_many_deaths() -> None:
@@ -142,29 +142,27 @@ def test_many_deaths() -> None:
 
 def test_lives_that_end_alike_are_one() -> None:
     ends = ["died", "died", "stopped", "died"]
-    lives = [
-        life(BEGAN + i, BEGAN + i + 1, BEGAN + i if end == "died" else None, end=end) for i, end in enumerate(ends)
-    ]
-    groups = times.alike(lives)
+    runs = [run(BEGAN + i, BEGAN + i + 1, BEGAN + i if end == "died" else None, end=end) for i, end in enumerate(ends)]
+    groups = times.alike(runs)
     assert [(number, len(alike)) for number, alike in groups] == [(1, 2), (3, 1), (4, 1)]
     assert times.lasted(groups[0][1]) == (BEGAN, BEGAN + 2)
-    assert times.lasted([life(None, None)]) is None
+    assert times.lasted([run(None, None)]) is None
 
 
 def test_lives_of_another_cause_or_version_are_not_alike() -> None:
-    lives = [
-        life(BEGAN, BEGAN, BEGAN),
-        life(BEGAN, BEGAN, BEGAN, cause="another"),
-        life(BEGAN, BEGAN, BEGAN, cause="another", vllm="0.23.0"),
+    runs = [
+        run(BEGAN, BEGAN, BEGAN),
+        run(BEGAN, BEGAN, BEGAN, cause="another"),
+        run(BEGAN, BEGAN, BEGAN, cause="another", vllm="0.23.0"),
     ]
-    assert len(times.alike(lives)) == 3
+    assert len(times.alike(runs)) == 3
 
 
 # ---- the drawing
 
 
 def lines_of(first: float = BEGAN, last: float = BEGAN + 10 * HOUR) -> Timeline:
-    return course(first, last)
+    return trend(first, last)
 
 
 @pytest.mark.parametrize("seconds", [1, 40, 599, 600, 3600, 10 * HOUR, 27 * HOUR, 4 * 86400, 400 * 86400])
@@ -232,8 +230,8 @@ def test_spans_less_than_a_column_apart_are_drawn_as_one() -> None:
 def test_the_drawing() -> None:
     found, twice = finding("cap"), finding("cap", severity="critical")
     held = [span("cap", BEGAN + 2 * HOUR, BEGAN + 8 * HOUR)]
-    lives = [life(BEGAN, BEGAN + 5 * HOUR, BEGAN + 5 * HOUR), life(BEGAN + 6 * HOUR, BEGAN + 10 * HOUR)]
-    drawn = times.drawing(postmortem([found, twice, finding(times.DEATH)], lives, held, timeline=lines_of()))
+    runs = [run(BEGAN, BEGAN + 5 * HOUR, BEGAN + 5 * HOUR), run(BEGAN + 6 * HOUR, BEGAN + 10 * HOUR)]
+    drawn = times.drawing(postmortem([found, twice, finding(times.DEATH)], runs, held, timeline=lines_of()))
     assert [line.split()[0] for line in drawn[1:4]] == ["running", "waiting", "KV"]
     assert [line.rpartition("max ")[2] for line in drawn[1:4]] == ["55", "0.2", "33 %"]
     assert len({line.index("max") for line in drawn[1:4]}) == 1
@@ -244,7 +242,7 @@ def test_the_drawing() -> None:
     assert max(map(len, drawn)) <= 78
 
 
-def test_no_drawing_without_a_course() -> None:
+def test_no_drawing_without_a_trend() -> None:
     assert times.drawing(postmortem()) == []
     assert times.drawing(postmortem(timeline=Timeline(BEGAN, BEGAN, {}))) == []
     assert times.drawing(postmortem(timeline=Timeline(BEGAN, BEGAN + 5, {"running": ()}))) == []

@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 from tests.paths import ROOT
 from tests.tui.showing import host, in_utc, run, watched
 from tests.tui.watching import Pages
-from vllm_doctor.session.view_model import Picture
+from vllm_doctor.session.view_model import ViewModel
 from vllm_doctor.tui.app import DoctorApp
 
 DOCS = ROOT / "docs"
@@ -25,14 +25,14 @@ SHOTS: dict[str, tuple[str, ...]] = {"overview": (), "finding": ("enter",), "log
 """Name -> the keys that lead there."""
 
 
-def demo() -> Picture:
+def demo() -> ViewModel:
     """The demo's server after a minute, seen on its own host."""
     return watched(Pages("preemption"), host(), seconds=60)
 
 
 def shots() -> dict[str, str]:
     """Name -> the screen as SVG."""
-    picture = demo()
+    view_model = demo()
     found: dict[str, str] = {}
 
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
@@ -41,7 +41,7 @@ def shots() -> dict[str, str]:
             await pilot.pause()
             found[name] = app.export_screenshot(title="vllm-doctor demo", simplify=True)
 
-    run(steps, picture, SIZE)
+    run(steps, view_model, SIZE)
     return found
 
 

@@ -1,4 +1,4 @@
-"""The application without a terminal: pictures are given to it, and what it shows is read back as lines."""
+"""The application without a terminal: view models are given to it, and what it shows is read back as lines."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.report import EngineSeen
 from vllm_doctor.rules import rulebook
 from vllm_doctor.session.source import Source
-from vllm_doctor.session.view_model import Choice, Picture, Session, Status
-from vllm_doctor.tui.app import DoctorApp, Pictured
+from vllm_doctor.session.view_model import Choice, Session, Status, ViewModel
+from vllm_doctor.tui.app import DoctorApp, ViewModelReady
 
 _CELL = 12.2
 """The width of a character in an exported screen."""
@@ -58,16 +58,16 @@ Steps = Callable[[DoctorApp, "Pilot[None]"], Awaitable[None]]
 
 
 def run(
-    steps: Steps, picture: Picture | None = None, size: tuple[int, int] = (80, 24), of: Session | None = None
+    steps: Steps, view_model: ViewModel | None = None, size: tuple[int, int] = (80, 24), of: Session | None = None
 ) -> DoctorApp:
-    """Open the application with this picture, and do these steps in it."""
-    app = DoctorApp(of or session(), now=lambda: picture.at if picture is not None else BEGAN)
+    """Open the application with this view model, and do these steps in it."""
+    app = DoctorApp(of or session(), now=lambda: view_model.at if view_model is not None else BEGAN)
 
     async def go() -> None:
         async with app.run_test(size=size) as pilot:
             await pilot.pause()
-            if picture is not None:
-                app.post_message(Pictured(picture))
+            if view_model is not None:
+                app.post_message(ViewModelReady(view_model))
                 await pilot.pause()
             await steps(app, pilot)
 
@@ -75,8 +75,10 @@ def run(
     return app
 
 
-def screen(picture: Picture | None, *keys: str, size: tuple[int, int] = (80, 24), of: Session | None = None) -> str:
-    """What is shown of a picture after these keys."""
+def screen(
+    view_model: ViewModel | None, *keys: str, size: tuple[int, int] = (80, 24), of: Session | None = None
+) -> str:
+    """What is shown of a view model after these keys."""
     found: list[str] = []
 
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
@@ -85,22 +87,22 @@ def screen(picture: Picture | None, *keys: str, size: tuple[int, int] = (80, 24)
             await pilot.pause()
         found.append(shown(app))
 
-    run(steps, picture, size, of)
+    run(steps, view_model, size, of)
     return found[0]
 
 
-def watched(pages: Pages, *others: Source, seconds: int = 26, clock: Clock | None = None) -> Picture:
-    """The last picture of a server that was watched for so long."""
+def watched(pages: Pages, *others: Source, seconds: int = 26, clock: Clock | None = None) -> ViewModel:
+    """The last view model of a server that was watched for so long."""
     clock = clock or Clock()
     watch = watch_of(pages, clock, *others)
     watch.open()
-    picture: Picture | None = None
+    view_model: ViewModel | None = None
     for _ in range(seconds):
-        picture = watch.step() or picture
+        view_model = watch.step() or view_model
         clock.sleep(1.0)
     watch.close()
-    assert picture is not None
-    return picture
+    assert view_model is not None
+    return view_model
 
 
 def host(**facts: Reading | float | str) -> Source:
@@ -149,10 +151,10 @@ def gpus() -> Source:
     return Source(SourceKind.GPU, seen.target, TARGET, lambda: seen, follow=lambda: Told(seen, 2.0))
 
 
-def engines(count: int = 8) -> Picture:
+def engines(count: int = 8) -> ViewModel:
     """A server of many engines, one of which has all the work."""
-    picture = watched(Pages("data-parallel"))
-    report = picture.report
+    view_model = watched(Pages("data-parallel"))
+    report = view_model.report
     assert report is not None
 
     def engine(number: int) -> EngineSeen:
@@ -170,17 +172,17 @@ def engines(count: int = 8) -> Picture:
         return EngineSeen({"engine": str(number), "model_name": "tiny"}, vitals)
 
     many = tuple(engine(number) for number in range(count))
-    return replace(picture, report=replace(report, engines=many, patient=replace(report.patient, engines=count)))
+    return replace(view_model, report=replace(report, engines=many, patient=replace(report.patient, engines=count)))
 
 
-def choices() -> Picture:
+def choices() -> ViewModel:
     now = BEGAN
     found = (
         Choice(("7831",), "meta-llama/Llama-3.1-8B", "127.0.0.1:8000 · pid 7831 · vLLM 0.32.0 · root"),
         Choice(("9120",), "Qwen/Qwen3-32B", "127.0.0.1:8001 · pid 9120 · vLLM 0.31.1 · ml"),
         Choice(("9555",), "BAAI/bge-m3", "no port that can be reached · pid 9555 · ml"),
     )
-    return Picture(Status.CHOOSING, now, now, 30.0, choices=found)
+    return ViewModel(Status.CHOOSING, now, now, 30.0, choices=found)
 
 
 def in_utc(set_variable: Callable[[str, str], None]) -> None:

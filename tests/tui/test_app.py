@@ -13,13 +13,13 @@ from textual.pilot import Pilot
 from tests.tui.showing import choices, engines, host, lines, run, screen, session, shown, watched
 from tests.tui.watching import Pages
 from vllm_doctor.model.errors import UsageError
-from vllm_doctor.session.view_model import Control, Picture, Session, Status
-from vllm_doctor.tui.app import DoctorApp, Pictured
+from vllm_doctor.session.view_model import Control, Session, Status, ViewModel
+from vllm_doctor.tui.app import DoctorApp, ViewModelReady
 from vllm_doctor.tui.overview import Overview
 
 
 @pytest.fixture(scope="module")
-def picture() -> Picture:
+def view_model() -> ViewModel:
     return watched(Pages("preemption"), host())
 
 
@@ -41,7 +41,7 @@ def test_the_frame_is_there_before_anything_is_known() -> None:
     assert "q quit" in found
 
 
-def test_the_cursor_walks_over_findings_by_arrows_and_letters(picture: Picture) -> None:
+def test_the_cursor_walks_over_findings_by_arrows_and_letters(view_model: ViewModel) -> None:
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
         first = cursor(app)
         await press(pilot, "j")
@@ -55,31 +55,31 @@ def test_the_cursor_walks_over_findings_by_arrows_and_letters(picture: Picture) 
         await press(pilot, "g")
         assert cursor(app) == first == "finding:preemption:critical"
 
-    run(steps, picture)
+    run(steps, view_model)
 
 
-def test_the_cursor_stays_on_its_row_when_others_come_and_go(picture: Picture) -> None:
-    report = picture.report
+def test_the_cursor_stays_on_its_row_when_others_come_and_go(view_model: ViewModel) -> None:
+    report = view_model.report
     assert report is not None
     symptom = next(f for f in report.findings if f.role == "symptom")
     fewer = replace(
-        picture, report=replace(report, findings=tuple(f for f in report.findings if f.rule != "preemption"))
+        view_model, report=replace(report, findings=tuple(f for f in report.findings if f.rule != "preemption"))
     )
 
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
         await press(pilot, "j")
         assert cursor(app) == f"finding:{symptom.rule}:{symptom.severity}"
-        app.post_message(Pictured(replace(picture, at=picture.at + 1)))
+        app.post_message(ViewModelReady(replace(view_model, at=view_model.at + 1)))
         await pilot.pause()
         assert cursor(app) == f"finding:{symptom.rule}:{symptom.severity}"
-        app.post_message(Pictured(fewer))
+        app.post_message(ViewModelReady(fewer))
         await pilot.pause()
         assert cursor(app) != ""
 
-    run(steps, picture)
+    run(steps, view_model)
 
 
-def test_a_finding_opens_and_closes(picture: Picture) -> None:
+def test_a_finding_opens_and_closes(view_model: ViewModel) -> None:
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
         await press(pilot, "enter")
         opened = shown(app)
@@ -88,22 +88,22 @@ def test_a_finding_opens_and_closes(picture: Picture) -> None:
         await press(pilot, "escape")
         assert isinstance(app.screen, Overview)
 
-    run(steps, picture)
+    run(steps, view_model)
 
 
-def test_a_finding_that_is_gone_stays_as_it_was(picture: Picture) -> None:
-    report = picture.report
+def test_a_finding_that_is_gone_stays_as_it_was(view_model: ViewModel) -> None:
+    report = view_model.report
     assert report is not None
 
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
         await press(pilot, "enter")
-        app.post_message(Pictured(replace(picture, report=replace(report, findings=()))))
+        app.post_message(ViewModelReady(replace(view_model, report=replace(report, findings=()))))
         await pilot.pause()
         found = shown(app)
         assert "not found any more" in found
         assert "recomputed" in found
 
-    run(steps, picture)
+    run(steps, view_model)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_finding_that_is_gone_stays_as_it_was(picture: Picture) -> None:
         ("question_mark", "Keys"),
     ],
 )
-def test_each_screen_has_its_key_and_is_left_by_one(picture: Picture, key: str, text: str) -> None:
+def test_each_screen_has_its_key_and_is_left_by_one(view_model: ViewModel, key: str, text: str) -> None:
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
         for back in ("1", "escape"):
             await press(pilot, key)
@@ -125,10 +125,10 @@ def test_each_screen_has_its_key_and_is_left_by_one(picture: Picture, key: str, 
             await press(pilot, back)
             assert "CRITICAL" in shown(app)
 
-    run(steps, picture)
+    run(steps, view_model)
 
 
-def test_c_copies_the_corrected_command_and_writes_it_to_a_file(picture: Picture, tmp_path: Path) -> None:
+def test_c_copies_the_corrected_command_and_writes_it_to_a_file(view_model: ViewModel, tmp_path: Path) -> None:
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
         await press(pilot, "c")
         assert app.clipboard == "vllm serve tiny --max-num-seqs 64"
@@ -137,7 +137,7 @@ def test_c_copies_the_corrected_command_and_writes_it_to_a_file(picture: Picture
         assert file.stat().st_mode & 0o077 == 0
         assert "copied the corrected command" in shown(app)
 
-    run(steps, picture)
+    run(steps, view_model)
 
 
 def test_without_a_command_line_c_copies_what_the_remedy_changes() -> None:
@@ -149,7 +149,7 @@ def test_without_a_command_line_c_copies_what_the_remedy_changes() -> None:
 
 
 def test_a_folder_that_cannot_be_written_costs_the_file_only(
-    picture: Picture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    view_model: ViewModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blocked = tmp_path / "a file"
     blocked.write_text("")
@@ -161,21 +161,21 @@ def test_a_folder_that_cannot_be_written_costs_the_file_only(
         assert app.clipboard.startswith("vllm serve")
         assert "copied the corrected command" in shown(app)
 
-    run(steps, picture)
+    run(steps, view_model)
 
 
-def test_y_copies_the_finding_under_the_cursor_as_markdown(picture: Picture) -> None:
+def test_y_copies_the_finding_under_the_cursor_as_markdown(view_model: ViewModel) -> None:
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
         await press(pilot, "y")
         assert app.clipboard.startswith("## CRITICAL: The KV cache is too small")
         await press(pilot, "j", "y")
         assert app.clipboard.startswith("## WARNING: The KV cache is full")
 
-    run(steps, picture)
+    run(steps, view_model)
 
 
-def test_w_saves_the_whole_report_here(picture: Picture, tmp_path: Path) -> None:
-    assert "saved" in screen(picture, "w", size=(140, 24))
+def test_w_saves_the_whole_report_here(view_model: ViewModel, tmp_path: Path) -> None:
+    assert "saved" in screen(view_model, "w", size=(140, 24))
     (saved,) = tmp_path.glob("vllm-doctor-*.md")
     assert saved.read_text().startswith("## CRITICAL")
 
@@ -185,7 +185,7 @@ def test_w_saves_the_whole_report_here(picture: Picture, tmp_path: Path) -> None
     [(lambda: b"a recording", "to look at again"), (lambda: b"".index(b"x"), "no recording: ")],
 )
 def test_w_saves_a_recording_beside_it(
-    record: Callable[[], bytes], says: str, picture: Picture, tmp_path: Path
+    record: Callable[[], bytes], says: str, view_model: ViewModel, tmp_path: Path
 ) -> None:
     of = replace(session(), record=record)
     told: list[str] = []
@@ -198,14 +198,14 @@ def test_w_saves_a_recording_beside_it(
                 break
         told.append(app.said)
 
-    run(steps, picture, (140, 24), of)
+    run(steps, view_model, (140, 24), of)
     assert says in told[0]
     saved = [path.read_bytes() for path in tmp_path.glob("vllm-doctor-*.tar.gz")]
     assert saved == ([b"a recording"] if "again" in says else [])
     assert len(list(tmp_path.glob("vllm-doctor-*.md"))) == 1
 
 
-def test_slash_filters_the_rows_and_escape_shows_all_again(picture: Picture) -> None:
+def test_slash_filters_the_rows_and_escape_shows_all_again(view_model: ViewModel) -> None:
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
         await press(pilot, "5", "slash", *"swap")
         assert "host-swap" in shown(app)
@@ -221,10 +221,10 @@ def test_slash_filters_the_rows_and_escape_shows_all_again(picture: Picture) -> 
         await press(pilot, "backspace", "backspace", "backspace", "enter")
         assert "preemption" in shown(app)
 
-    run(steps, picture)
+    run(steps, view_model)
 
 
-def test_s_sorts_the_rows_by_something_else(picture: Picture) -> None:
+def test_s_sorts_the_rows_by_something_else(view_model: ViewModel) -> None:
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
         await press(pilot, "5")
         assert "preemption" in lines(app)[4]
@@ -236,7 +236,7 @@ def test_s_sorts_the_rows_by_something_else(picture: Picture) -> None:
         await press(pilot, "s")
         assert "preemption" in lines(app)[4]
 
-    run(steps, picture)
+    run(steps, view_model)
 
 
 def test_an_engine_unlike_the_others_is_marked_and_opens() -> None:
@@ -246,7 +246,7 @@ def test_an_engine_unlike_the_others_is_marked_and_opens() -> None:
     assert "▲" not in screen(engines(2), "2").replace("▲ ", "")  # of two nobody is an outlier
 
 
-def test_pause_window_and_rescan_reach_the_watch(picture: Picture) -> None:
+def test_pause_window_and_rescan_reach_the_watch(view_model: ViewModel) -> None:
     given = session()
 
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
@@ -261,10 +261,10 @@ def test_pause_window_and_rescan_reach_the_watch(picture: Picture) -> None:
         assert control.seconds == 10
         assert "10 s" in shown(app)
 
-    run(steps, picture, of=given)
+    run(steps, view_model, of=given)
 
 
-def test_tab_goes_to_the_other_pane(picture: Picture) -> None:
+def test_tab_goes_to_the_other_pane(view_model: ViewModel) -> None:
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
         assert isinstance(app.screen, Overview)
         await press(pilot, "tab")
@@ -275,10 +275,10 @@ def test_tab_goes_to_the_other_pane(picture: Picture) -> None:
         await press(pilot, "tab")
         assert app.screen.rows.has_focus
 
-    run(steps, picture, (140, 30))
+    run(steps, view_model, (140, 30))
 
 
-def test_the_mouse_chooses_opens_and_presses_keys(picture: Picture) -> None:
+def test_the_mouse_chooses_opens_and_presses_keys(view_model: ViewModel) -> None:
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
         row = next(n for n, line in enumerate(lines(app)) if "kv-cache-saturated" in line)
         await pilot.click(offset=(20, row))
@@ -292,10 +292,10 @@ def test_the_mouse_chooses_opens_and_presses_keys(picture: Picture) -> None:
         await pilot.pause()
         assert "by verdict" in shown(app)
 
-    run(steps, picture)
+    run(steps, view_model)
 
 
-def test_the_palette_finds_rules_engines_and_actions(picture: Picture) -> None:
+def test_the_palette_finds_rules_engines_and_actions(view_model: ViewModel) -> None:
     for typed, found in (("cpu-thro", "Rule: cpu-throttled"), ("rescan", "Rescan"), ("preemp", "Finding: preemption")):
 
         async def steps(app: DoctorApp, pilot: Pilot[None], typed: str = typed, found: str = found) -> None:
@@ -306,7 +306,7 @@ def test_the_palette_finds_rules_engines_and_actions(picture: Picture) -> None:
                     break
             assert found in shown(app)
 
-        run(steps, picture)
+        run(steps, view_model)
 
 
 def test_several_servers_are_chosen_from() -> None:
@@ -331,7 +331,7 @@ def test_all_of_them_can_be_watched_together() -> None:
     run(steps, choices(), of=given)
 
 
-def failing(error: Exception, first: Picture | None = None) -> Session:
+def failing(error: Exception, first: ViewModel | None = None) -> Session:
     def watch(sources: object, tell: object) -> None:
         if first is not None and callable(tell):
             tell(first)
@@ -351,7 +351,7 @@ def test_nothing_to_watch_ends_it_with_the_reason() -> None:
     assert str(app.failure) == "no such server"
 
 
-def test_a_fault_in_the_watch_is_a_banner_and_not_the_end(picture: Picture) -> None:
+def test_a_fault_in_the_watch_is_a_banner_and_not_the_end(view_model: ViewModel) -> None:
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
         for _ in range(50):
             await pilot.pause(0.02)
@@ -364,13 +364,13 @@ def test_a_fault_in_the_watch_is_a_banner_and_not_the_end(picture: Picture) -> N
         await press(pilot, "2")
         assert "engine" in shown(app)
 
-    app = run(steps, of=failing(ZeroDivisionError("division by zero"), picture))
+    app = run(steps, of=failing(ZeroDivisionError("division by zero"), view_model))
     assert app.failure is None
     assert app.crash is None
 
 
 def test_a_fault_in_the_application_ends_it_without_a_traceback(
-    picture: Picture, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    view_model: ViewModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(self: object, view: object) -> None:
         raise KeyError("broken")
@@ -389,16 +389,16 @@ def test_a_fault_in_the_application_ends_it_without_a_traceback(
     assert "Traceback" not in "".join(capsys.readouterr())
 
 
-def test_lost_paused_and_reading_are_told_in_words(picture: Picture) -> None:
-    lost = replace(picture, status=Status.LOST, problem="http://h:1 refuses connections", since=picture.at - 5)
+def test_lost_paused_and_reading_are_told_in_words(view_model: ViewModel) -> None:
+    lost = replace(view_model, status=Status.LOST, problem="http://h:1 refuses connections", since=view_model.at - 5)
     assert "✖ lost" in screen(lost)
     assert "The last values stay" in screen(lost)
-    assert "‖ paused" in screen(replace(picture, status=Status.PAUSED))
-    reading = Picture(Status.READING, picture.at, picture.at, 30.0, bytes_read=123_000_000)
+    assert "‖ paused" in screen(replace(view_model, status=Status.PAUSED))
+    reading = ViewModel(Status.READING, view_model.at, view_model.at, 30.0, bytes_read=123_000_000)
     assert "123 MB" in screen(reading)
 
 
-def test_a_terminal_may_grow_and_shrink(picture: Picture) -> None:
+def test_a_terminal_may_grow_and_shrink(view_model: ViewModel) -> None:
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
         for size, text in (((140, 40), "│"), ((40, 10), "Too small"), ((80, 24), "CRITICAL"), ((20, 5), "Too small")):
             await pilot.resize_terminal(*size)
@@ -409,22 +409,22 @@ def test_a_terminal_may_grow_and_shrink(picture: Picture) -> None:
         assert "Too small" not in shown(app)
         assert "│" not in shown(app)
 
-    run(steps, picture)
+    run(steps, view_model)
 
 
-def test_leaving_stops_the_watch(picture: Picture) -> None:
+def test_leaving_stops_the_watch(view_model: ViewModel) -> None:
     given = session()
 
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
         await press(pilot, "q")
 
-    run(steps, picture, of=given)
+    run(steps, view_model, of=given)
     assert given.control.stopped
     assert isinstance(given.control, Control)
 
 
 @pytest.mark.parametrize("variable", ["NO_COLOR", ""])
-def test_no_color_is_obeyed(picture: Picture, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_is_obeyed(view_model: ViewModel, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if variable:
         monkeypatch.setenv(variable, "1")
 
@@ -438,16 +438,16 @@ def test_no_color_is_obeyed(picture: Picture, variable: str, monkeypatch: pytest
         ]
         assert bool(coloured) is not bool(variable)
 
-    run(steps, picture)
+    run(steps, view_model)
 
 
 @pytest.mark.parametrize("within", ["fleet", ""])
-def test_esc_leads_back_to_what_it_was_opened_from(within: str, picture: Picture) -> None:
-    app = DoctorApp(session(), now=lambda: picture.at, within=within)
+def test_esc_leads_back_to_what_it_was_opened_from(within: str, view_model: ViewModel) -> None:
+    app = DoctorApp(session(), now=lambda: view_model.at, within=within)
 
     async def go() -> None:
         async with app.run_test(size=(80, 24)) as pilot:
-            app.post_message(Pictured(picture))
+            app.post_message(ViewModelReady(view_model))
             await press(pilot, "enter", "escape")
             assert ("esc fleet" in shown(app)) == bool(within)
             assert not app.has_returned  # only from the finding to the overview

@@ -24,14 +24,14 @@ from tests.serving import serving
 from tests.tui.showing import lines, session, shown
 from tests.tui.watching import BEGAN
 from vllm_doctor.fleet import fleet
-from vllm_doctor.fleet.view_model import EngineRow, FleetPicture, FleetSeen
+from vllm_doctor.fleet.view_model import EngineRow, FleetSeen, FleetViewModel
 from vllm_doctor.fleet.watch import seen
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import Verdict
 from vllm_doctor.prometheus.survey import Prometheus
-from vllm_doctor.session.view_model import Picture, Status
+from vllm_doctor.session.view_model import Status, ViewModel
 from vllm_doctor.tui import fleet as page
-from vllm_doctor.tui.app import Pictured
+from vllm_doctor.tui.app import ViewModelReady
 from vllm_doctor.tui.fleet import MOST, FleetApp, Place
 from vllm_doctor.tui.ink import Row
 from vllm_doctor.tui.page import View
@@ -43,7 +43,7 @@ Steps = Callable[[FleetApp, "Pilot[None]"], Awaitable[None]]
 
 
 @cache
-def small() -> FleetPicture:
+def small() -> FleetViewModel:
     """Nine engines of one model, three of them sick."""
     kinds = [*SICK, *["healthy-busy"] * 5, "idle"]
     with serving(FakePrometheus(zip(targets(len(kinds)), kinds, strict=True)).routes()) as server:
@@ -58,13 +58,13 @@ def small() -> FleetPicture:
     return pictured(seen(report, TARGET))
 
 
-def pictured(found: FleetSeen | None, **changes: object) -> FleetPicture:
+def pictured(found: FleetSeen | None, **changes: object) -> FleetViewModel:
     status = Status.LIVE if found is not None else Status.STARTING
-    made = FleetPicture(status, BEGAN, BEGAN, 600.0, seen_at=BEGAN, began=BEGAN, target=TARGET, fleet=found)
+    made = FleetViewModel(status, BEGAN, BEGAN, 600.0, seen_at=BEGAN, began=BEGAN, target=TARGET, fleet=found)
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def several() -> FleetPicture:
+def several() -> FleetViewModel:
     """Two models, one engine that does not answer, a note."""
     found = small().fleet
     assert found is not None
@@ -74,7 +74,7 @@ def several() -> FleetPicture:
     return pictured(replace(found, engines=tuple(order), notes=(f"{TARGET} warns: partial response", "another")))
 
 
-def many(count: int) -> FleetPicture:
+def many(count: int) -> FleetViewModel:
     """So many engines, each hundredth of them sick."""
 
     def row(number: int) -> EngineRow:
@@ -92,15 +92,15 @@ def many(count: int) -> FleetPicture:
 
 
 def run(
-    steps: Steps, picture: Picture | None, size: tuple[int, int] = (80, 24), place: Place | None = None
+    steps: Steps, view_model: ViewModel | None, size: tuple[int, int] = (80, 24), place: Place | None = None
 ) -> FleetApp:
     app = FleetApp(session((TARGET,)), place, now=lambda: BEGAN)
 
     async def go() -> None:
         async with app.run_test(size=size) as pilot:
             await pilot.pause()
-            if picture is not None:
-                app.post_message(Pictured(picture))
+            if view_model is not None:
+                app.post_message(ViewModelReady(view_model))
                 await pilot.pause()
             await steps(app, pilot)
 
@@ -108,7 +108,7 @@ def run(
     return app
 
 
-def screen(picture: Picture | None, *keys: str, size: tuple[int, int] = (80, 24)) -> str:
+def screen(view_model: ViewModel | None, *keys: str, size: tuple[int, int] = (80, 24)) -> str:
     found: list[str] = []
 
     async def steps(app: FleetApp, pilot: Pilot[None]) -> None:
@@ -118,7 +118,7 @@ def screen(picture: Picture | None, *keys: str, size: tuple[int, int] = (80, 24)
         assert all(cell_len(line) <= size[0] for line in lines(app))
         found.append(shown(app))
 
-    run(steps, picture, size)
+    run(steps, view_model, size)
     return found[0]
 
 
@@ -199,20 +199,20 @@ def test_enter_opens_the_engine_under_the_cursor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("picture", "said"),
+    ("view_model", "said"),
     [
         (lambda: replace(small(), is_past=True), "run without --at"),
         (lambda: pictured(replace(_found(), engines=tuple(e for e in _found().engines if not e.source))), "nothing to"),
     ],
     ids=["past", "down"],
 )
-def test_what_cannot_be_opened_says_why(picture: Callable[[], FleetPicture], said: str) -> None:
+def test_what_cannot_be_opened_says_why(view_model: Callable[[], FleetViewModel], said: str) -> None:
     async def steps(app: FleetApp, pilot: Pilot[None]) -> None:
         await pilot.press("enter")
         await pilot.pause()
         assert said in shown(app)
 
-    app = run(steps, picture())
+    app = run(steps, view_model())
     assert app.wanted is None
 
 

@@ -12,9 +12,9 @@ from tests.tui.showing import engines, host, run, screen, shown, watched
 from tests.tui.watching import Pages
 from vllm_doctor.model.kinds import State
 from vllm_doctor.model.reading import Known
-from vllm_doctor.session.view_model import Choice, Event, Picture, Status
+from vllm_doctor.session.view_model import Choice, Event, Status, ViewModel
 from vllm_doctor.text import redact
-from vllm_doctor.tui.app import DoctorApp, Pictured
+from vllm_doctor.tui.app import DoctorApp, ViewModelReady
 
 NAMES = [
     "[bold red]evil[/] [@click=app.quit]x[/]",
@@ -30,10 +30,10 @@ NAMES = [
 ]
 
 
-def hostile(name: str) -> Picture:
-    """A picture in which every text from outside is this."""
-    picture = watched(Pages("preemption"), host(placement_name=name, foreign_processes=name), seconds=6)
-    report = picture.report
+def hostile(name: str) -> ViewModel:
+    """A view model in which every text from outside is this."""
+    view_model = watched(Pages("preemption"), host(placement_name=name, foreign_processes=name), seconds=6)
+    report = view_model.report
     assert report is not None
     found = tuple(
         replace(f, title=f"{name} {f.title}", here=name, why=name, subject={"engine": name}) for f in report.findings
@@ -51,18 +51,18 @@ def hostile(name: str) -> Picture:
         command=("vllm", "serve", name),
     )
     return replace(
-        picture,
+        view_model,
         report=redact.report(report),
         problem=name,
         status=Status.LOST,
-        events=(Event(picture.at, State.INFO, name),),
+        events=(Event(view_model.at, State.INFO, name),),
     )
 
 
 def test_hostile_names_are_text_on_every_screen() -> None:
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
         for name in NAMES:
-            app.post_message(Pictured(hostile(name)))
+            app.post_message(ViewModelReady(hostile(name)))
             await pilot.pause()
             for key in ("1", "enter", "2", "3", "4", "5"):
                 await pilot.press(key)
@@ -87,11 +87,11 @@ def test_an_escape_is_written_out() -> None:
 
 
 def test_wide_names_do_not_shift_the_columns_of_a_table() -> None:
-    picture = engines()
-    report = picture.report
+    view_model = engines()
+    report = view_model.report
     assert report is not None
     wide = tuple(replace(e, subject={**e.subject, "engine": f"{n}模型模型"}) for n, e in enumerate(report.engines))
-    found = screen(replace(picture, report=replace(report, engines=wide)), "2").splitlines()
+    found = screen(replace(view_model, report=replace(report, engines=wide)), "2").splitlines()
     rows = [line for line in found if "640/s" in line]
     assert len(rows) == 7
     assert {cell_len(row[: row.index("640/s")]) for row in rows} == {cell_len(rows[0][: rows[0].index("640/s")])}
@@ -99,14 +99,14 @@ def test_wide_names_do_not_shift_the_columns_of_a_table() -> None:
 
 def test_the_chooser_shows_names_as_text() -> None:
     choice = Choice(("1",), "[red]x[/] 模型", "[@click=app.quit]y[/]")
-    picture = Picture(Status.CHOOSING, 0.0, 0.0, 30.0, choices=(choice, choice))
-    assert "[red]x[/] 模型" in screen(picture)
-    assert "[@click=app.quit]y[/]" in screen(picture)
+    view_model = ViewModel(Status.CHOOSING, 0.0, 0.0, 30.0, choices=(choice, choice))
+    assert "[red]x[/] 模型" in screen(view_model)
+    assert "[@click=app.quit]y[/]" in screen(view_model)
 
 
 def test_the_palette_shows_engines_as_text() -> None:
-    picture = engines(3)
-    report = picture.report
+    view_model = engines(3)
+    report = view_model.report
     assert report is not None
     named = tuple(replace(e, subject={"engine": f"[bold]{n}[/bold]"}) for n, e in enumerate(report.engines))
 
@@ -118,12 +118,12 @@ def test_the_palette_shows_engines_as_text() -> None:
                 break
         assert "[bold]0[/bold]" in shown(app)
 
-    run(steps, replace(picture, report=replace(report, engines=named)))
+    run(steps, replace(view_model, report=replace(report, engines=named)))
 
 
 def test_numbers_that_are_no_numbers_are_shown() -> None:
-    picture = watched(Pages("preemption"), host(engine_cpu=float("inf"), cpu_used=1e300), seconds=6)
-    assert "∞" in screen(picture, "3", size=(140, 60))
-    strange = replace(picture, limits={"max_num_seqs": 0.0}, marks={"kv_cache_usage": 0.0})
+    view_model = watched(Pages("preemption"), host(engine_cpu=float("inf"), cpu_used=1e300), seconds=6)
+    assert "∞" in screen(view_model, "3", size=(140, 60))
+    strange = replace(view_model, limits={"max_num_seqs": 0.0}, marks={"kv_cache_usage": 0.0})
     assert "running" in screen(strange)
     assert isinstance(Known(1.0).value, float)

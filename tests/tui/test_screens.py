@@ -24,7 +24,7 @@ from vllm_doctor.rules import log_lines, rule
 from vllm_doctor.session.attach import attach
 from vllm_doctor.session.attachment import Attachment
 from vllm_doctor.session.source import Source
-from vllm_doctor.session.view_model import Picture, Status
+from vllm_doctor.session.view_model import Status, ViewModel
 from vllm_doctor.session.watch import Watch
 from vllm_doctor.sources.log.source import Log
 from vllm_doctor.sources.server.access import Access
@@ -34,43 +34,43 @@ FOLDER = Path(__file__).parent / "screens"
 
 
 @cache
-def preempting() -> Picture:
+def preempting() -> ViewModel:
     return watched(Pages("preemption"))
 
 
 @cache
-def local() -> Picture:
+def local() -> ViewModel:
     return watched(Pages("preemption"), host(), gpus())
 
 
 @cache
-def many() -> Picture:
+def many() -> ViewModel:
     return engines()
 
 
 @cache
-def idle() -> Picture:
+def idle() -> ViewModel:
     return watched(Pages("client-limited"))
 
 
 @cache
-def lost() -> Picture:
+def lost() -> ViewModel:
     clock, pages = Clock(), Pages("preemption")
     watch = watch_of(pages, clock)
     watch.open()
-    picture = None
+    view_model = None
     for second in range(40):
         pages.down = second >= 33
-        picture = watch.step() or picture
+        view_model = watch.step() or view_model
         clock.sleep(1.0)
-    assert picture is not None
-    return picture
+    assert view_model is not None
+    return view_model
 
 
 @cache
-def past() -> Picture:
+def past() -> ViewModel:
     """A log, read to its end."""
-    told: list[Picture] = []
+    told: list[ViewModel] = []
     path = Path("vllm.log.gz")
     path.write_bytes((LOGS / "max-num-seqs-cap.log.gz").read_bytes())
     log = Log([path], log_lines.load(rule.shipped() / log_lines.FOLDER))
@@ -79,9 +79,9 @@ def past() -> Picture:
     )
     watch = Watch(lambda opened: [watcher], judge(), clock=Clock().now, wall=lambda: BEGAN)
 
-    def tell(picture: Picture) -> None:
-        told.append(picture)
-        if picture.status is Status.READ:
+    def tell(view_model: ViewModel) -> None:
+        told.append(view_model)
+        if view_model.status is Status.READ:
             watch.control.stop()
 
     watch.run(tell)
@@ -89,23 +89,23 @@ def past() -> Picture:
 
 
 @cache
-def recorded() -> Picture:
+def recorded() -> ViewModel:
     """A recording, lived through."""
-    told: list[Picture] = []
+    told: list[ViewModel] = []
     look = Attachment(shipped_catalogue().metrics, Access(), 3.0, 0.0)
     names = [str(demo.folder() / "preemption")]
     watch = Watch(lambda opened: attach(names, look, opened), judge(), clock=Clock().now, wall=lambda: BEGAN)
 
-    def tell(picture: Picture) -> None:
-        told.append(picture)
-        if picture.report is not None and picture.report.sources[0].window_s > 29:
+    def tell(view_model: ViewModel) -> None:
+        told.append(view_model)
+        if view_model.report is not None and view_model.report.sources[0].window_s > 29:
             watch.control.stop()
 
     watch.run(tell)
     return told[-1]
 
 
-SCREENS: dict[str, tuple[Callable[[], Picture | None], tuple[str, ...]]] = {
+SCREENS: dict[str, tuple[Callable[[], ViewModel | None], tuple[str, ...]]] = {
     "starting": (lambda: None, ()),
     "overview": (preempting, ()),
     "overview-local": (local, ()),

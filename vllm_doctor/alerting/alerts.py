@@ -168,9 +168,9 @@ def _merged(rule: Rule, alerts: list[Alert], left_out: list[LeftOut]) -> tuple[l
 def _negligible(rule: Rule, recorder: Recorder) -> str | bool:
     """Where the cause is known to cost next to nothing, as diagnose.is_negligible has it."""
     negligible = recorder.catalogue.negligible
-    if rule.role is not Role.ROOT or rule.prize is None or negligible is None:
+    if rule.role is not Role.ROOT or rule.gain is None or negligible is None:
         return False
-    cheap = Condition(f"{rule.prize[0]} < {negligible.below}")
+    cheap = Condition(f"{rule.gain[0]} < {negligible.below}")
     return both([recorder.holds(negligible.when), recorder.holds(cheap)])
 
 
@@ -228,8 +228,8 @@ def _cases(rule: Rule, recorder: Recorder) -> Iterator[Case]:
 def _asked(rule: Rule, catalogue: Catalogue) -> list[str]:
     """The signals that decide whether the rule fires."""
     names = [*rule.signals()]
-    if rule.prize is not None and catalogue.negligible is not None:
-        names += [rule.prize[0], *catalogue.negligible.when.names]
+    if rule.gain is not None and catalogue.negligible is not None:
+        names += [rule.gain[0], *catalogue.negligible.when.names]
     return list(dict.fromkeys(names))
 
 

@@ -18,7 +18,7 @@ from vllm_doctor.rules.log_lines import LogLine, LogLines
 from vllm_doctor.rules.rule import Rule
 
 _DEATHS = "engine_deaths"
-"""The fact that lives ended by a death: each of the lines that mark one says so."""
+"""The fact that runs ended by a death: each of the lines that mark one says so."""
 
 
 @dataclass(frozen=True, slots=True)

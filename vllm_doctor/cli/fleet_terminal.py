@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from vllm_doctor.cli import terminal
 from vllm_doctor.cli.options import Parser, access_of, add_examining
 from vllm_doctor.cli.output import exit_code
-from vllm_doctor.fleet.view_model import FleetPicture
+from vllm_doctor.fleet.view_model import FleetViewModel
 from vllm_doctor.model.errors import DoctorError
-from vllm_doctor.session.view_model import Picture, Session, verdict_of
+from vllm_doctor.session.view_model import Session, ViewModel, verdict_of
 from vllm_doctor.tui.fleet import FleetApp, Place
 
 if TYPE_CHECKING:
@@ -34,20 +34,20 @@ def run(options: argparse.Namespace) -> int:
             terminal.check(table)
             place, said = table.page.place, ""
             if table.wanted is None or table.by_signal:
-                return _code(table.picture, table.by_signal, options)
+                return _code(table.view_model, table.by_signal, options)
             try:
                 engine = terminal.shown([table.wanted.source], _of_engine(options), within="fleet")
             except DoctorError as error:  # it went away between two looks
                 said = f"{table.wanted.name} cannot be opened: {error}"
                 continue
             if not engine.has_returned:
-                return _code(table.picture, engine.by_signal, options)
+                return _code(table.view_model, engine.by_signal, options)
 
 
 def _session(options: argparse.Namespace, watching: list[FleetWatch], opened: ExitStack) -> Session:
     """What the table shows. The watch is made once, after the first frame is drawn, and kept from table to table."""
 
-    def watch(sources: Sequence[str], tell: Callable[[Picture], None]) -> None:
+    def watch(sources: Sequence[str], tell: Callable[[ViewModel], None]) -> None:
         from vllm_doctor.cli import asked_fleet
         from vllm_doctor.fleet.watch import EVERY, FleetWatch
         from vllm_doctor.prometheus.survey import Prometheus
@@ -73,8 +73,8 @@ def _of_engine(options: argparse.Namespace) -> argparse.Namespace:
     return found
 
 
-def _code(picture: Picture, by_signal: int, options: argparse.Namespace) -> int:
+def _code(view_model: ViewModel, by_signal: int, options: argparse.Namespace) -> int:
     if by_signal:
         return 128 + by_signal
-    fleet = picture.fleet if isinstance(picture, FleetPicture) else None
+    fleet = view_model.fleet if isinstance(view_model, FleetViewModel) else None
     return verdict_of(None).exit_code if fleet is None else exit_code(fleet, options.fail_on)

@@ -84,14 +84,14 @@ def judge_of(
     return examine
 
 
-def _with_measures(report: Report, observations: Sequence[Observation], has_courses: bool) -> Report:
+def _with_measures(report: Report, observations: Sequence[Observation], has_trends: bool) -> Report:
     """The report with what is measured over time."""
     from vllm_doctor.compare import measure  # imported here: most outputs have no place for it
 
     window = measure.window_of(observations)
     if window is None:
         return report
-    return replace(report, measures=measure.measured(window), courses=measure.courses(window) if has_courses else ())
+    return replace(report, measures=measure.measured(window), trends=measure.trends(window) if has_trends else ())
 
 
 def _write(report: Report, options: argparse.Namespace) -> None:

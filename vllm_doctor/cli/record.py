@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from vllm_doctor.rules.catalogue import Catalogue
     from vllm_doctor.rules.rule import Rule
     from vllm_doctor.session.source import Source
-    from vllm_doctor.session.view_model import Picture
+    from vllm_doctor.session.view_model import ViewModel
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -133,7 +133,7 @@ def _benched(
         sources = attach(options.source, look, opened)
         servers = [source for source in sources if source.server is not None]
         if len(servers) != 1 or (server := servers[0].server) is None:
-            raise UsageError("--bench loads one living server: give its URL or its pid")
+            raise UsageError("--bench loads one open_run server: give its URL or its pid")
         is_local = any(source.kind == SourceKind.HOST for source in sources)
         vllm = bench_run.program(server, is_local)
         identity = server.identify(server.scrape(time.monotonic() + PATIENCE).page, time.monotonic() + PATIENCE)
@@ -174,16 +174,16 @@ def _on(
     def attached(opened: ExitStack) -> Sequence[Source]:
         sources = attach(options.source, look, opened)
         if not any(source.server for source in sources):
-            raise UsageError("--on watches a living server: give its URL or its pid")
+            raise UsageError("--on watches a open_run server: give its URL or its pid")
         return sources
 
     control = Control(min(DEFAULT_WINDOW, max(1.0, options.duration)))
     watch = Watch(attached, Judge(rules, signals, wishes), control)
 
-    def tell(picture: Picture) -> None:
-        if not until and picture.report is not None and picture.report.verdict.value in bad:
+    def tell(view_model: ViewModel) -> None:
+        if not until and view_model.report is not None and view_model.report.verdict.value in bad:
             until.append(time.monotonic() + options.duration)
-            print(f"vllm-doctor: {picture.report.verdict.value}: {picture.report.headline}", file=sys.stderr)
+            print(f"vllm-doctor: {view_model.report.verdict.value}: {view_model.report.headline}", file=sys.stderr)
         if until and time.monotonic() >= until[0] and not control.stopped:
             parts.append(watch.record(name, options.share))
             control.stop()

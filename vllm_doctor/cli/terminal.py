@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from vllm_doctor.cli.options import ASKED, ONE_DAY, WINDOW, access_of, examining_attachment_of, since_of, wishes_of
 from vllm_doctor.cli.output import exit_code
 from vllm_doctor.model.reading import Value
-from vllm_doctor.session.view_model import Choice, Picture, Session, verdict_of
+from vllm_doctor.session.view_model import Choice, Session, ViewModel, verdict_of
 from vllm_doctor.sources.server.access import Access
 from vllm_doctor.tui.app import DoctorApp
 
@@ -34,8 +34,8 @@ def run(sources: Sequence[str], options: argparse.Namespace) -> int:
     app = shown(sources, options)
     if app.by_signal:
         return 128 + app.by_signal
-    report = app.picture.report
-    return verdict_of(app.picture).exit_code if report is None else exit_code(report, options.fail_on)
+    report = app.view_model.report
+    return verdict_of(app.view_model).exit_code if report is None else exit_code(report, options.fail_on)
 
 
 def prepare() -> None:
@@ -75,14 +75,14 @@ def _session(sources: Sequence[str], options: argparse.Namespace, wishes: dict[s
     rules: list[Rule] = []
     watching: list[tuple[Watch, Attachment, Catalogue]] = []
 
-    def watch(chosen: Sequence[str], tell: Callable[[Picture], None]) -> None:
+    def watch(chosen: Sequence[str], tell: Callable[[ViewModel], None]) -> None:
         from vllm_doctor.cli import chosen_rules
         from vllm_doctor.session.attach import attach
         from vllm_doctor.session.sources import recording
         from vllm_doctor.session.watch import Judge, Watch
 
         rules[:], signals = chosen_rules.load(options)
-        gc.freeze()  # all this lives to the end
+        gc.freeze()  # all this runs to the end
         deadline = time.monotonic() + ONE_DAY
         look = replace(examining_attachment_of(options, access, signals, WINDOW, deadline), keep=_KEPT)
         # A recording tells for itself by which goal it was judged.

@@ -419,7 +419,7 @@ def _not_done(before: Result, changes: Sequence[Difference] | None) -> tuple[Adv
 def _notes(before: Result, after: Result) -> Iterable[str]:
     if before.seen_by == after.seen_by != "server" and "recording" in (before.kind, after.kind):
         yield (
-            f"tokens out, requests and latencies are those of {before.seen_by}: its client saw each request, and"
+            f"generation tokens, requests and latencies are those of {before.seen_by}: its client saw each request, and"
             " the load is known; the rest is the server's own"
         )
     for what, was, now in (("vLLM", before.vllm, after.vllm), ("hardware", before.hardware, after.hardware)):
@@ -444,13 +444,13 @@ def _headline(outcome: Outcome, rows: Sequence[Row], reasons: Sequence[str], adv
     )
     first = [row for row in telling if row.decides][:1]
     second = [row for row in telling if row.name in ("waiting", "ttft", "request_time") and row not in first][:1]
-    told = ", ".join(_course(row) for row in [*first, *second])
+    told = ", ".join(_trend(row) for row in [*first, *second])
     if outcome is Outcome.FAIL:
         return f"It got worse: {told}"
     return f"{'The fix worked' if advised else 'It got better'}: {told}"
 
 
-def _course(row: Row) -> str:
+def _trend(row: Row) -> str:
     assert row.before is not None
     assert row.after is not None
     times = f" (× {number(row.factor)})" if row.factor is not None and row.factor > 0 else ""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vllm_doctor.expr.promql_eval import Estimate, Expression, PromQLError
 from vllm_doctor.model.observation import Observation
-from vllm_doctor.model.report import Course, Measure
+from vllm_doctor.model.report import Measure, Trend
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules import document
 from vllm_doctor.rules.signal import UNITS
@@ -85,18 +85,18 @@ def measured(window: Window) -> tuple[Measure, ...]:
 
 
 def window_of(observations: Sequence[Observation]) -> Window | None:
-    """The scrapes of the one server among these, or the statistics of the last life in its log; None: neither, or more.
+    """The scrapes of the one server among these, or the statistics of the last run in its log; None: neither, or more.
 
     A log is a slow scrape; beside a server that answers it is not asked.
     """
     scraped = [o.window for o in observations if o.window.times]
     if scraped:
         return scraped[0] if len(scraped) == 1 else None
-    lives = [life for o in observations for life in o.lives if len(life.rounds) > 1]
-    return lives[-1].window(0, len(lives[-1].rounds)) if lives else None
+    runs = [run for o in observations for run in o.runs if len(run.rounds) > 1]
+    return runs[-1].window(0, len(runs[-1].rounds)) if runs else None
 
 
-def courses(window: Window) -> tuple[Course, ...]:
+def trends(window: Window) -> tuple[Trend, ...]:
     """Vital signs from scrape to scrape; of many scrapes, over several of them."""
     if len(window.times) < 2:
         return ()
@@ -108,7 +108,7 @@ def courses(window: Window) -> tuple[Course, ...]:
         definition = definitions()[name]
         points = tuple((at - times[0], _value(definition, part)) for at, part in steps)
         if any(value is not None for _, value in points):
-            found.append(Course(name, definition.says, definition.unit, points))
+            found.append(Trend(name, definition.says, definition.unit, points))
     return tuple(found)
 
 

@@ -243,12 +243,12 @@ class Fleet:
             name = self._name(named)
             if place in self._suspects:
                 found = self.diagnosis(place, because=False)
-                prize = max((f.prize.at_most for f in found.findings if f.prize), default=0.0)
+                gain = max((f.gain.at_most for f in found.findings if f.gain), default=0.0)
                 causes = [f for f in found.findings if f.is_grave]
                 stage = min((f.stage.rank for f in causes), default=len(Stage))
                 rules = tuple(dict.fromkeys((f.rule, f.severity) for f in causes))
                 engine = Engine(place, name, named, found.verdict, found.headline, rules, outlying.get(place, ()))
-                rows.append(((stage, -prize), engine))
+                rows.append(((stage, -gain), engine))
             else:
                 engine = Engine(place, name, named, Verdict.OK, self._aside(place), (), outlying.get(place, ()))
                 rows.append(((len(Stage), 0.0), engine))

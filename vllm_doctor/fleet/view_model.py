@@ -1,4 +1,4 @@
-"""What there is to show of a fleet at one moment. Light to import, as picture.py is."""
+"""What there is to show of a fleet at one moment. Light to import, as view_model.py is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from vllm_doctor.model.reading import Reading
 from vllm_doctor.model.report import Verdict
-from vllm_doctor.session.view_model import Picture
+from vllm_doctor.session.view_model import ViewModel
 
 SHOWN: Mapping[str, str] = {
     "requests_running": "",
@@ -21,7 +21,7 @@ SHOWN: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class EngineRow:
-    """One engine. `key` stays the same from picture to picture. `rules`: the causes found, the worst first."""
+    """One engine. `key` stays the same from view model to view_model. `rules`: the causes found, the worst first."""
 
     key: str
     name: str
@@ -57,8 +57,8 @@ class FleetSeen:
 
 
 @dataclass(frozen=True)
-class FleetPicture(Picture):
-    """A picture of a fleet: it has no report."""
+class FleetViewModel(ViewModel):
+    """A view model of a fleet: it has no report."""
 
     target: str = ""
     fleet: FleetSeen | None = None

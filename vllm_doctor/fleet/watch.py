@@ -1,7 +1,7 @@
 """A fleet that is asked about again and again, for a terminal.
 
 The watch outlives the terminal's application: while an engine is open nobody listens and nothing is asked, and who
-comes back finds the last picture.
+comes back finds the last view_model.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from vllm_doctor.fleet import fleet
 from vllm_doctor.fleet.fleet import Engine, FleetReport
-from vllm_doctor.fleet.view_model import SHOWN, EngineRow, FleetPicture, FleetSeen
+from vllm_doctor.fleet.view_model import SHOWN, EngineRow, FleetSeen, FleetViewModel
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.reading import Reading
-from vllm_doctor.session.view_model import Control, Picture, Status
+from vllm_doctor.session.view_model import Control, Status, ViewModel
 
 EVERY = 60.0
 """Seconds from the end of one look to the next."""
@@ -45,11 +45,13 @@ class FleetWatch:
         """When to look again, on the clock."""
         self._looking = threading.Lock()
         now = wall()
-        self.picture = FleetPicture(Status.STARTING, now, now, window, began=now, target=target, is_past=every is None)
+        self.view_model = FleetViewModel(
+            Status.STARTING, now, now, window, began=now, target=target, is_past=every is None
+        )
 
-    def run(self, control: Control, tell: Callable[[Picture], None]) -> None:
-        """Tell the pictures until `control` stops it. Raises SourceError where there never was a fleet."""
-        told = self.picture
+    def run(self, control: Control, tell: Callable[[ViewModel], None]) -> None:
+        """Tell the view models until `control` stops it. Raises SourceError where there never was a fleet."""
+        told = self.view_model
         tell(told)
         while not control.stopped:
             if control.again or self._left() <= 0:
@@ -57,8 +59,8 @@ class FleetWatch:
                     again, control.again = control.again, False
                     if again or self._left() <= 0:
                         self._look(control, tell)
-            if self.picture is not told and not control.stopped:
-                told = self.picture
+            if self.view_model is not told and not control.stopped:
+                told = self.view_model
                 tell(told)
             left = self._left()
             control.wake.wait(left if left < math.inf else None)
@@ -68,26 +70,26 @@ class FleetWatch:
         """Seconds until the next look."""
         return max(0.0, self._due - self._clock())
 
-    def _look(self, control: Control, tell: Callable[[Picture], None]) -> None:
+    def _look(self, control: Control, tell: Callable[[ViewModel], None]) -> None:
         def progress(done: int, of: int) -> None:
             if not control.stopped:
-                tell(replace(self.picture, asking=(done, of)))
+                tell(replace(self.view_model, asking=(done, of)))
 
         try:
             report = self._ask(progress)
         except SourceError as error:
-            if self.picture.fleet is None:
+            if self.view_model.fleet is None:
                 raise
             self._become(Status.LOST, str(error))
         else:
             self._become(Status.LIVE, None)
-            self.picture = replace(self.picture, fleet=seen(report, self._base), seen_at=self._wall())
+            self.view_model = replace(self.view_model, fleet=seen(report, self._base), seen_at=self._wall())
         self._due = self._clock() + (self._every or math.inf)
 
     def _become(self, status: Status, problem: str | None) -> None:
         now = self._wall()
-        since = self.picture.since if self.picture.status is status else now
-        self.picture = replace(self.picture, status=status, at=now, since=since, problem=problem)
+        since = self.view_model.since if self.view_model.status is status else now
+        self.view_model = replace(self.view_model, status=status, at=now, since=since, problem=problem)
 
 
 def seen(report: FleetReport, base: str) -> FleetSeen:

@@ -13,7 +13,7 @@ from vllm_doctor.model.snapshot import Told
 from vllm_doctor.model.window import Window
 
 if TYPE_CHECKING:
-    from vllm_doctor.model.run import Life
+    from vllm_doctor.model.run import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ class Observation:
     number: int = 0
     processes: tuple[tuple[str, int], ...] = ()
     """(role, pid) of the server's processes."""
-    lives: tuple[Life, ...] = ()
-    """What a log tells, life by life; `lines` of it were read."""
+    runs: tuple[Run, ...] = ()
+    """What a log tells, run by run; `lines` of it were read."""
     lines: LinesSeen | None = None
     recent: Window = field(default_factory=Window)
     """Of a source that is followed: its last few scrapes."""

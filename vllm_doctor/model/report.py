@@ -105,11 +105,11 @@ class Finding:
     see: tuple[str, ...]
     stage: Stage
     """Its place in the order of reasoning."""
-    prize: Gain | None = None
+    gain: Gain | None = None
     """What the cause costs at most; None: not known."""
 
     @property
-    def asks_prize(self) -> bool:
+    def asks_gain(self) -> bool:
         """Whether the reader must be told what it costs, or that this is not known: of a cause of slowness."""
         return self.role == Role.ROOT and self.stage not in (Stage.BLIND, Stage.BROKEN)
 
@@ -233,8 +233,8 @@ class Target:
 
 
 @dataclass(frozen=True)
-class LifeSeen:
-    """One life of a server, as its log tells it. Times are POSIX seconds, None where the log holds none."""
+class RunSeen:
+    """One run of a server, as its log tells it. Times are POSIX seconds, None where the log holds none."""
 
     first_at: float | None
     last_at: float | None
@@ -255,11 +255,11 @@ class LifeSeen:
 
 @dataclass(frozen=True)
 class Span:
-    """From when to when a rule's verdict held; `life` counts from 0."""
+    """From when to when a rule's verdict held; `run` counts from 0."""
 
     rule: str
     severity: Severity
-    life: int
+    run: int
     subject: Mapping[str, str]
     first_at: float
     last_at: float
@@ -309,7 +309,7 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Course:
+class Trend:
     """A vital sign over time: at which second it was how much; None where it was not known."""
 
     name: str
@@ -361,13 +361,13 @@ class Report:
     patches: tuple[Patch, ...] = ()
     """The corrections in the form in which their commands came."""
     redacted: Mapping[str, int] = field(default_factory=dict)
-    lives: tuple[LifeSeen, ...] = ()
+    runs: tuple[RunSeen, ...] = ()
     spans: tuple[Span, ...] = ()
     lines: LinesSeen | None = None
     timeline: Timeline | None = None
     measures: tuple[Measure, ...] = ()
     """Of one server that was seen at more than one time, to be compared with another report."""
-    courses: tuple[Course, ...] = ()
+    trends: tuple[Trend, ...] = ()
     """Its vital signs over the time seen, where they are drawn."""
     recordings: tuple[RecordingSeen, ...] = ()
     """What was judged is not the present, but what these hold."""

@@ -1,4 +1,4 @@
-"""One life of a server, from start to end, as a log tells it: facts, and the statistics as slow scrapes."""
+"""One run of a server, from start to end, as a log tells it: facts, and the statistics as slow scrapes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_POINTS = 200
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The statistics that the engines of one server printed at about the same time; counters since the life began."""
+    """The statistics that the engines of one server printed at about the same time; counters since the run began."""
 
     at: float
     engines: Mapping[str, Mapping[Series, float]]
@@ -47,10 +47,10 @@ class Death:
 
 
 @dataclass(frozen=True)
-class Life:
+class Run:
     """Times are POSIX seconds, None where the log holds none; `interval` is seconds between two rounds.
 
-    `began`: the log holds its start; else it begins in the middle of a life. `up`: it served.
+    `began`: the log holds its start; else it begins in the middle of a run. `up`: it served.
     """
 
     first_at: float | None
@@ -85,8 +85,8 @@ class Life:
             window.add(round.at, self._samples(round))
         return window
 
-    def shifted(self, seconds: float) -> Life:
-        """The same life at another time."""
+    def shifted(self, seconds: float) -> Run:
+        """The same run at another time."""
         if not seconds:
             return self
         death = self.death

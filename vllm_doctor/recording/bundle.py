@@ -70,7 +70,7 @@ class Recorded:
     command: tuple[str, ...] = ()
     processes: tuple[tuple[str, int], ...] = ()
     facts: Mapping[str, Reading] = field(default_factory=dict)
-    course: tuple[tuple[float, Mapping[str, Reading]], ...] = ()
+    trend: tuple[tuple[float, Mapping[str, Reading]], ...] = ()
     """Seconds after the start, and the facts that had changed by then."""
     process_rows: tuple[ProcessSeen, ...] = ()
     gpu_rows: tuple[GpuSeen, ...] = ()
@@ -82,7 +82,7 @@ class Recorded:
     log_written: float | None = None
     """When the log was last written to, POSIX seconds."""
     log_age: float | None = None
-    """Of the log of a living server: seconds since it was last written to."""
+    """Of the log of a open_run server: seconds since it was last written to."""
     lacks: tuple[str, ...] = ()
     """Parts that it should have."""
 
@@ -108,10 +108,10 @@ class Recorded:
         )
 
     def _facts_at(self, until: float | None) -> Mapping[str, Reading]:
-        if until is None or not self.course:
+        if until is None or not self.trend:
             return self.facts
         then = dict(self.facts)
-        for at, changed in self.course:
+        for at, changed in self.trend:
             if at > until:
                 break
             then |= changed
@@ -308,7 +308,7 @@ def _source(name: str, parts: Mapping[str, bytes], told: Any, metrics_file: str,
         command=_texts(told.get("command", [])),
         processes=tuple((str(role), int(pid)) for role, pid in told.get("processes", [])),
         facts={} if facts is None else _facts(facts, f"{folder}/facts.json"),
-        course=tuple(_course(parts.get(f"{folder}/course.jsonl", b""), f"{folder}/course.jsonl")),
+        trend=tuple(_trend(parts.get(f"{folder}/course.jsonl", b""), f"{folder}/course.jsonl")),
         process_rows=tuple(_process_row(row) for row in rows.get("processes", [])),
         gpu_rows=tuple(_gpu_row(row) for row in rows.get("gpus", [])),
         metrics=answers,
@@ -380,7 +380,7 @@ def _facts(told: Any, where: str) -> dict[str, Reading]:
         raise ValueError(f"{where}: {error}") from None
 
 
-def _course(text: bytes, where: str) -> Iterator[tuple[float, Mapping[str, Reading]]]:
+def _trend(text: bytes, where: str) -> Iterator[tuple[float, Mapping[str, Reading]]]:
     if len(text) > _MAX_JSON:
         raise ValueError(f"{where} is larger than {_MAX_JSON >> 20} MiB")
     for line in text.splitlines():

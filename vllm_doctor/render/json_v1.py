@@ -17,13 +17,13 @@ from vllm_doctor.model.report import (
     Evidence,
     Finding,
     Gain,
-    LifeSeen,
     LinesSeen,
     Measure,
     Problem,
     RecordingSeen,
     Remedy,
     Report,
+    RunSeen,
     SourceSeen,
     Span,
     Target,
@@ -83,7 +83,7 @@ def document(report: Report) -> dict[str, Any]:
             state.replace("-", "_"): report.count(State(state))
             for state in ("ok", "info", "warning", "critical", "unknown", "not-applicable")
         },
-        "lives": [_life(life, report) for life in report.lives],
+        "lives": [_run(run, report) for run in report.runs],
         "spans": [_span(span, report) for span in report.spans],
         "lines": _lines(report.lines),
         "recordings": [_recording(seen) for seen in report.recordings],
@@ -123,25 +123,25 @@ def _command(report: Report) -> dict[str, Any] | None:
     }
 
 
-def _life(life: LifeSeen, report: Report) -> dict[str, Any]:
+def _run(run: RunSeen, report: Report) -> dict[str, Any]:
     return {
-        "from": _time(life.first_at, report),
-        "to": _time(life.last_at, report),
-        "vllm": life.vllm,
-        "model": life.model,
-        "engines": life.engines,
-        "start_seen": life.began,
-        "served": life.up,
-        "end": life.end,
+        "from": _time(run.first_at, report),
+        "to": _time(run.last_at, report),
+        "vllm": run.vllm,
+        "model": run.model,
+        "engines": run.engines,
+        "start_seen": run.began,
+        "served": run.up,
+        "end": run.end,
         "death": {
-            "at": _time(life.died_at, report),
-            "cause": life.cause,
-            "line": life.cause_line,
-            "process": life.process,
+            "at": _time(run.died_at, report),
+            "cause": run.cause,
+            "line": run.cause_line,
+            "process": run.process,
         }
-        if life.end == "died"
+        if run.end == "died"
         else None,
-        "statistics": life.rounds,
+        "statistics": run.rounds,
     }
 
 
@@ -149,7 +149,7 @@ def _span(span: Span, report: Report) -> dict[str, Any]:
     return {
         "rule": span.rule,
         "severity": span.severity,
-        "life": span.life,
+        "life": span.run,
         "subject": dict(span.subject),
         "from": _time(span.first_at, report),
         "to": _time(span.last_at, report),
@@ -196,7 +196,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "here": finding.here,
         "why": finding.why,
         "threshold_from": finding.threshold_from,
-        "prize": _gain(finding.prize),
+        "prize": _gain(finding.gain),
         "evidence": [_evidence(evidence) for evidence in finding.evidence],
         "remedies": [_remedy(remedy) for remedy in finding.remedies],
         "see": list(finding.see),

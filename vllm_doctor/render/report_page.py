@@ -1,6 +1,6 @@
 """A report as a page: the order of its parts. Each part's sentences are made in parts/, once for all painters.
 
-Two pages of it: `in_short` for a terminal, where the vital signs, the lives and what was not seen are a few sentences,
+Two pages of it: `in_short` for a terminal, where the vital signs, the runs and what was not seen are a few sentences,
 and `whole` to be kept and sent, where they are tables with all rows.
 """
 
@@ -23,7 +23,7 @@ def in_short(report: Report) -> Page:
         *examined.examined(report, whole=False),
         *vitals.vitals(report, whole=False),
         *over_time.plots(report),
-        *over_time.lives(report, whole=False),
+        *over_time.runs(report, whole=False),
         *over_time.numbered(main, report),
         *_cards(main, report, whole=False),
         *finding.correction(report),
@@ -42,7 +42,7 @@ def whole(report: Report) -> Page:
         *examined.examined(report, whole=True),
         *error,
         *_under("Over time", over_time.plots(report)),
-        *over_time.lives(report, whole=True),
+        *over_time.runs(report, whole=True),
         *_under("Vitals", vitals.vitals(report, whole=True)),
         *over_time.numbered(main, report),
         *_under("Cause and fix" if len(grouped(main)) == 1 else "Causes and fixes", _cards(main, report, whole=True)),

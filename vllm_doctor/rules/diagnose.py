@@ -92,9 +92,9 @@ def outcomes(rules: Sequence[Rule], catalogue: Catalogue, snapshot: Snapshot) ->
 
 
 def is_negligible(rule: Rule, read: Callable[[str], Reading], catalogue: Catalogue) -> bool:
-    """Whether the prize is known to be too small to act for. What is not known changes nothing."""
-    prize = _gain(rule.prize, read) if rule.role is Role.ROOT else None
-    if prize is None or catalogue.negligible is None or prize.at_most >= catalogue.negligible.below:
+    """Whether the gain is known to be too small to act for. What is not known changes nothing."""
+    gain = _gain(rule.gain, read) if rule.role is Role.ROOT else None
+    if gain is None or catalogue.negligible is None or gain.at_most >= catalogue.negligible.below:
         return False
     return catalogue.negligible.when.judge(read)[0] is True
 
@@ -176,7 +176,7 @@ def _finding(
         remedies=_remedies(rule, reader),
         see=rule.see,
         stage=rule.stage,
-        prize=_gain(rule.prize, reader),
+        gain=_gain(rule.gain, reader),
     )
 
 
@@ -361,14 +361,14 @@ def _overlap(a: Mapping[str, str], b: Mapping[str, str]) -> bool:
 def ordered(
     findings: Sequence[Finding], rules: Sequence[Rule], minor: Callable[[Finding], bool] = lambda _: False
 ) -> list[Finding]:
-    """By cause, then by what is at stake: severity, stage of reasoning, size of the prize. Symptoms come last.
+    """By cause, then by what is at stake: severity, stage of reasoning, size of the gain. Symptoms come last.
 
     Of one severity those that are `minor` come after those that are not.
     """
     stages = {rule.id: rule.stage.rank for rule in rules}
 
     def key(finding: Finding) -> tuple[int, int, bool, int, float]:
-        gains = [gain.at_most for gain in (finding.prize, *(r.gain for r in finding.remedies)) if gain]
+        gains = [gain.at_most for gain in (finding.gain, *(r.gain for r in finding.remedies)) if gain]
         # An actionable warning of any role stands before what is merely worth knowing.
         rank = 0 if finding.is_grave else finding.role.rank
         return rank, finding.severity.rank, minor(finding), stages[finding.rule], -max(gains, default=0.0)

@@ -18,7 +18,7 @@ rules/log-lines/*.yaml, one entry a line:
     samples   metric -> {of: formula over values, as: gauge | rate | increase | total}: the line is a scrape of these
               metrics; a rate is summed up over time, an increase is added, a total is the counter
     complete  a value that each whole line has: without it the line was cut, by a terminal perhaps
-    marks     what it means for the server's life: start | arguments | ready | error | died | stopped
+    marks     what it means for the server's run: start | arguments | ready | error | died | stopped
     example   a real line, whole; and `gives`, the values it must give (the tests hold them)
 """
 

@@ -1,4 +1,4 @@
-"""What limited a server, and when: its lives cut into stretches of one kind, each judged by the same rules. Pure."""
+"""What limited a server, and when: its runs cut into stretches of one kind, each judged by the same rules. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from vllm_doctor.model.kinds import Role, Severity, State
 from vllm_doctor.model.reading import Reading
-from vllm_doctor.model.report import Finding, LifeSeen, Span, Timeline, UnknownRule, Verdict, worst
-from vllm_doctor.model.run import GENERATED, KV_CACHE, PROMPTS, RUNNING, WAITING, Life, Round
+from vllm_doctor.model.report import Finding, RunSeen, Span, Timeline, UnknownRule, Verdict, worst
+from vllm_doctor.model.run import GENERATED, KV_CACHE, PROMPTS, RUNNING, WAITING, Round, Run
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose, ordered, outcomes
@@ -19,8 +19,8 @@ _LEAST_ROUNDS = 3
 """A shorter stretch is a moment, and belongs to its neighbour; in a log of less than eight times that, not even so."""
 _SHORT_LOG = 8
 _MOST_STRETCHES = 32
-_MOST_LIVES = 12
-"""Lives of one kind are judged once: a crash loop may hold thousands."""
+_MOST_RUNS = 12
+"""Runs of one kind are judged once: a crash loop may hold thousands."""
 _FULL = 0.9
 NO_STATISTICS = "The log holds no statistics: what the server did is unknown"
 _COLUMNS = 56
@@ -33,7 +33,7 @@ _BRIEF = 0.1
 
 @dataclass(frozen=True)
 class Postmortem:
-    """The diagnosis over all lives, and when what held."""
+    """The diagnosis over all runs, and when what held."""
 
     diagnosis: Diagnosis
     spans: tuple[Span, ...]
@@ -42,9 +42,9 @@ class Postmortem:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Rounds `first` to before `last` of a life, with the severities that were found there."""
+    """Rounds `first` to before `last` of a run, with the severities that were found there."""
 
-    life: int
+    run: int
     first: int
     last: int
     seconds: float
@@ -54,25 +54,25 @@ class _Stretch:
 
 
 _Told = tuple[int, _Stretch | None, Diagnosis]
-"""Of which life, of which stretch of it (None: of its facts alone), and what was found."""
+"""Of which run, of which stretch of it (None: of its facts alone), and what was found."""
 
 
 def examine(
-    lives: Sequence[Life], rules: Sequence[Rule], catalogue: Catalogue, wished: Mapping[str, Reading]
+    runs: Sequence[Run], rules: Sequence[Rule], catalogue: Catalogue, wished: Mapping[str, Reading]
 ) -> Postmortem:
-    """Judge every life; at least one."""
-    moving = _moving(lives, rules, catalogue)
-    stretches, spans = _scanned(lives, moving, catalogue, wished)
+    """Judge every run; at least one."""
+    moving = _moving(runs, rules, catalogue)
+    stretches, spans = _scanned(runs, moving, catalogue, wished)
     moves = {rule.id for rule in moving}
     diagnoses: list[_Told] = []
-    for place, stretch in _shown(lives, stretches):
-        life = lives[place]
-        window = life.window(stretch.first, stretch.last) if stretch else Window()
-        diagnosis = diagnose(rules, catalogue, [catalogue.snapshot(window, {**life.facts, **wished})])
+    for place, stretch in _shown(runs, stretches):
+        run = runs[place]
+        window = run.window(stretch.first, stretch.last) if stretch else Window()
+        diagnosis = diagnose(rules, catalogue, [catalogue.snapshot(window, {**run.facts, **wished})])
         diagnoses.append((place, stretch, diagnosis))
-        if life.first_at is not None and life.last_at is not None and stretch in (None, _longest(stretches, place)):
+        if run.first_at is not None and run.last_at is not None and stretch in (None, _longest(stretches, place)):
             spans += [
-                Span(f.rule, f.severity, place, f.subject, life.first_at, life.last_at)
+                Span(f.rule, f.severity, place, f.subject, run.first_at, run.last_at)
                 for f in diagnosis.findings
                 if stretch is None or f.rule not in moves
             ]
@@ -80,48 +80,48 @@ def examine(
     return Postmortem(
         _together(diagnoses, rules, joined, sum(s.seconds for s in stretches if s.busy)),
         joined,
-        timeline(lives),
+        timeline(runs),
     )
 
 
-def _moving(lives: Sequence[Life], rules: Sequence[Rule], catalogue: Catalogue) -> list[Rule]:
-    """The rules whose outcome can change within a life: those about what its statistics measure."""
-    rounds = (round for life in lives for round in life.rounds[:50])
+def _moving(runs: Sequence[Run], rules: Sequence[Rule], catalogue: Catalogue) -> list[Rule]:
+    """The rules whose outcome can change within a run: those about what its statistics measure."""
+    rounds = (round for run in runs for round in run.rounds[:50])
     measured = {series[0] for round in rounds for values in round.engines.values() for series in values}
     return [rule for rule in rules if catalogue.metrics_behind(rule.signals()) & measured]
 
 
 def _scanned(
-    lives: Sequence[Life], moving: Sequence[Rule], catalogue: Catalogue, wished: Mapping[str, Reading]
+    runs: Sequence[Run], moving: Sequence[Rule], catalogue: Catalogue, wished: Mapping[str, Reading]
 ) -> tuple[list[_Stretch], list[Span]]:
-    """All stretches of all lives, each judged by the rules that can change; and which of them fired when."""
-    prizes = [rule.prize[0] for rule in moving if rule.prize is not None]
-    narrow = catalogue.narrowed([*(name for rule in moving for name in rule.signals()), *prizes])
+    """All stretches of all runs, each judged by the rules that can change; and which of them fired when."""
+    gains = [rule.gain[0] for rule in moving if rule.gain is not None]
+    narrow = catalogue.narrowed([*(name for rule in moving for name in rule.signals()), *gains])
     stretches: list[_Stretch] = []
     spans: list[Span] = []
-    for place, life in enumerate(lives):
-        for first, last in _stretches(life):
-            snapshot = narrow.snapshot(life.window(first, last), {**life.facts, **wished})
-            began, ended = life.rounds[first].at - life.interval, life.rounds[last - 1].at
+    for place, run in enumerate(runs):
+        for first, last in _stretches(run):
+            snapshot = narrow.snapshot(run.window(first, last), {**run.facts, **wished})
+            began, ended = run.rounds[first].at - run.interval, run.rounds[last - 1].at
             found: dict[str, Severity] = {}
             for rule, outcome, reader in outcomes(moving, narrow, snapshot):
                 severity = outcome.state.severity
                 if severity is not None:
                     found[rule.id] = min(found.get(rule.id, severity), severity, key=lambda one: one.rank)
                     spans.append(Span(rule.id, severity, place, dict(reader.subject), began, ended))
-            busy = any(round.total(RUNNING) for round in life.rounds[first:last])
-            stalled = all(_stalled(life.rounds[n - 1] if n else None, life.rounds[n]) for n in range(first, last))
+            busy = any(round.total(RUNNING) for round in run.rounds[first:last])
+            stalled = all(_stalled(run.rounds[n - 1] if n else None, run.rounds[n]) for n in range(first, last))
             stretches.append(_Stretch(place, first, last, ended - began, busy, stalled, found))
     return stretches, spans
 
 
-def _stretches(life: Life) -> list[tuple[int, int]]:
+def _stretches(run: Run) -> list[tuple[int, int]]:
     """Where the rounds are of one kind: idle, busy, stalled, with a queue, with a full KV cache. First, past the last.
 
     A silence in which nothing is known of the server ends a stretch.
     """
-    rounds = life.rounds
-    silences = [n for n in range(1, len(rounds)) if rounds[n].at - rounds[n - 1].at > _SILENCE * life.interval]
+    rounds = run.rounds
+    silences = [n for n in range(1, len(rounds)) if rounds[n].at - rounds[n - 1].at > _SILENCE * run.interval]
     if len(silences) >= _MOST_STRETCHES // 2:  # a log of which only some lines were read
         silences = []
     ends: list[tuple[int, int]] = []
@@ -175,35 +175,35 @@ def _merged(runs: Sequence[tuple[object, int]], least: int) -> list[tuple[object
     return merged
 
 
-def _longest(stretches: Sequence[_Stretch], life: int) -> _Stretch | None:
-    """The stretch that stands for a life: the longest with work, else the longest."""
-    of_life = [s for s in stretches if s.life == life]
-    return max(of_life, key=lambda s: (s.busy, s.seconds), default=None)
+def _longest(stretches: Sequence[_Stretch], run: int) -> _Stretch | None:
+    """The stretch that stands for a run: the longest with work, else the longest."""
+    of_run = [s for s in stretches if s.run == run]
+    return max(of_run, key=lambda s: (s.busy, s.seconds), default=None)
 
 
-def _shown(lives: Sequence[Life], stretches: Sequence[_Stretch]) -> Iterator[tuple[int, _Stretch | None]]:
-    """The stretches that are told in full: of each life its longest, and for each verdict where it was worst."""
+def _shown(runs: Sequence[Run], stretches: Sequence[_Stretch]) -> Iterator[tuple[int, _Stretch | None]]:
+    """The stretches that are told in full: of each run its longest, and for each verdict where it was worst."""
     kinds: dict[object, int] = {}
-    for place, life in enumerate(lives):
-        kinds[life.death.cause if life.death else None, life.up, life.command, life.facts.get("vllm_version")] = place
-    chosen = sorted(kinds.values())[-_MOST_LIVES:]
+    for place, run in enumerate(runs):
+        kinds[run.death.cause if run.death else None, run.up, run.command, run.facts.get("vllm_version")] = place
+    chosen = sorted(kinds.values())[-_MOST_RUNS:]
     told: list[tuple[int, _Stretch | None]] = [(place, _longest(stretches, place)) for place in chosen]
     for place in chosen:  # and one that never ended
-        last = [s for s in stretches if s.life == place][-1:]
+        last = [s for s in stretches if s.run == place][-1:]
         told += [(place, s) for s in last if s.stalled and (place, s) not in told]
     for rule in dict.fromkeys(rule for stretch in stretches for rule in stretch.found):
         where = [s for s in stretches if rule in s.found]
         worst_of = min(where, key=lambda s: (s.found[rule].rank, -s.seconds))
         if not any(s is worst_of for _, s in told):
-            told.append((worst_of.life, worst_of))
+            told.append((worst_of.run, worst_of))
     yield from told
 
 
 def _joined(spans: Sequence[Span]) -> tuple[Span, ...]:
     """Spans of the same verdict that touch, as one."""
     joined: dict[object, list[Span]] = {}
-    for span in sorted(spans, key=lambda s: (s.life, s.first_at)):
-        same = joined.setdefault((span.rule, span.severity, span.life, tuple(sorted(span.subject.items()))), [])
+    for span in sorted(spans, key=lambda s: (s.run, s.first_at)):
+        same = joined.setdefault((span.rule, span.severity, span.run, tuple(sorted(span.subject.items()))), [])
         if same and span.first_at - same[-1].last_at < 1.0:
             same[-1] = replace(same[-1], last_at=max(same[-1].last_at, span.last_at))
         else:
@@ -295,52 +295,52 @@ def _shown_with(
 
 
 def _usual(diagnoses: Sequence[_Told]) -> Diagnosis:
-    """Of the longest stretch with work; without any statistics, of the last life."""
+    """Of the longest stretch with work; without any statistics, of the last run."""
     of_stretches = [(stretch, diagnosis) for _, stretch, diagnosis in diagnoses if stretch is not None]
     if not of_stretches:
         return diagnoses[-1][2]
     return max(of_stretches, key=lambda told: (told[0].busy, told[0].seconds))[1]
 
 
-def seen(lives: Sequence[Life]) -> tuple[LifeSeen, ...]:
-    """The lives, for the report."""
-    return tuple(map(_seen, lives))
+def seen(runs: Sequence[Run]) -> tuple[RunSeen, ...]:
+    """The runs, for the report."""
+    return tuple(map(_seen, runs))
 
 
-def _seen(life: Life) -> LifeSeen:
-    version = life.facts.get("vllm_version")
-    death = life.death
-    return LifeSeen(
-        first_at=life.first_at,
-        last_at=life.last_at,
+def _seen(run: Run) -> RunSeen:
+    version = run.facts.get("vllm_version")
+    death = run.death
+    return RunSeen(
+        first_at=run.first_at,
+        last_at=run.last_at,
         vllm=str(getattr(version, "value", "")) or None,
-        model=life.model,
-        engines=len({engine for round in life.rounds[:1000] for engine in round.engines}),
-        began=life.began,
-        up=life.up,
-        end="died" if death else "stopped" if life.stopped else "open",
+        model=run.model,
+        engines=len({engine for round in run.rounds[:1000] for engine in round.engines}),
+        began=run.began,
+        up=run.up,
+        end="died" if death else "stopped" if run.stopped else "open",
         died_at=death.at if death else None,
         cause=death.cause if death else None,
         cause_line=death.line if death else None,
         process=death.process if death else None,
-        rounds=len(life.rounds),
+        rounds=len(run.rounds),
     )
 
 
-def timeline(lives: Sequence[Life], steps: int = _COLUMNS) -> Timeline | None:
-    """The most in each of so many equal steps of time, of all lives."""
-    rounds = [round for life in lives for round in life.rounds]
+def timeline(runs: Sequence[Run], steps: int = _COLUMNS) -> Timeline | None:
+    """The most in each of so many equal steps of time, of all runs."""
+    rounds = [round for run in runs for round in run.rounds]
     if len(rounds) < 2:
         return None
-    first = min(life.rounds[0].at - life.interval for life in lives if life.rounds)
+    first = min(run.rounds[0].at - run.interval for run in runs if run.rounds)
     last = max(round.at for round in rounds)
     step = max(last - first, 1e-9) / steps
     columns: list[list[Round]] = [[] for _ in range(steps)]
-    for life in lives:
+    for run in runs:
         before = float("-inf")
-        for round in life.rounds:
+        for round in run.rounds:
             # A round tells of the time since the one before it, unless the log was silent in between.
-            began = before if round.at - before < _HELD * life.interval else round.at - life.interval
+            began = before if round.at - before < _HELD * run.interval else round.at - run.interval
             begin, end = int((began - first) / step), int((round.at - first) / step)
             for column in range(max(0, begin), max(begin + 1, end)):
                 columns[min(steps - 1, column)].append(round)

@@ -32,7 +32,7 @@ ID = "[a-z0-9]+(-[a-z0-9]+)*"
 """The form of a rule's id."""
 KEYS = (
     "rule", "title", "status", "stage", "role", "confidence", "why", "here", "not_this_rule", "applies",
-    "when", "explains", "threshold_from", "prize", "remedies", "see", "examples",
+    "when", "explains", "threshold_from", "gain", "remedies", "see", "examples",
 )  # fmt: skip
 REMEDY_KEYS = (
     "do", "if", "set", "unset", "env", "run", "by", "computed", "cost", "risk", "expect", "gain", "then", "goal",
@@ -56,7 +56,7 @@ class RemedyRule:
     risk: str
     expect: str
     gain: tuple[str, str] | None
-    """The signal that bounds what it brings, and how: the rule's prize, unless the remedy says otherwise."""
+    """The signal that bounds what it brings, and how: the rule's gain, unless the remedy says otherwise."""
     then: tuple[str, ...]
     goal: str
 
@@ -86,7 +86,7 @@ class Rule:
     when: Mapping[Severity, Condition]
     explains: tuple[str, ...]
     threshold_from: str
-    prize: tuple[str, str] | None
+    gain: tuple[str, str] | None
     """The signal that bounds what the cause costs, a factor of throughput, and how that is bounded."""
     remedies: tuple[RemedyRule, ...]
     see: tuple[str, ...]
@@ -186,7 +186,7 @@ def read(path: Path, catalogue: Catalogue, problems: Problems | None = None) -> 
         table.mistake(f"a rule's id is lower case words joined by '-'; it is {id!r}", "rule")
     elif id != path.stem:
         table.mistake(f"the rule's id {id!r} is not the file's name: rename one ({id}.yaml)", "rule")
-    prize = _bound(table, "prize", catalogue)
+    gain = _bound(table, "gain", catalogue)
     rule = Rule(
         id=id or path.stem,
         group=path.parent.name,
@@ -202,8 +202,8 @@ def read(path: Path, catalogue: Catalogue, problems: Problems | None = None) -> 
         when=_when(table, catalogue),
         explains=table.texts("explains"),
         threshold_from=table.one_of("threshold_from", ORIGINS),
-        prize=prize,
-        remedies=tuple(_remedy(entry, catalogue, prize) for entry in table.tables("remedies")),
+        gain=gain,
+        remedies=tuple(_remedy(entry, catalogue, gain) for entry in table.tables("remedies")),
         see=table.texts("see"),
         table=table,
     )
@@ -240,7 +240,7 @@ def _bound(table: Table, key: str, catalogue: Catalogue) -> tuple[str, str] | No
     return signal, basis
 
 
-def _remedy(table: Table, catalogue: Catalogue, prize: tuple[str, str] | None) -> RemedyRule:
+def _remedy(table: Table, catalogue: Catalogue, gain: tuple[str, str] | None) -> RemedyRule:
     table.allow(*REMEDY_KEYS)
     settings, env, unset = table.table("set"), table.table("env"), table.texts("unset")
     for given in (settings, env):
@@ -271,7 +271,7 @@ def _remedy(table: Table, catalogue: Catalogue, prize: tuple[str, str] | None) -
         cost=table.one_of("cost", COSTS),
         risk=table.text("risk"),
         expect=table.text("expect"),
-        gain=_bound(table, "gain", catalogue) if "gain" in table else prize,
+        gain=_bound(table, "gain", catalogue) if "gain" in table else gain,
         then=table.texts("then"),
         goal=table.one_of("goal", GOALS, ""),
     )

@@ -46,8 +46,8 @@ def page(rule: Rule, is_skipped: bool = False) -> str:
         lines += ["", "Not this rule", *_indented(rule.not_this_rule)]
     if rule.explains:
         lines += ["", "Explains", *_indented(", ".join(rule.explains))]
-    if rule.prize:
-        lines += ["", "It costs at most", *_indented(f"{rule.prize[0]}: {rule.prize[1]}")]
+    if rule.gain:
+        lines += ["", "It costs at most", *_indented(f"{rule.gain[0]}: {rule.gain[1]}")]
     lines += ["", "Cures"]
     for remedy in rule.remedies:
         lines += _indented(f"* {remedy.do}", 4)

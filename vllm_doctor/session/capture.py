@@ -57,11 +57,11 @@ Tell = Callable[[float], None]
 
 @dataclass
 class Seen:
-    """What one source gave. `end`: the observation at the end; `course`: (seconds, facts) meanwhile."""
+    """What one source gave. `end`: the observation at the end; `trend`: (seconds, facts) meanwhile."""
 
     source: Source
     end: Observation | None = None
-    course: list[tuple[float, Mapping[str, Reading]]] = field(default_factory=list)
+    trend: list[tuple[float, Mapping[str, Reading]]] = field(default_factory=list)
     metrics: MetricsWriter | None = None
     identity: Identity | None = None
     error: Problem | None = None
@@ -186,7 +186,7 @@ class Recorder:
             if now >= course_due:
                 facts = part.look(_COURSE).facts
                 if course_due:
-                    seen.course.append((round(now, 3), facts))
+                    seen.trend.append((round(now, 3), facts))
                 course_due = now + _COURSE
             left = self.seconds - (self.clock() - started)
             if left <= 0 or is_last:
@@ -253,9 +253,9 @@ class Recorder:
         if end.error is not None and not end.facts:
             return entry, {}
         parts = {"facts.json": {name: written(fact) for name, fact in end.facts.items()}}
-        course = redact.secrets("".join(_course(seen.course, end.facts)), Counter())
-        if course:
-            parts["course.jsonl"] = course
+        trend = redact.secrets("".join(_trend(seen.trend, end.facts)), Counter())
+        if trend:
+            parts["course.jsonl"] = trend
         if end.process_rows or end.gpu_rows:
             parts["rows.json"] = {
                 "processes": [_process_row(row) for row in end.process_rows],
@@ -436,10 +436,10 @@ def _told(error: Problem | None, notes: Sequence[str]) -> dict[str, Any]:
     return told
 
 
-def _course(course: Sequence[tuple[float, Mapping[str, Reading]]], end: Mapping[str, Reading]) -> Iterator[str]:
+def _trend(trend: Sequence[tuple[float, Mapping[str, Reading]]], end: Mapping[str, Reading]) -> Iterator[str]:
     """Line by line what had changed, as what it was before is known; what never changes is left out."""
     before: dict[str, Reading] = dict(end)
-    for at, facts in course:
+    for at, facts in trend:
         changed = {name: fact for name, fact in facts.items() if before.get(name) != fact}
         before |= changed
         told = {"at": at, "facts": {name: written(fact) for name, fact in changed.items()}}

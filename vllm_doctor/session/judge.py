@@ -16,12 +16,12 @@ from vllm_doctor.model.report import (
     Change,
     Correction,
     Finding,
-    LifeSeen,
     Patch,
     Patient,
     Problem,
     RecordingSeen,
     Report,
+    RunSeen,
     SourceSeen,
     Verdict,
     worst,
@@ -68,7 +68,7 @@ def judge(
     if not examined:
         return _nothing_to_judge(at, observations, error, recordings)
 
-    log = next((o for o in observations if o.lives), None)
+    log = next((o for o in observations if o.runs), None)
     past = _postmortem(log, observations, rules, catalogue, wished)
     snapshots = [patient.snapshot(catalogue, wished, is_tagged=len(every) > 1) for patient in examined]
     is_measured = not is_written_alone(observations)
@@ -93,7 +93,7 @@ def judge(
         variables=variables,
         correction=cure(diagnosis.findings, command),
         patches=_patches(examined, diagnosis.findings, cure) if patched else (),
-        lives=_lives(log),
+        runs=_runs(log),
         spans=past.spans if past is not None else (),
         lines=log.lines if log is not None else None,
         timeline=past.timeline if past is not None else None,
@@ -172,20 +172,20 @@ def _postmortem(
     catalogue: Catalogue,
     wished: Mapping[str, Reading],
 ) -> Postmortem | None:
-    """The lives of a log over their time; None where a server is scraped, whose present is what matters."""
+    """The runs of a log over their time; None where a server is scraped, whose present is what matters."""
     if log is None or any(o.window.times for o in observations):
         return None
     from vllm_doctor.rules import postmortem
 
-    return postmortem.examine(with_what_else_is_known(log.lives, observations), rules, catalogue, wished)
+    return postmortem.examine(with_what_else_is_known(log.runs, observations), rules, catalogue, wished)
 
 
-def _lives(log: Observation | None) -> tuple[LifeSeen, ...]:
+def _runs(log: Observation | None) -> tuple[RunSeen, ...]:
     if log is None:
         return ()
     from vllm_doctor.rules import postmortem
 
-    return postmortem.seen(log.lives)
+    return postmortem.seen(log.runs)
 
 
 # ---- the corrected command -------------------------------------------------------------------------------------------

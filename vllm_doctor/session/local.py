@@ -57,7 +57,7 @@ class Local:
         return self.seen(patient, first, patient.sample() if seconds else first, self.fixed())
 
     def fixed(self) -> dict[str, Reading]:
-        """What does not change while the server lives: its command, its environment, its model."""
+        """What does not change while the server runs: its command, its environment, its model."""
         return _command(self.server) | model_files.facts(self.kernel, self.server)
 
     def seen(self, patient: Host, first: HostSample, last: HostSample, fixed: dict[str, Reading]) -> Observation:

@@ -35,32 +35,30 @@ class PastReading(threading.Thread):
         try:
             observations = observe(self._watchers, ONE_DAY)
             self.report = self._judge(observations)
-            lives = [life for o in observations for life in o.lives]
-            self.timeline = postmortem.timeline(lives, STEPS) if lives else None
+            runs = [run for o in observations for run in o.runs]
+            self.timeline = postmortem.timeline(runs, STEPS) if runs else None
             self.events = tuple(_told(self.report))
         except Exception as error:
             self.failure = error
 
 
 def _told(report: Report) -> Iterator[Event]:
-    """What a log tells of: the beginnings and the ends of lives, and of what was found."""
+    """What a log tells of: the beginnings and the ends of runs, and of what was found."""
     events = []
-    for number, life in enumerate(report.lives, 1):
-        name = f"life {number}" if len(report.lives) > 1 else "the server"
-        if life.first_at is not None:
+    for number, run in enumerate(report.runs, 1):
+        name = f"run {number}" if len(report.runs) > 1 else "the server"
+        if run.first_at is not None:
             events.append(
-                Event(life.first_at, State.OK, f"{name} {'starts' if life.began else 'runs: its start is not here'}")
+                Event(run.first_at, State.OK, f"{name} {'starts' if run.began else 'runs: its start is not here'}")
             )
-        if life.end == "died" and (life.died_at or life.last_at) is not None:
-            cause = life.cause or "the log shows no exception"
-            line = f" (line {life.cause_line:,})" if life.cause_line is not None else ""
-            who = f" in {life.process}" if life.process else ""
-            events.append(
-                Event(life.died_at or life.last_at or 0.0, State.CRITICAL, f"{name} died{who}: {cause}{line}")
-            )
-        elif life.end == "stopped" and life.last_at is not None:
-            events.append(Event(life.last_at, State.INFO, f"{name} was stopped"))
-    whole = {(life.first_at, life.last_at) for life in report.lives}
+        if run.end == "died" and (run.died_at or run.last_at) is not None:
+            cause = run.cause or "the log shows no exception"
+            line = f" (line {run.cause_line:,})" if run.cause_line is not None else ""
+            who = f" in {run.process}" if run.process else ""
+            events.append(Event(run.died_at or run.last_at or 0.0, State.CRITICAL, f"{name} died{who}: {cause}{line}"))
+        elif run.end == "stopped" and run.last_at is not None:
+            events.append(Event(run.last_at, State.INFO, f"{name} was stopped"))
+    whole = {(run.first_at, run.last_at) for run in report.runs}
     for span in report.spans:
         if (span.first_at, span.last_at) not in whole:
             events.append(Event(span.first_at, State(span.severity), f"{span.rule} begins"))

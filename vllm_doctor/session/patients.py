@@ -16,7 +16,7 @@ from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.vllm import defaults
 
 if TYPE_CHECKING:
-    from vllm_doctor.model.run import Life
+    from vllm_doctor.model.run import Run
 
 _OF_NO_RUN = frozenset({SourceKind.COMMAND, SourceKind.GPU, SourceKind.GPU_NAME})
 """What can be known of a server that does not run yet."""
@@ -40,7 +40,7 @@ class Examined:
         What /version said of a server whose metrics cannot be used is nothing to judge; what its host said is.
         """
         return any(
-            o.window.times or o.told or ((o.facts or o.lives) and o.kind not in (*SERVERS, SourceKind.GPU_NAME))
+            o.window.times or o.told or ((o.facts or o.runs) and o.kind not in (*SERVERS, SourceKind.GPU_NAME))
             for o in self.observations
         )
 
@@ -111,16 +111,16 @@ def without_named_where_seen(observations: Sequence[Observation]) -> list[Observ
     return [checked(o) for o in observations]
 
 
-def with_what_else_is_known(lives: Sequence[Life], observations: Sequence[Observation]) -> list[Life]:
-    """The lives of a log, with what the driver, or a name, tells of their GPUs, and a written command of their flags,
+def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observation]) -> list[Run]:
+    """The runs of a log, with what the driver, or a name, tells of their GPUs, and a written command of their flags,
     where the log does not."""
     added = [o.facts for o in believed(observations) if o.kind in _OF_NO_RUN]
     found = []
-    for life in lives:
-        facts: Mapping[str, Reading] = life.facts
+    for run in runs:
+        facts: Mapping[str, Reading] = run.facts
         for more in added:
             facts = _completed(facts, more)
-        found.append(replace(life, facts=_with_defaults(facts)))
+        found.append(replace(run, facts=_with_defaults(facts)))
     return found
 
 

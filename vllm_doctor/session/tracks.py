@@ -1,4 +1,4 @@
-"""The courses of the vital signs of what is watched: an hour of them at one a second, each over all engines."""
+"""The trends of the vital signs of what is watched: an hour of them at one a second, each over all engines."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.session.view_model import Course
+from vllm_doctor.session.view_model import Trend
 
 TRACKS = (
     "requests_running", "requests_waiting", "waiting_for_capacity", "kv_cache_usage",
     "generation_tokens_per_second", "prompt_tokens_per_second", "preemptions_per_second",
     "requests_finished_per_second", "ttft_p99", "itl_p99", "engine_cpu", "api_cpu", "gpu_utilization", "gpu_clock",
 )  # fmt: skip
-"""The signals whose course is kept."""
+"""The signals whose trend is kept."""
 _SUMS = ("waiting_for_capacity", "max_num_seqs")
 """What adds up over the engines, besides the vital signs that do."""
 LIMITS = ("max_num_seqs", "cores_usable", "gpu_clock_max")
@@ -72,9 +72,9 @@ class Tracks:
                 values.append(math.nan)
 
     @property
-    def course(self) -> Course:
+    def trend(self) -> Trend:
         cut = max(0, len(self._times) - _KEPT)
-        return Course(self._times[cut:], {name: values[cut:] for name, values in self._values.items()})
+        return Trend(self._times[cut:], {name: values[cut:] for name, values in self._values.items()})
 
     @property
     def limits(self) -> Mapping[str, float]:

@@ -1,4 +1,4 @@
-"""What there is to show of a watch, at one moment: the Picture; and what may be asked of the watch: Control, Session.
+"""What there is to show of a watch, at one moment: the ViewModel; and what may be asked of the watch: Control, Session.
 
 Light to import: a terminal's first frame waits for it.
 """
@@ -33,14 +33,14 @@ class Status(StrEnum):
     CHOOSING = "choosing"  # several servers were found: which?
     LIVE = "live"
     PAUSED = "paused"
-    LOST = "lost"  # a server that was there does not answer; the last picture stays
+    LOST = "lost"  # a server that was there does not answer; the last view model stays
     READING = "reading"  # a log
     READ = "read"
     REPLAYED = "replayed"  # a recording
 
 
 @dataclass(frozen=True)
-class Course:
+class Trend:
     """The values of many signals over time. `times`: POSIX seconds; a value that was not known is NaN."""
 
     times: Sequence[float] = ()
@@ -114,7 +114,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Picture:
+class ViewModel:
     """Everything there is to show, at one moment. Times are POSIX seconds."""
 
     status: Status
@@ -128,12 +128,12 @@ class Picture:
     """Why a server is lost, or what went wrong in the doctor itself."""
     seen_at: float | None = None
     """When a server last answered."""
-    course: Course = field(default_factory=Course)
+    trend: Trend = field(default_factory=Trend)
     limits: Mapping[str, float] = field(default_factory=dict)
     marks: Mapping[str, float] = field(default_factory=dict)
     """Above which value of a signal a rule finds fault."""
     lacking: Mapping[str, Reason] = field(default_factory=dict)
-    """Why a signal of the course has no value."""
+    """Why a signal of the trend has no value."""
     facts: tuple[Fact, ...] = ()
     processes: tuple[ProcessSeen, ...] = ()
     gpus: tuple[GpuSeen, ...] = ()
@@ -196,12 +196,12 @@ class Control:
 class Session:
     """A watch that is still to be opened: everything that takes time happens in `run`, off the user's thread.
 
-    `watch` tells the pictures of these sources until `control` stops it, and raises DoctorError where there is nothing
-    to watch. `find` names the servers of this host; with more than one of them the user is asked. `page` is all about
+    `watch` gives the view models of these sources until `control` stops it, and raises DoctorError where there is
+    nothing to watch. `find` names the servers of this host; with more than one of them the user is asked. `page` is all about
     one rule, "" before the rules are read.
     """
 
-    watch: Callable[[Sequence[str], Callable[[Picture], None]], None]
+    watch: Callable[[Sequence[str], Callable[[ViewModel], None]], None]
     page: Callable[[str], str]
     sources: tuple[str, ...] = ()
     find: Callable[[], Sequence[Choice]] | None = None
@@ -210,29 +210,29 @@ class Session:
     record: Callable[[], bytes] | None = None
     """What was seen of late, as a recording; None: there is nothing to record."""
 
-    def run(self, tell: Callable[[Picture], None]) -> None:
+    def run(self, tell: Callable[[ViewModel], None]) -> None:
         """Watch until `control` stops it."""
         sources = self._sources(tell)
         if not self.control.stopped:
             self.watch(sources, tell)
 
-    def _sources(self, tell: Callable[[Picture], None]) -> tuple[str, ...]:
+    def _sources(self, tell: Callable[[ViewModel], None]) -> tuple[str, ...]:
         if self.find is None or self.sources:
             return self.sources
         choices = tuple(self.find())
         if len(choices) < 2:
             return ()
         now = self.wall()
-        tell(Picture(Status.CHOOSING, now, now, self.control.seconds, choices=choices))
+        tell(ViewModel(Status.CHOOSING, now, now, self.control.seconds, choices=choices))
         while self.control.chosen is None and not self.control.stopped:
             self.control.wake.wait()
             self.control.wake.clear()
         return self.control.chosen or ()
 
 
-def verdict_of(picture: Picture | None) -> Verdict:
+def verdict_of(view_model: ViewModel | None) -> Verdict:
     """The last verdict; unknown where there was none."""
-    return picture.report.verdict if picture is not None and picture.report is not None else Verdict.UNKNOWN
+    return view_model.report.verdict if view_model is not None and view_model.report is not None else Verdict.UNKNOWN
 
 
 def wider(seconds: float, steps: int) -> float:

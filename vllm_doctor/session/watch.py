@@ -1,6 +1,6 @@
-"""A continuous examination: the sources stay open, are looked at again and again, and each moment makes a Picture.
+"""A continuous examination: the sources stay open, are looked at again and again, and each moment makes a ViewModel.
 
-Sources → observations → one frozen `Picture` (the Report, the course of the vital signs, the state of the watch) that
+Sources → observations → one frozen `ViewModel` (the Report, the trend of the vital signs, the state of the watch) that
 is told to whoever shows it. Nothing here knows a terminal. What is kept is bounded: an hour of the vital signs, the
 scrapes of the window, the last events.
 """
@@ -28,7 +28,7 @@ from vllm_doctor.session.observe import observe
 from vllm_doctor.session.past import ONE_DAY, PastReading
 from vllm_doctor.session.source import Source
 from vllm_doctor.session.tracks import TRACKS, Tracks
-from vllm_doctor.session.view_model import DEFAULT_WINDOW, Control, Event, Fact, Picture, RuleSeen, Status
+from vllm_doctor.session.view_model import DEFAULT_WINDOW, Control, Event, Fact, RuleSeen, Status, ViewModel
 from vllm_doctor.text import redact
 
 _ASKED = (SourceKind.SERVER, SourceKind.PROMETHEUS)
@@ -39,7 +39,7 @@ _SILENT = 2.5
 _RETRY = 5.0
 _FIRST_VERDICT = 4.0
 """Seconds that the first verdict waits for a second scrape, at most."""
-_PICTURE = 1.0
+_VIEW_MODEL = 1.0
 _VERDICT = 3.0
 """Seconds from one verdict to the next: of a window of thirty, one a second would be much work for little news."""
 _JUDGING, _LOOKING = 0.05, 0.03
@@ -183,12 +183,12 @@ class Watch:
         self._seen_at: float | None = None
         self._judge_due = self._measure_due = self._tell_due = self._attach_due = -math.inf
         self._lost_kind = ""
-        self._picture: Picture | None = None
+        self._view_model: ViewModel | None = None
 
     # ---- the loop ---------------------------------------------------------------------------------------------------
 
-    def run(self, tell: Callable[[Picture], None]) -> None:
-        """Watch until stopped; each picture is told. Raises DoctorError where nothing can be attached to at first."""
+    def run(self, tell: Callable[[ViewModel], None]) -> None:
+        """Watch until stopped; `tell` gets each view model. Raises DoctorError where nothing can be attached to."""
         try:
             sources = list(self._attach(self._opened))
             if any(source.replay is not None for source in sources):
@@ -199,9 +199,9 @@ class Watch:
                 return
             self._open(sources)
             while not self.control.stopped:
-                picture = self.step()
-                if picture is not None:
-                    tell(picture)
+                view_model = self.step()
+                if view_model is not None:
+                    tell(view_model)
                 self.control.wake.wait(self._pause())
                 self.control.wake.clear()
         finally:
@@ -251,10 +251,10 @@ class Watch:
         """Seconds until there is something to do."""
         now = self._clock()
         waits = [eye.waits for eye in self._eyes] if not self.control.paused else []
-        return max(0.01, min([*waits, self._tell_due + 0.25 * _PICTURE - now, _PICTURE]))
+        return max(0.01, min([*waits, self._tell_due + 0.25 * _VIEW_MODEL - now, _VIEW_MODEL]))
 
-    def step(self) -> Picture | None:
-        """Look where it is time to, and the picture where there is a new one to tell."""
+    def step(self) -> ViewModel | None:
+        """Look where it is time to, and the view model where there is a new one to tell."""
         control, now = self.control, self._clock()
         if control.again:
             control.again = False
@@ -264,25 +264,25 @@ class Watch:
         for eye in self._eyes:
             eye.start(control.seconds)
         leading = [eye for eye in self._eyes if eye.source.kind in _ASKED and eye.feed is not None] or self._eyes
-        if not any(eye.is_fresh for eye in leading) and now < self._tell_due + 0.25 * _PICTURE:
+        if not any(eye.is_fresh for eye in leading) and now < self._tell_due + 0.25 * _VIEW_MODEL:
             return None
-        is_waiting = self._picture is not None and self._seen_at is None and self._trouble(now) is None
+        is_waiting = self._view_model is not None and self._seen_at is None and self._trouble(now) is None
         if is_waiting and not any(eye.is_fresh for eye in self._eyes):
             return None  # nothing has answered yet
-        self._tell_due = now + _PICTURE
+        self._tell_due = now + _VIEW_MODEL
         return self._made()
 
-    def _paused(self) -> Picture | None:
-        if self._status is Status.PAUSED or self._picture is None:
+    def _paused(self) -> ViewModel | None:
+        if self._status is Status.PAUSED or self._view_model is None:
             return None
         self._become(Status.PAUSED)
         self._tracks.gap(self._wall())
-        self._picture = replace(
-            self._picture, status=Status.PAUSED, since=self._since, at=self._wall(), events=tuple(self._events)
+        self._view_model = replace(
+            self._view_model, status=Status.PAUSED, since=self._since, at=self._wall(), events=tuple(self._events)
         )
-        return self._picture
+        return self._view_model
 
-    def _made(self) -> Picture:
+    def _made(self) -> ViewModel:
         now = self._clock()
         error = self._trouble(now)
         answered = [eye for eye in self._eyes if eye.is_fresh]
@@ -299,8 +299,8 @@ class Watch:
             self._judged(observations)
         if any(o.error is not None and o.error.kind == "gone" for o in observations):
             self._reattach("its processes have ended", forced=False)
-        self._picture = self._drawn(observations, self._own_fault() or error)
-        return self._picture
+        self._view_model = self._drawn(observations, self._own_fault() or error)
+        return self._view_model
 
     def _answering(self, observations: Sequence[Observation], is_new: bool) -> None:
         """At least one server answers. `is_new`: something was seen since the last moment."""
@@ -362,7 +362,7 @@ class Watch:
             return
         cpu = self._cpu()
         if self._tracks.add(self._wall(), observations):
-            self._measure_due = self._clock() + (self._cpu() - cpu) / _LOOKING - _PICTURE / 2
+            self._measure_due = self._clock() + (self._cpu() - cpu) / _LOOKING - _VIEW_MODEL / 2
 
     def _judged(self, observations: Sequence[Observation]) -> None:
         cpu = self._cpu()
@@ -378,7 +378,7 @@ class Watch:
         self._rules = judged(self._rules, report)
         self._extend(report, at)
         self._facts = self._told(observations)
-        self._judge_due = self._clock() + max(_VERDICT, (self._cpu() - cpu) / _JUDGING) - _PICTURE / 2
+        self._judge_due = self._clock() + max(_VERDICT, (self._cpu() - cpu) / _JUDGING) - _VIEW_MODEL / 2
 
     def _extend(self, report: Report, at: float) -> None:
         """The spans in which each rule's verdict held, as long as it is watched."""
@@ -413,7 +413,7 @@ class Watch:
             self._events.append(Event(self._since, status, _plain(told[status])))
 
     def _reattach(self, why: str, forced: bool) -> None:
-        """Look for the sources anew, keeping the picture. What cannot be attached to is tried again later."""
+        """Look for the sources anew, keeping the view_model. What cannot be attached to is tried again later."""
         now = self._clock()
         if now < self._attach_due and not forced:
             return
@@ -431,8 +431,8 @@ class Watch:
         for eye in self._eyes:
             eye.start(self.control.seconds)
 
-    def _drawn(self, observations: Sequence[Observation], problem: str | None) -> Picture:
-        return Picture(
+    def _drawn(self, observations: Sequence[Observation], problem: str | None) -> ViewModel:
+        return ViewModel(
             status=self._status,
             at=self._wall(),
             since=self._since,
@@ -440,7 +440,7 @@ class Watch:
             report=self._report,
             problem=_plain(problem) if problem else None,
             seen_at=self._seen_at,
-            course=self._tracks.course,
+            trend=self._tracks.trend,
             limits=self._tracks.limits,
             marks=self._marks,
             lacking=self._tracks.lacking,
@@ -455,21 +455,21 @@ class Watch:
 
     # ---- recordings -------------------------------------------------------------------------------------------------
 
-    def _replay(self, sources: Sequence[Source], tell: Callable[[Picture], None]) -> None:
+    def _replay(self, sources: Sequence[Source], tell: Callable[[ViewModel], None]) -> None:
         """Live through what was recorded, as fast as it goes, and tell of it; then judge all of it together."""
         while not self.control.stopped:
-            picture = self._relived(sources, tell)
+            view_model = self._relived(sources, tell)
             self._report = self._judge.report(observe(sources, ONE_DAY), self._wall())
             rules = judged(self._rules, self._report)
-            tell(replace(picture, status=Status.REPLAYED, report=self._report, rules=rules, seen_at=None))
+            tell(replace(view_model, status=Status.REPLAYED, report=self._report, rules=rules, seen_at=None))
             while not (self.control.stopped or self.control.again):
                 self.control.wake.wait()
                 self.control.wake.clear()
             self.control.again = False
             sources = list(self._attach(self._opened))
 
-    def _relived(self, sources: Sequence[Source], tell: Callable[[Picture], None]) -> Picture:
-        """The last picture of a watch as it would have been while it was recorded; each before it is told."""
+    def _relived(self, sources: Sequence[Source], tell: Callable[[ViewModel], None]) -> ViewModel:
+        """The last view model of a watch as it would have been while it was recorded; each before it is told."""
         recordings = [source.recording for source in sources if source.recording is not None]
         began = min(recording.taken.timestamp() for recording in recordings)
         length = max(recording.seconds for recording in recordings)
@@ -489,18 +489,18 @@ class Watch:
             cpu=lambda: 0.0,
         )
         then.open()
-        picture = None
+        view_model = None
         steps = max(1, min(_REPLAY_STEPS, round(length)))
         for step in range(steps + 1):
             now = length * step / steps
-            picture = then.step() or picture
-            if picture is not None and not self.control.stopped:
-                tell(replace(picture, status=Status.REPLAYED, seen_at=None))
-        return picture or self._drawn((), None)
+            view_model = then.step() or view_model
+            if view_model is not None and not self.control.stopped:
+                tell(replace(view_model, status=Status.REPLAYED, seen_at=None))
+        return view_model or self._drawn((), None)
 
     # ---- logs, and commands -----------------------------------------------------------------------------------------
 
-    def _read(self, sources: Sequence[Source], tell: Callable[[Picture], None]) -> None:
+    def _read(self, sources: Sequence[Source], tell: Callable[[ViewModel], None]) -> None:
         """Examine once what does not go on, and tell how far it is; again when asked to."""
         while not self.control.stopped:
             self._become(Status.READING)
@@ -517,8 +517,8 @@ class Watch:
             self._become(Status.READ)
             self._report = read.report
             self._rules = judged(self._rules, read.report)
-            picture = replace(self._drawn((), None), timeline=read.timeline, events=read.events)
-            tell(replace(picture, spans=read.report.spans if read.report else ()))
+            view_model = replace(self._drawn((), None), timeline=read.timeline, events=read.events)
+            tell(replace(view_model, spans=read.report.spans if read.report else ()))
             while not (self.control.stopped or self.control.again):
                 self.control.wake.wait()
                 self.control.wake.clear()

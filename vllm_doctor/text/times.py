@@ -1,4 +1,4 @@
-"""Times, durations and courses over time, in words and signs."""
+"""Times, durations and trends over time, in words and signs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 
-from vllm_doctor.model.report import Finding, LifeSeen, Report, Span, Timeline
+from vllm_doctor.model.report import Finding, Report, RunSeen, Span, Timeline
 from vllm_doctor.text.durations import duration
 from vllm_doctor.text.words import number
 
@@ -24,7 +24,7 @@ _BESIDE = 13
 _FIRST, _LAST = -62135596800.0, 253402300799.0  # the years 1 to 9999
 _KV_CACHE = "KV cache"
 DEATH = "engine-died"
-"""The rule whose finding is of moments, the ends of lives, and not of spans."""
+"""The rule whose finding is of moments, the ends of runs, and not of spans."""
 
 
 def _date(at: float) -> datetime:
@@ -127,37 +127,37 @@ def _united(spans: Iterable[Span]) -> list[tuple[float, float]]:
 
 def _deaths(report: Report) -> str | None:
     """ "17 Apr 02:01:23, 7 min after its start"; "5 times, 27 Jun 01:27:12 – 01:58:07"."""
-    died = [life for life in report.lives if life.end == "died"]
-    known = [(life, life.died_at) for life in died if life.died_at is not None]
+    died = [run for run in report.runs if run.end == "died"]
+    known = [(run, run.died_at) for run in died if run.died_at is not None]
     if not known:
         return None
     ats = [at for _, at in known]
     if len(died) > 1:
         return f"{len(died)} times, {between(min(ats), max(ats))}"
-    life, at = known[0]
-    after = at - life.first_at if life.began and life.first_at is not None else -1.0
+    run, at = known[0]
+    after = at - run.first_at if run.began and run.first_at is not None else -1.0
     return clock(at) + (f", {duration(after)} after its start" if after >= 0 else "")
 
 
-def alike(lives: Sequence[LifeSeen]) -> list[tuple[int, Sequence[LifeSeen]]]:
-    """Lives that ended alike and follow each other, as one: the first one's number, from 1, and they."""
+def alike(runs: Sequence[RunSeen]) -> list[tuple[int, Sequence[RunSeen]]]:
+    """Runs that ended alike and follow each other, as one: the first one's number, from 1, and they."""
 
-    def how(numbered: tuple[int, LifeSeen]) -> object:
-        life = numbered[1]
-        return life.began, life.up, life.end, life.process, life.cause, life.vllm, life.model
+    def how(numbered: tuple[int, RunSeen]) -> object:
+        run = numbered[1]
+        return run.began, run.up, run.end, run.process, run.cause, run.vllm, run.model
 
-    groups = (list(group) for _, group in groupby(enumerate(lives, 1), how))
-    return [(group[0][0], [life for _, life in group]) for group in groups]
+    groups = (list(group) for _, group in groupby(enumerate(runs, 1), how))
+    return [(group[0][0], [run for _, run in group]) for group in groups]
 
 
-def lasted(lives: Sequence[LifeSeen]) -> tuple[float, float] | None:
-    """From the first line of these lives to their last; None where they have no times."""
-    ats = [at for life in lives for at in (life.first_at, life.last_at) if at is not None]
+def lasted(runs: Sequence[RunSeen]) -> tuple[float, float] | None:
+    """From the first line of these runs to their last; None where they have no times."""
+    ats = [at for run in runs for at in (run.first_at, run.last_at) if at is not None]
     return (min(ats), max(ats)) if ats else None
 
 
 def drawing(report: Report) -> list[str]:
-    """The course of what was measured; under it where the main findings held, and where an engine died."""
+    """The trend of what was measured; under it where the main findings held, and where an engine died."""
     line = report.timeline
     columns = max(map(len, line.rows.values()), default=0) if line is not None else 0
     if line is None or not columns:
@@ -169,7 +169,7 @@ def drawing(report: Report) -> list[str]:
         spans = [span for span in report.spans if span.rule == rule]
         if spans:
             lines += [" " * _LABEL + marked for marked in marks(spans, line, columns, rule)]
-    died = [life.died_at for life in report.lives if life.died_at is not None]
+    died = [run.died_at for run in report.runs if run.died_at is not None]
     if died:
         lines.append(" " * _LABEL + _crosses(died, line, columns))
     return [line.rstrip() for line in lines]
@@ -248,13 +248,13 @@ def _column(at: float, line: Timeline, columns: int) -> int:
 
 
 def _wholes(report: Report) -> list[tuple[float, float]]:
-    """The time that the report covers: each life, from its first line to its last.
+    """The time that the report covers: each run, from its first line to its last.
 
     Where logs were put together in another order than they were written, what held lies outside of that.
     """
     wholes = []
-    for place, life in enumerate(report.lives):
-        if life.first_at is not None and life.last_at is not None:
-            within = [at for s in report.spans if s.life == place for at in (s.first_at, s.last_at)]
-            wholes.append((min([life.first_at, *within]), max([life.last_at, *within])))
+    for place, run in enumerate(report.runs):
+        if run.first_at is not None and run.last_at is not None:
+            within = [at for s in report.spans if s.run == place for at in (s.first_at, s.last_at)]
+            wholes.append((min([run.first_at, *within]), max([run.last_at, *within])))
     return wholes

@@ -1,7 +1,7 @@
-"""The application: it holds the newest picture, gives it to the page in front, and carries out the keys.
+"""The application: it holds the newest view model, gives it to the page in front, and carries out the keys.
 
-The watch runs in a thread of its own and posts one message, `Pictured`. Nothing that may take time happens here, so a
-server that hangs cannot freeze it; an error there is a banner, and the last picture stays.
+The watch runs in a thread of its own and posts one message, `ViewModelReady`. Nothing that may take time happens here, so
+a server that hangs cannot freeze it; an error there is a banner, and the last view model stays.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from textual.screen import Screen
 
 from vllm_doctor.model.errors import DoctorError
 from vllm_doctor.model.report import Finding
-from vllm_doctor.session.view_model import Picture, Session, Status, wider
+from vllm_doctor.session.view_model import Session, Status, ViewModel, wider
 from vllm_doctor.tui import finding, ink
 from vllm_doctor.tui.chooser import Chooser
 from vllm_doctor.tui.cure import to_copy
@@ -48,15 +48,15 @@ _SAID_SECONDS = 6.0
 _FOLDER = "vllm-doctor"
 
 
-class Pictured(Message):
-    """A newer picture. Only the newest counts: one that still waits is replaced."""
+class ViewModelReady(Message):
+    """A newer view_model. Only the newest counts: one that still waits is replaced."""
 
-    def __init__(self, picture: Picture) -> None:
+    def __init__(self, view_model: ViewModel) -> None:
         super().__init__()
-        self.picture = picture
+        self.view_model = view_model
 
     def can_replace(self, message: Message) -> bool:
-        return isinstance(message, Pictured)
+        return isinstance(message, ViewModelReady)
 
 
 class Stopped(Message):
@@ -104,7 +104,7 @@ class DoctorApp(App[None]):
         # The terminal's own palette, unless the user has a theme: said at once, as NO_COLOR is read right here.
         super().__init__(ansi_color=None if theme else True)
         self.session, self.now, self.within = session, now, within
-        self.picture = Picture(Status.STARTING, now(), now(), session.control.seconds)
+        self.view_model = ViewModel(Status.STARTING, now(), now(), session.control.seconds)
         self.said = ""
         """The last thing that was done for the user; shown for a few seconds."""
         self.failure: Exception | None = None
@@ -135,8 +135,8 @@ class DoctorApp(App[None]):
         self._thread.start()
 
     def _watch(self) -> None:
-        def tell(picture: Picture) -> None:
-            self.post_message(Pictured(picture))
+        def tell(view_model: ViewModel) -> None:
+            self.post_message(ViewModelReady(view_model))
 
         try:
             self.session.run(tell)
@@ -145,9 +145,9 @@ class DoctorApp(App[None]):
         except Exception as error:
             self.post_message(Stopped(error, is_fault=True))
 
-    def on_pictured(self, event: Pictured) -> None:
-        was, self.picture = self.picture.status, event.picture
-        if self.picture.status is Status.CHOOSING and was is not Status.CHOOSING:
+    def on_pictured(self, event: ViewModelReady) -> None:
+        was, self.view_model = self.view_model.status, event.view_model
+        if self.view_model.status is Status.CHOOSING and was is not Status.CHOOSING:
             self.go("chooser")
         self._fit()
         self.redraw()
@@ -164,7 +164,7 @@ class DoctorApp(App[None]):
                 self.screen.post_message(Resize(size, size))
 
     def on_stopped(self, event: Stopped) -> None:
-        if not event.is_fault and self.picture.report is None:
+        if not event.is_fault and self.view_model.report is None:
             self.failure = event.error
             self.exit()
             return
@@ -173,7 +173,7 @@ class DoctorApp(App[None]):
         self._change(problem=f"{fault}{what} · r starts over")
 
     def _change(self, problem: str) -> None:
-        self.picture = replace(self.picture, problem=problem)
+        self.view_model = replace(self.view_model, problem=problem)
         self.redraw()
 
     def redraw(self) -> None:
@@ -247,7 +247,7 @@ class DoctorApp(App[None]):
     # ---- what is done -----------------------------------------------------------------------------------------------
 
     def action_pause(self) -> None:
-        if self.picture.goes_on:
+        if self.view_model.goes_on:
             self.session.control.pause(not self.session.control.paused)
             self.tell("paused: nothing is asked of the server" if self.session.control.paused else "goes on")
 
@@ -257,17 +257,17 @@ class DoctorApp(App[None]):
             self._begin()
         else:
             self.session.control.rescan()
-        self.tell("looking for everything again" if self.picture.goes_on else "reading again")
+        self.tell("looking for everything again" if self.view_model.goes_on else "reading again")
 
     def action_window(self, steps: int) -> None:
-        if not self.picture.goes_on:
+        if not self.view_model.goes_on:
             return
         self.session.control.window(wider(self.session.control.seconds, steps))
         self.tell(f"verdicts are of the last {self.session.control.seconds:.0f} s, as soon as that much was watched")
 
     def _group(self) -> list[Finding]:
         """The finding that the keys are about: the opened one, that under the cursor, or the first."""
-        report = self.picture.report
+        report = self.view_model.report
         if isinstance(self.screen, FindingPage):
             return self.screen.group
         if isinstance(self.screen, Overview):
@@ -277,7 +277,7 @@ class DoctorApp(App[None]):
         return [*report.main, *report.aside][:1] if report is not None else []
 
     def action_copy_cure(self) -> None:
-        report = self.picture.report
+        report = self.view_model.report
         text, what = to_copy(report, self._group()) if report is not None else ("", "")
         if not text:
             self.tell("there is no command to copy: no finding here is fixed by one")
@@ -289,7 +289,7 @@ class DoctorApp(App[None]):
     def action_copy_markdown(self) -> None:
         from vllm_doctor.render import markdown
 
-        report, group = self.picture.report, self._group()
+        report, group = self.view_model.report, self._group()
         if report is None:
             self.tell("there is no report yet")
             return
@@ -301,7 +301,7 @@ class DoctorApp(App[None]):
     def action_save(self) -> None:
         from vllm_doctor.render import markdown
 
-        report = self.picture.report
+        report = self.view_model.report
         if report is None:
             self.tell("there is no report yet")
             return
@@ -309,7 +309,7 @@ class DoctorApp(App[None]):
         path = save(Path(name).absolute(), markdown.render(report)) or keep(name, markdown.render(report))
         said = f"saved {path}" if path else "the report cannot be written, neither here nor in the home folder"
         self.tell(said)
-        if path is not None and self.picture.goes_on and self.session.record is not None:
+        if path is not None and self.view_model.goes_on and self.session.record is not None:
             record = self.session.record
             threading.Thread(target=self._record, args=(record, path.with_suffix(".tar.gz"), said), daemon=True).start()
 
@@ -361,11 +361,11 @@ class Found(Provider):
 
     def _all(self) -> Iterable[tuple[str, str, Callable[[], None]]]:
         app = self._app
-        report = app.picture.report
+        report = app.view_model.report
         for found in report.findings if report is not None else ():
             key = finding.key_of(found)
             yield f"Finding: {found.rule}", found.title, lambda key=key: app.open(key)  # type: ignore[misc]
-        for rule in app.picture.rules:
+        for rule in app.view_model.rules:
             yield f"Rule: {rule.id}", rule.title, lambda id=rule.id: app.open(f"rule:{id}")  # type: ignore[misc]
         for place, engine in enumerate(report.engines if report is not None else ()):
             assert report is not None

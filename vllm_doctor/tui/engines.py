@@ -38,7 +38,7 @@ class EnginesPage(Page):
     SORTS = ("name", "outliers first", *(head for _, head, *_ in _COLUMNS))
 
     def draw_head(self, view: View) -> list[Text]:
-        report = view.picture.report
+        report = view.view_model.report
         count = len(report.engines) if report is not None else 0
         far = len({place for place, _ in outliers(report)}) if report is not None else 0
         title = f"{count} engine{'s' if count != 1 else ''}"
@@ -80,7 +80,7 @@ def outliers(report: Report) -> set[tuple[int, str]]:
 
 
 def rows(view: View) -> list[Row]:
-    report = view.picture.report
+    report = view.view_model.report
     if report is None or not report.engines:
         return [Row(say(("  no engine was found", DIM)))]
     far = outliers(report)
@@ -157,7 +157,7 @@ class EnginePage(Page):
         self.place = place
 
     def draw_head(self, view: View) -> list[Text]:
-        report = view.picture.report
+        report = view.view_model.report
         if report is None or self.place >= len(report.engines):
             return [NOTHING, say((" This engine is gone.", DIM))]
         subject: Mapping[str, str] = report.engines[self.place].subject
@@ -167,7 +167,7 @@ class EnginePage(Page):
         ]
 
     def draw_rows(self, view: View) -> list[Row]:
-        report = view.picture.report
+        report = view.view_model.report
         if report is None or self.place >= len(report.engines):
             return []
         engine = report.engines[self.place]

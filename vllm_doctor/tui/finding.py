@@ -10,7 +10,7 @@ from vllm_doctor.model.report import Finding, Report, grouped
 from vllm_doctor.render.columns import INDENT
 from vllm_doctor.render.page import Block, Labelled, Table
 from vllm_doctor.render.parts import finding as parts
-from vllm_doctor.session.view_model import Picture
+from vllm_doctor.session.view_model import ViewModel
 from vllm_doctor.text import words
 from vllm_doctor.text.durations import duration
 from vllm_doctor.tui.ink import DIM, NOTHING, Row, badge, fit, painted, say, wrapped
@@ -47,10 +47,10 @@ class FindingPage(Page):
     @property
     def group(self) -> list[Finding]:
         """What is shown; as it was last found."""
-        found = group_of(self.doctor.picture.report, self.key)
+        found = group_of(self.doctor.view_model.report, self.key)
         self._is_gone = not found
         if found:
-            self._known, self._report = found, self.doctor.picture.report
+            self._known, self._report = found, self.doctor.view_model.report
         return self._known
 
     def draw_head(self, view: View) -> list[Text]:
@@ -63,7 +63,7 @@ class FindingPage(Page):
         group, report = self.group, self._report
         if not group or report is None:
             return [Row(say((" It is not found any more.", DIM)))]
-        return rows(view.picture, report, group, view.width - 2)
+        return rows(view.view_model, report, group, view.width - 2)
 
 
 def head(group: Sequence[Finding], width: int, is_gone: bool = False) -> list[Text]:
@@ -78,12 +78,12 @@ def head(group: Sequence[Finding], width: int, is_gone: bool = False) -> list[Te
     return lines
 
 
-def rows(picture: Picture, report: Report, group: Sequence[Finding], width: int) -> list[Row]:
-    """Why, evidence, its course, remedies, the corrected command, and where to read on."""
+def rows(view_model: ViewModel, report: Report, group: Sequence[Finding], width: int) -> list[Row]:
+    """Why, evidence, its trend, remedies, the corrected command, and where to read on."""
     finding = group[0]
     blocks = parts.about(group, report)
     place = next((n for n, block in enumerate(blocks, 1) if _is_evidence(block)), len(blocks))
-    lines = [NOTHING, *painted(blocks[:place], width), *_courses(picture, finding, width)]
+    lines = [NOTHING, *painted(blocks[:place], width), *_trends(view_model, finding, width)]
     lines += painted(blocks[place:], width, blocks[place - 1])
     changes = report.correction.changes if report.correction is not None else ()
     if any(change.rule == finding.rule for change in changes):
@@ -101,15 +101,15 @@ def _is_evidence(block: Block) -> bool:
     return isinstance(block, Labelled) and any(isinstance(part, Table) for part in block.body)
 
 
-def _courses(picture: Picture, finding: Finding, width: int) -> list[Text]:
+def _trends(view_model: ViewModel, finding: Finding, width: int) -> list[Text]:
     """How what the evidence is made of went, against its thresholds."""
-    if not picture.course.times or not picture.is_live:
+    if not view_model.trend.times or not view_model.is_live:
         return []
     lines: list[Text] = []
     room = max(10, min(60, width - INDENT - 40))
-    shown = stretch(picture, room)
+    shown = stretch(view_model, room)
     thresholds = {e.signal: e for e in finding.evidence}
-    for name, values in picture.course.values.items():
+    for name, values in view_model.trend.values.items():
         near = (name, *_NAMES.get(name, ()))
         evidence = next((thresholds[signal] for signal in near if signal in thresholds), None)
         if evidence is None:
@@ -117,11 +117,11 @@ def _courses(picture: Picture, finding: Finding, width: int) -> list[Text]:
         same = evidence.signal == name and isinstance(evidence.than, float)
         mark = float(evidence.than) if same else None
         top = 1.0 if evidence.unit == "share" and same else scale([*values, mark or 0.0])
-        course = picture.course.columns(name, shown.first, shown.last, room)
+        trend = view_model.trend.columns(name, shown.first, shown.last, room)
         said = words.compared(evidence.is_, evidence.than, evidence.unit) if same else ""
         label = f"{'  Trend' if not lines else '':<{INDENT}}"
         told = say((label, "bold"), fit(evidence.says, 30), " ")
-        lines.append(Text.assemble(told, bars(course, top, 1, mark, "red")[0], f"  {said}", no_wrap=True, end=""))
+        lines.append(Text.assemble(told, bars(trend, top, 1, mark, "red")[0], f"  {said}", no_wrap=True, end=""))
     if lines:
         lines.append(say((f"{'':<{INDENT}}the last {duration(shown.seconds)}", DIM)))
     return [Text(""), *lines] if lines else []

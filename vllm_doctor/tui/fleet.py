@@ -18,7 +18,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from vllm_doctor.fleet.view_model import SHOWN, EngineRow, FleetPicture, FleetSeen
+from vllm_doctor.fleet.view_model import SHOWN, EngineRow, FleetSeen, FleetViewModel
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import Verdict
 from vllm_doctor.session.view_model import Session, Status
@@ -190,13 +190,13 @@ class FleetApp(DoctorApp, inherit_bindings=False):
         super().go("overview" if name == "fleet" else name)
 
     def open(self, key: str) -> None:
-        picture = self.picture
-        row = _row(picture.fleet if isinstance(picture, FleetPicture) else None, key)
-        if row is None or not isinstance(picture, FleetPicture):
+        view_model = self.view_model
+        row = _row(view_model.fleet if isinstance(view_model, FleetViewModel) else None, key)
+        if row is None or not isinstance(view_model, FleetViewModel):
             return
         if not row.source:
             self.tell(f"{row.name} does not answer its Prometheus: there is nothing to open")
-        elif picture.is_past:
+        elif view_model.is_past:
             self.tell("an engine can be opened now only, not at an earlier time: run without --at")
         else:
             self.wanted = row
@@ -215,18 +215,20 @@ class FleetApp(DoctorApp, inherit_bindings=False):
 
 def top(view: View) -> list[Text]:
     """The first lines: which Prometheus is asked, about when, and what is there."""
-    picture = view.picture
-    if not isinstance(picture, FleetPicture):
+    view_model = view.view_model
+    if not isinstance(view_model, FleetViewModel):
         return [say((" vllm-doctor ", "bold"), (" ◌ starting ", DIM)), NOTHING]
-    fleet = picture.fleet
+    fleet = view_model.fleet
     status = ("● live", "green") if fleet is not None else ("◌ asking", DIM)
-    if picture.status is Status.LOST:
+    if view_model.status is Status.LOST:
         status = ("✖ lost", "red")
-    elif picture.is_past:
+    elif view_model.is_past:
         status = ("■ past", "")
-    asking = f"asking: {picture.asking[0]} of {picture.asking[1]} " if picture.asking is not None else ""
-    left = say((" vllm-doctor ", "bold"), (f" {status[0]} ", status[1]), f" {picture.target.removeprefix('http://')}")
-    window = words.number(picture.window, "s") if picture.window < 60 else f"{picture.window / 60:g} min"
+    asking = f"asking: {view_model.asking[0]} of {view_model.asking[1]} " if view_model.asking is not None else ""
+    left = say(
+        (" vllm-doctor ", "bold"), (f" {status[0]} ", status[1]), f" {view_model.target.removeprefix('http://')}"
+    )
+    window = words.number(view_model.window, "s") if view_model.window < 60 else f"{view_model.window / 60:g} min"
     if fleet is None:
         return [spread(left, say((asking, DIM)), view.width), say((f" last {window}", DIM))]
     when = datetime.fromtimestamp(fleet.at, UTC)
@@ -325,7 +327,7 @@ def _model(name: str, engines: Sequence[EngineRow]) -> Text:
 
 
 def _fleet(view: View) -> FleetSeen | None:
-    return view.picture.fleet if isinstance(view.picture, FleetPicture) else None
+    return view.view_model.fleet if isinstance(view.view_model, FleetViewModel) else None
 
 
 def _row(fleet: FleetSeen | None, key: str) -> EngineRow | None:

@@ -9,7 +9,7 @@ from rich.text import Text
 from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.reason import HOW_TO_LEARN, Reason
 from vllm_doctor.render.parts import examined
-from vllm_doctor.session.view_model import Fact, Picture
+from vllm_doctor.session.view_model import Fact, ViewModel
 from vllm_doctor.text import words
 from vllm_doctor.tui.ink import DIM, NOTHING, Column, Row, fit, painted, ruled, say, table_head, table_row, wrapped
 from vllm_doctor.tui.page import Page, View
@@ -45,17 +45,21 @@ class HostPage(Page):
 
 
 def lines(view: View) -> list[Text]:
-    picture, width = view.picture, view.width - 1
-    report = picture.report
+    view_model, width = view.view_model, view.width - 1
+    report = view_model.report
     if report is None:
         return [say(("  no data yet", DIM))]
     found = painted(examined.patient(report), width)
     kinds = {source.kind for source in report.sources}
-    if picture.processes:
-        found += [NOTHING, ruled("processes", "cores used, share of time waiting for one", width), *_processes(picture)]
-    if picture.gpus:
-        found += [NOTHING, ruled("GPUs", "", width), *_gpus(picture)]
-    if picture.facts:
+    if view_model.processes:
+        found += [
+            NOTHING,
+            ruled("processes", "cores used, share of time waiting for one", width),
+            *_processes(view_model),
+        ]
+    if view_model.gpus:
+        found += [NOTHING, ruled("GPUs", "", width), *_gpus(view_model)]
+    if view_model.facts:
         found += _facts(view, width)
     elif "host" not in kinds:
         found += [NOTHING, *wrapped(
@@ -65,9 +69,9 @@ def lines(view: View) -> list[Text]:
     return found
 
 
-def _processes(picture: Picture) -> Iterator[Text]:
+def _processes(view_model: ViewModel) -> Iterator[Text]:
     yield table_head(_PROCESSES)
-    for row in picture.processes:
+    for row in view_model.processes:
         cores = float(row.cores.value) if isinstance(row.cores, Known) and isinstance(row.cores.value, float) else None
         waits = _text(row.waited, "share")
         high = isinstance(row.waited, Known) and isinstance(row.waited.value, float) and row.waited.value > 0.1
@@ -80,9 +84,9 @@ def _processes(picture: Picture) -> Iterator[Text]:
         yield Text.assemble(line, "  ", bar, no_wrap=True, end="")
 
 
-def _gpus(picture: Picture) -> Iterator[Text]:
+def _gpus(view_model: ViewModel) -> Iterator[Text]:
     yield table_head(_GPUS)
-    for gpu in picture.gpus:
+    for gpu in view_model.gpus:
         at = gpu.readings
         yield table_row(
             _GPUS,
@@ -113,14 +117,14 @@ def _text(reading: Reading, unit: str) -> str:
 
 def _facts(view: View, width: int) -> Iterator[Text]:
     """What is known, by group; then what is not, by reason."""
-    left = [fact for fact in view.picture.facts if view.keeps(fact.name, fact.says)]
+    left = [fact for fact in view.view_model.facts if view.keeps(fact.name, fact.says)]
     for title, starts in _GROUPS:
         here = [fact for fact in left if fact.name.startswith(starts)]
         left = [fact for fact in left if fact not in here]
         yield from _group(title, here, width)
     yield from _group("other", left, width)
     unknown: dict[Reason, list[str]] = {}
-    for fact in view.picture.facts:
+    for fact in view.view_model.facts:
         if not isinstance(fact.reading, Known) and fact.says != _WHICH and view.keeps(fact.name, fact.says):
             unknown.setdefault(fact.reading.reason, []).append(fact.says)
     if unknown:

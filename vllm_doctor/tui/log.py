@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 
 from vllm_doctor.model.kinds import SEVERITIES
 from vllm_doctor.model.report import Span, Timeline
-from vllm_doctor.session.view_model import Event, Picture
+from vllm_doctor.session.view_model import Event, ViewModel
 from vllm_doctor.text import times, words
 from vllm_doctor.text.durations import duration
 from vllm_doctor.tui.ink import DIM, NOTHING, Row, cut, fit, ruled, say, severity
@@ -31,15 +31,15 @@ _EVENT = "event:"
 class Line:
     """A stretch of time, and what was measured in it."""
 
-    picture: Picture
+    view_model: ViewModel
     first: float
     last: float
 
     def columns(self, label: str, track: str, count: int) -> tuple[float | None, ...]:
         """The values in so many equal steps; of a log the most in each."""
-        if self.picture.is_live:
-            return self.picture.course.columns(track, self.first, self.last, count)
-        row = self.picture.timeline.rows.get(label, ()) if self.picture.timeline is not None else ()
+        if self.view_model.is_live:
+            return self.view_model.trend.columns(track, self.first, self.last, count)
+        row = self.view_model.timeline.rows.get(label, ()) if self.view_model.timeline is not None else ()
         edges = [round(place * len(row) / count) for place in range(count + 1)]
         found: list[float | None] = []
         for begin, end in pairwise(edges):
@@ -48,43 +48,45 @@ class Line:
         return tuple(found)
 
     def has(self, label: str, track: str) -> bool:
-        if self.picture.is_live:
-            return track in self.picture.course.values
-        return self.picture.timeline is not None and label in self.picture.timeline.rows
+        if self.view_model.is_live:
+            return track in self.view_model.trend.values
+        return self.view_model.timeline is not None and label in self.view_model.timeline.rows
 
     @property
     def shift(self) -> float:
         """Seconds from UTC to the clock that is shown: this host's of a watch, its own of a log."""
-        return float(time.localtime(self.last).tm_gmtoff) if self.picture.is_live else 0.0
+        return float(time.localtime(self.last).tm_gmtoff) if self.view_model.is_live else 0.0
 
     def clock(self, at: float) -> str:
         return times.clock(at + self.shift)
 
     @property
     def zone(self) -> str:
-        report = self.picture.report
-        if self.picture.is_live:
+        report = self.view_model.report
+        if self.view_model.is_live:
             return "local time"
         return "UTC" if report is not None and report.lines is not None and report.lines.zoned else "the log's clock"
 
 
-def line_of(picture: Picture) -> Line | None:
+def line_of(view_model: ViewModel) -> Line | None:
     """From when to when there is something to see."""
-    if picture.is_live:
-        if not picture.course.times:
+    if view_model.is_live:
+        if not view_model.trend.times:
             return None
-        last = picture.course.times[-1]
-        return Line(picture, max(picture.course.times[0], last - 3600.0, last - max(120.0, last - picture.began)), last)
-    report = picture.report
+        last = view_model.trend.times[-1]
+        return Line(
+            view_model, max(view_model.trend.times[0], last - 3600.0, last - max(120.0, last - view_model.began)), last
+        )
+    report = view_model.report
     bounds = times.whole(report) if report is not None else None
-    if picture.timeline is not None:
-        return Line(picture, picture.timeline.first_at, picture.timeline.last_at)
-    return Line(picture, *bounds) if bounds is not None and bounds[1] > bounds[0] else None
+    if view_model.timeline is not None:
+        return Line(view_model, view_model.timeline.first_at, view_model.timeline.last_at)
+    return Line(view_model, *bounds) if bounds is not None and bounds[1] > bounds[0] else None
 
 
-def courses(view: View, width: int, height: int, at: float | None = None, most: int = 2) -> list[Text]:
+def trends(view: View, width: int, height: int, at: float | None = None, most: int = 2) -> list[Text]:
     """The axis, what was measured, and where the findings held; `at`: where the cursor stands."""
-    line = line_of(view.picture)
+    line = line_of(view.view_model)
     if line is None:
         return [say(("  nothing was measured over time", DIM))]
     room = width - _LABEL - 2 - _MOST
@@ -96,7 +98,7 @@ def courses(view: View, width: int, height: int, at: float | None = None, most: 
             continue
         values = line.columns(label, track, room)
         known = [value for value in values if value is not None]
-        mark = view.picture.marks.get(track) if view.picture.is_live else None
+        mark = view.view_model.marks.get(track) if view.view_model.is_live else None
         top = 1.0 if unit == "share" else scale(known) if known else 1.0
         told = f" max {words.number(max(known), unit)}" if known else ""
         drawn = bars(values, top, height, mark, "red")
@@ -106,7 +108,7 @@ def courses(view: View, width: int, height: int, at: float | None = None, most: 
             below = number == height - 1
             head = say(" ", fit(label if below else "", _LABEL))
             lines.append(Text.assemble(head, plot, (told if below else "", DIM), no_wrap=True, end=""))
-    lines += _spans(line, view.picture.spans, room, most)
+    lines += _spans(line, view.view_model.spans, room, most)
     if place is not None:
         lines.append(say(" " * (_LABEL + 1 + place), ("▲", "bold")))
     return [cut(one, width) for one in lines]
@@ -124,11 +126,13 @@ def _spans(line: Line, spans: Sequence[Span], room: int, most: int) -> list[Text
     for rule in [rule for rule in grave if rule != times.DEATH][:most]:
         colour = severity(SEVERITIES[_worst(by_rule[rule])])[1]
         inside = [
-            Span(s.rule, s.severity, s.life, s.subject, max(s.first_at, line.first), min(s.last_at, line.last))
+            Span(s.rule, s.severity, s.run, s.subject, max(s.first_at, line.first), min(s.last_at, line.last))
             for s in by_rule[rule]
         ]
         drawn += [say(" " * (_LABEL + 1), (text, colour)) for text in times.marks(inside, frame, room, rule)]
-    died = [event.at for event in line.picture.events if " died" in event.text] if not line.picture.is_live else []
+    died = (
+        [event.at for event in line.view_model.events if " died" in event.text] if not line.view_model.is_live else []
+    )
     if died:
         signs = [" "] * room
         for at in died:
@@ -162,15 +166,15 @@ class LogPage(Page):
         """Where the cursor stands; None: at the end, which moves on."""
 
     def draw_head(self, view: View) -> list[Text]:
-        line = line_of(view.picture)
+        line = line_of(view.view_model)
         height = 1 if view.height < 34 else 2 if view.height < 50 else 4
         most = 2 if view.height < 30 else 5
         if line is None:
-            return [NOTHING, *courses(view, view.width, height)]
+            return [NOTHING, *trends(view, view.width, height)]
         at = line.last if self.at is None else min(max(self.at, line.first), line.last)
         return [
             NOTHING,
-            *courses(view, view.width, height, at, most),
+            *trends(view, view.width, height, at, most),
             *held(view, line, at),
             ruled("events", f"{duration(line.last - line.first)}, {line.zone}", view.width),
         ]
@@ -179,19 +183,19 @@ class LogPage(Page):
         return rows(view)
 
     def action_move(self, steps: int) -> None:
-        line = line_of(self.doctor.picture)
+        line = line_of(self.doctor.view_model)
         if line is None:
             return
         room = max(1, self.doctor.size.width - _LABEL - 2 - _MOST)
         step = (line.last - line.first) / room
         place = column(line, line.last if self.at is None else self.at, room) + steps
         place = max(0, min(room - 1, place))
-        self.at = None if place == room - 1 and self.doctor.picture.is_live else line.first + step * (place + 0.5)
+        self.at = None if place == room - 1 and self.doctor.view_model.is_live else line.first + step * (place + 0.5)
         self.redraw()
 
     def on_lines_moved(self) -> None:
         """The cursor on the time line goes to the event."""
-        found = [event for n, event in enumerate(self.doctor.picture.events) if f"{_EVENT}{n}" == self.rows.cursor]
+        found = [event for n, event in enumerate(self.doctor.view_model.events) if f"{_EVENT}{n}" == self.rows.cursor]
         self.at = found[0].at if found else self.at
         self.redraw()
 
@@ -210,7 +214,7 @@ def held(view: View, line: Line, at: float) -> list[Text]:
         room = width - _LABEL - 2 - _MOST
         value = line.columns(label, track, room)[column(line, at, room)]
         parts += [f"  {label} ", (words.number(value, unit) if value is not None else "?", "bold")]
-    there = [s for s in view.picture.spans if s.first_at - step <= at <= s.last_at + step]
+    there = [s for s in view.view_model.spans if s.first_at - step <= at <= s.last_at + step]
     there.sort(key=lambda span: (span.severity.rank, span.first_at))
     told: list[str | tuple[str, str]] = ["  "]
     for (rule, severe), _ in groupby(there, key=lambda span: (span.rule, span.severity)):
@@ -220,9 +224,9 @@ def held(view: View, line: Line, at: float) -> list[Text]:
 
 def rows(view: View) -> list[Row]:
     """The events, the oldest first."""
-    line = line_of(view.picture)
+    line = line_of(view.view_model)
     found = []
-    for place, event in enumerate(view.picture.events):
+    for place, event in enumerate(view.view_model.events):
         if view.keeps(event.text, event.kind):
             found.append(Row(_event(event, line, view.width), f"{_EVENT}{place}"))
     return found or [Row(say(("  no events", DIM)))]

@@ -33,14 +33,14 @@ class Overview(Page):
 
     def draw_head(self, view: View) -> list[Text]:
         lines = [*([NOTHING] if view.height >= vitals.LOW else []), *verdict(view)]
-        if view.picture.is_live:
-            shown = vitals.stretch(view.picture, vitals.room(view.width))
+        if view.view_model.is_live:
+            shown = vitals.stretch(view.view_model, vitals.room(view.width))
             lines.append(ruled(f"last {duration(shown.seconds)}", "", view.width))
             lines += vitals.draw(view, view.width, _plot_height(view.height))
-        elif view.picture.timeline is not None:
+        elif view.view_model.timeline is not None:
             lines.append(ruled("over time", "4: walk along it", view.width))
-            lines += log.courses(view, view.width, min(4, _plot_height(view.height)))
-        lines.append(ruled(*_counts(view.picture.report), view.width))
+            lines += log.trends(view, view.width, min(4, _plot_height(view.height)))
+        lines.append(ruled(*_counts(view.view_model.report), view.width))
         return lines
 
     def draw_rows(self, view: View) -> list[Row]:
@@ -48,14 +48,16 @@ class Overview(Page):
         return rows(view, width - 1)
 
     def draw_side(self, view: View) -> list[Row] | None:
-        report = view.picture.report
+        report = view.view_model.report
         if report is None:
             return None
         group = finding.group_of(report, view.cursor)
         width = view.width - view.width // 2 - 3
         if not group:
             return _unseen_side(report, width)
-        return [Row(line) for line in finding.head(group, width)[1:]] + finding.rows(view.picture, report, group, width)
+        return [Row(line) for line in finding.head(group, width)[1:]] + finding.rows(
+            view.view_model, report, group, width
+        )
 
     def open(self, key: str) -> None:
         self.doctor.open(key)
@@ -67,7 +69,7 @@ def _plot_height(height: int) -> int:
 
 def verdict(view: View) -> list[Text]:
     """The verdict, its root cause, and the cure: three lines, more where there is room."""
-    report = view.picture.report
+    report = view.view_model.report
     if report is None:
         return [say((f" {_awaited(view)}", "bold")), NOTHING, NOTHING]
     main = report.main
@@ -84,9 +86,9 @@ def verdict(view: View) -> list[Text]:
 
 def _awaited(view: View) -> str:
     """What there is instead of a report."""
-    match view.picture.status:
+    match view.view_model.status:
         case Status.READING:
-            return f"Reading the log: {view.picture.bytes_read / 1e6:,.0f} MB so far"
+            return f"Reading the log: {view.view_model.bytes_read / 1e6:,.0f} MB so far"
         case Status.LOST:
             return "No answer yet"
         case _:
@@ -146,7 +148,7 @@ def _counts(report: Report | None) -> tuple[str, str]:
 
 def rows(view: View, width: int) -> list[Row]:
     """Findings in causal order, each with what follows from it; then what could not be seen."""
-    report = view.picture.report
+    report = view.view_model.report
     if report is None:
         return []
     found: list[Row] = []

@@ -18,7 +18,7 @@ from textual.geometry import Size
 from textual.screen import Screen
 
 from vllm_doctor.model.kinds import SERVERS
-from vllm_doctor.session.view_model import Picture, Session, Status
+from vllm_doctor.session.view_model import Session, Status, ViewModel
 from vllm_doctor.text import words
 from vllm_doctor.text.durations import duration
 from vllm_doctor.tui.ink import DIM, Row, cut, plain, say, spread, wrapped
@@ -53,7 +53,7 @@ _STATUS = {
 class View:
     """What a page is drawn from. `now`: POSIX seconds."""
 
-    picture: Picture
+    view_model: ViewModel
     width: int
     height: int
     now: float
@@ -69,7 +69,7 @@ class View:
 class Doctor(Protocol):
     """What a page may ask of the application. `within`: whereto Esc leads from its first page; "" where to nothing."""
 
-    picture: Picture
+    view_model: ViewModel
     session: Session
     said: str
     within: str
@@ -171,7 +171,7 @@ class Page(Screen[None]):
     @property
     def view(self) -> View:
         width, height = self.doctor.size
-        return View(self.doctor.picture, width, height, self.doctor.now(), self.filter, self.sort, self.rows.cursor)
+        return View(self.doctor.view_model, width, height, self.doctor.now(), self.filter, self.sort, self.rows.cursor)
 
     def redraw(self) -> None:
         if not self.is_mounted:
@@ -249,10 +249,10 @@ class Page(Screen[None]):
 
 def bar(view: View, name: str) -> list[Text]:
     """The first lines: who is looked at, and how the watch goes."""
-    picture = view.picture
-    sign, word, style = _STATUS[picture.status]
-    patient = picture.report.patient if picture.report is not None else None
-    left = say((" vllm-doctor ", "bold"), (f" {sign} {word} ", style), f" {_target(picture)}")
+    view_model = view.view_model
+    sign, word, style = _STATUS[view_model.status]
+    patient = view_model.report.patient if view_model.report is not None else None
+    left = say((" vllm-doctor ", "bold"), (f" {sign} {word} ", style), f" {_target(view_model)}")
     right = say((f"{_when(view)} ", DIM))
     known = [
         patient.model if patient else None,
@@ -265,8 +265,8 @@ def bar(view: View, name: str) -> list[Text]:
     return [spread(left, right, view.width), spread(second, say((f"{_looked(view)} ", DIM)), view.width)]
 
 
-def _target(picture: Picture) -> str:
-    report = picture.report
+def _target(view_model: ViewModel) -> str:
+    report = view_model.report
     if report is None:
         return ""
     targets = [s.target for s in report.sources if s.kind in SERVERS] or [s.target for s in report.sources]
@@ -286,47 +286,47 @@ def _cores(usable: float | None, wanted: float | None) -> str | None:
 
 
 def _when(view: View) -> str:
-    """How old the picture is."""
-    picture = view.picture
-    if picture.status in (Status.READING, Status.READ, Status.STARTING, Status.CHOOSING):
+    """How old the view model is."""
+    view_model = view.view_model
+    if view_model.status in (Status.READING, Status.READ, Status.STARTING, Status.CHOOSING):
         return ""
-    if picture.status is Status.REPLAYED:
-        return f"of {datetime.fromtimestamp(picture.began, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    seen = picture.seen_at
-    if picture.status is Status.PAUSED:
-        return f"since {duration(max(0.0, view.now - picture.since))}"
-    if picture.status is Status.LOST and seen is not None:
+    if view_model.status is Status.REPLAYED:
+        return f"of {datetime.fromtimestamp(view_model.began, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    seen = view_model.seen_at
+    if view_model.status is Status.PAUSED:
+        return f"since {duration(max(0.0, view.now - view_model.since))}"
+    if view_model.status is Status.LOST and seen is not None:
         return f"last seen {duration(max(0.0, view.now - seen))} ago"
-    return f"watched for {duration(max(0.0, view.now - picture.began))}"
+    return f"watched for {duration(max(0.0, view.now - view_model.began))}"
 
 
 def _looked(view: View) -> str:
     """Of how much time the verdict is."""
-    report = view.picture.report
-    if report is None or not view.picture.is_live:
+    report = view.view_model.report
+    if report is None or not view.view_model.is_live:
         return ""
     seen = max((source.window_s for source in report.sources), default=0.0)
-    if view.picture.status is Status.REPLAYED:
+    if view.view_model.status is Status.REPLAYED:
         return f"all of its {words.number(round(seen), 's')} judged"
-    wished = words.number(view.picture.window, "s")
-    if seen < 0.9 * view.picture.window:
+    wished = words.number(view.view_model.window, "s")
+    if seen < 0.9 * view.view_model.window:
         return f"window {words.number(round(seen), 's')} of {wished}"
     return f"window {wished}"
 
 
 def banner(view: View) -> list[Text]:
     """What is wrong with the watch itself, in at most two lines."""
-    picture = view.picture
-    if not picture.problem:
+    view_model = view.view_model
+    if not view_model.problem:
         return []
     kept = ""
-    if picture.status is Status.LOST:
+    if view_model.status is Status.LOST:
         kept = (
             " The last values stay on the screen; it is asked again."
-            if picture.seen_at is not None
+            if view_model.seen_at is not None
             else " It is asked again."
         )
-    lines = wrapped(f"{_ended(picture.problem)}{kept}", view.width - 4, "   ")[:2]
+    lines = wrapped(f"{_ended(view_model.problem)}{kept}", view.width - 4, "   ")[:2]
     lines[0].plain = f" ✖ {lines[0].plain[3:]}"
     lines[0].stylize("red", 1, 2)
     return lines

@@ -21,7 +21,7 @@ class RulesPage(Page):
     SORTS = ("verdict", "group", "name")
 
     def draw_head(self, view: View) -> list[Text]:
-        rules = view.picture.rules
+        rules = view.view_model.rules
         counts = [
             f"{n} {state}"
             for state in State
@@ -39,7 +39,7 @@ class RulesPage(Page):
 
 def rows(view: View) -> list[Row]:
     found = []
-    for rule in _sorted(view.picture.rules, view.sort):
+    for rule in _sorted(view.view_model.rules, view.sort):
         reasons = ", ".join(dict.fromkeys(map(str, rule.because.values())))
         if view.keeps(rule.id, rule.title, rule.group, rule.state or "", reasons):
             found.append(Row(_rule(rule, reasons, view.width), f"{_RULE}{rule.id}"))
@@ -80,12 +80,12 @@ class RulePage(Page):
         self.id_of_rule = id
 
     def draw_head(self, view: View) -> list[Text]:
-        rule = next((rule for rule in view.picture.rules if rule.id == self.id_of_rule), None)
+        rule = next((rule for rule in view.view_model.rules if rule.id == self.id_of_rule), None)
         state = severity(rule.state) if rule is not None and rule.state else ("", "")
         return [NOTHING, say((f" {self.id_of_rule}  ", "bold"), state)]
 
     def draw_rows(self, view: View) -> list[Row]:
-        rule = next((rule for rule in view.picture.rules if rule.id == self.id_of_rule), None)
+        rule = next((rule for rule in view.view_model.rules if rule.id == self.id_of_rule), None)
         lines = [NOTHING]
         for signal, reason in rule.because.items() if rule is not None else ():
             lines += wrapped(f"{signal} is not known ({reason}): {HOW_TO_LEARN[reason]}", view.width - 3, " ? ", "   ")

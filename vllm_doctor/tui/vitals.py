@@ -1,4 +1,4 @@
-"""The vital signs, each with its value, its course and the threshold that a rule has for it."""
+"""The vital signs, each with its value, its trend and the threshold that a rule has for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import Report
-from vllm_doctor.session.view_model import Picture
+from vllm_doctor.session.view_model import ViewModel
 from vllm_doctor.text import words
 from vllm_doctor.tui.ink import DIM, fit, say
 from vllm_doctor.tui.page import View
@@ -39,7 +39,7 @@ class Sign:
 
 @dataclass(frozen=True)
 class Stretch:
-    """From when to when courses are drawn: whole steps, so that no column changes but the last."""
+    """From when to when trends are drawn: whole steps, so that no column changes but the last."""
 
     first: float
     last: float
@@ -49,52 +49,52 @@ class Stretch:
         return self.last - self.first
 
 
-def stretch(picture: Picture, columns: int) -> Stretch:
+def stretch(view_model: ViewModel, columns: int) -> Stretch:
     """What so many columns show: what was watched, at least a second each, at most two windows and two minutes."""
-    times = picture.course.times
-    last, first = (times[-1], times[0]) if times else (picture.at, picture.at)
-    wanted = min(last - first, max(_LEAST_SPAN, 2 * picture.window))
+    times = view_model.trend.times
+    last, first = (times[-1], times[0]) if times else (view_model.at, view_model.at)
+    wanted = min(last - first, max(_LEAST_SPAN, 2 * view_model.window))
     step = next((step for step in _STEPS if step * columns >= wanted), _STEPS[-1])
     end = math.floor(last / step) * step + step
     return Stretch(end - step * columns, end)
 
 
 def room(width: int) -> int:
-    """The columns of a course where all are drawn."""
+    """The columns of a trend where all are drawn."""
     return (width - _BESIDE - 2) // 2 - _LABEL - _VALUE - 2
 
 
 def draw(view: View, width: int, height: int) -> list[Text]:
     """Two columns of vital signs, `height` lines each."""
-    left, right = signs(view.picture)
+    left, right = signs(view.view_model)
     each = (width - _BESIDE - 2) // 2
     lines: list[Text] = []
     for a, b in zip(left, right, strict=True):
         for one, other in zip(_cell(view, a, each, height), _cell(view, b, each, height), strict=True):
             lines.append(Text.assemble(" ", one, " " * _BESIDE, other, no_wrap=True, end=""))
-    return [*lines, _latencies(view.picture.report, each), _machine(view, each)] if view.height >= LOW else lines
+    return [*lines, _latencies(view.view_model.report, each), _machine(view, each)] if view.height >= LOW else lines
 
 
-def signs(picture: Picture) -> tuple[list[Sign], list[Sign]]:
-    cap = picture.limits.get("max_num_seqs")
-    running = _sign(picture, "requests_running", "running", "requests", cap)
+def signs(view_model: ViewModel) -> tuple[list[Sign], list[Sign]]:
+    cap = view_model.limits.get("max_num_seqs")
+    running = _sign(view_model, "requests_running", "running", "requests", cap)
     if cap is not None and running.is_known:
         running = Sign(running.label, f"{running.value} of {words.number(cap)}", running.track, cap)
-    left = [running, _waiting(picture), _sign(picture, "kv_cache_usage", "KV cache", "share", 1.0)]
+    left = [running, _waiting(view_model), _sign(view_model, "kv_cache_usage", "KV cache", "share", 1.0)]
     right = [
-        _sign(picture, "generation_tokens_per_second", "gen tok", "1/s"),
-        _sign(picture, "prompt_tokens_per_second", "prompt tok", "1/s"),
-        _sign(picture, "preemptions_per_second", "preempted", "1/s"),
+        _sign(view_model, "generation_tokens_per_second", "gen tok", "1/s"),
+        _sign(view_model, "prompt_tokens_per_second", "prompt tok", "1/s"),
+        _sign(view_model, "preemptions_per_second", "preempted", "1/s"),
     ]
     return left, right
 
 
-def _sign(picture: Picture, name: str, label: str, unit: str, top: float | None = None) -> Sign:
-    value, mark = picture.course.last(name), picture.marks.get(name)
-    values = picture.course.values.get(name, ())
+def _sign(view_model: ViewModel, name: str, label: str, unit: str, top: float | None = None) -> Sign:
+    value, mark = view_model.trend.last(name), view_model.marks.get(name)
+    values = view_model.trend.values.get(name, ())
     top = scale(values) if top is None else top
     if value is None:
-        why = picture.lacking.get(name)
+        why = view_model.lacking.get(name)
         return Sign(label, str(why) if why is not None else "", name, top, mark, False, False)
     text, is_high = words.number(value, unit), mark is not None and value > mark
     if mark is not None:
@@ -103,10 +103,10 @@ def _sign(picture: Picture, name: str, label: str, unit: str, top: float | None 
     return Sign(label, text, name, top, mark, is_high)
 
 
-def _waiting(picture: Picture) -> Sign:
+def _waiting(view_model: ViewModel) -> Sign:
     """With the reason, where the server tells it."""
-    sign = _sign(picture, "requests_waiting", "waiting", "requests")
-    waiting, capacity = picture.course.last("requests_waiting"), picture.course.last("waiting_for_capacity")
+    sign = _sign(view_model, "requests_waiting", "waiting", "requests")
+    waiting, capacity = view_model.trend.last("requests_waiting"), view_model.trend.last("waiting_for_capacity")
     if not waiting or capacity is None:
         return sign
     reason = "capacity" if capacity > 0.95 * waiting else "deferred" if capacity < 0.05 * waiting else ""
@@ -115,11 +115,11 @@ def _waiting(picture: Picture) -> Sign:
 
 
 def _cell(view: View, sign: Sign, width: int, height: int) -> list[Text]:
-    """A label, a value and a course, in so many lines."""
+    """A label, a value and a trend, in so many lines."""
     room = width - _LABEL - _VALUE - 2
-    shown = stretch(view.picture, room)
-    course = view.picture.course.columns(sign.track, shown.first, shown.last, room)
-    drawn = bars(course, sign.top, height, sign.mark, "red")
+    shown = stretch(view.view_model, room)
+    trend = view.view_model.trend.columns(sign.track, shown.first, shown.last, room)
+    drawn = bars(trend, sign.top, height, sign.mark, "red")
     value = fit(sign.value, _VALUE, right=True)
     style = DIM if not sign.is_known else "bold red" if sign.is_high else "bold"
     lines = []
@@ -168,18 +168,18 @@ def _vital(report: Report | None, name: str) -> tuple[str, bool]:
 
 def _machine(view: View, width: int) -> Text:
     """The GPU and the processes, or why they cannot be seen."""
-    picture = view.picture
+    view_model = view.view_model
     cells = [_gpu(view, width), _cpu(view, width)]
-    if picture.report is not None and not any(source.kind == "host" for source in picture.report.sources):
+    if view_model.report is not None and not any(source.kind == "host" for source in view_model.report.sources):
         return say((" GPU, CPU  no data: run vllm-doctor on the server's host", DIM))
     return Text.assemble(" ", cells[0], " " * _BESIDE, cells[1], no_wrap=True, end="")
 
 
 def _gpu(view: View, width: int) -> Text:
-    busy, clock = view.picture.course.last("gpu_utilization"), view.picture.course.last("gpu_clock")
+    busy, clock = view.view_model.trend.last("gpu_utilization"), view.view_model.trend.last("gpu_clock")
     if busy is None:
-        why = view.picture.lacking.get("gpu_utilization")
-        none = view.picture.report is not None and view.picture.report.patient.gpus == 0
+        why = view.view_model.lacking.get("gpu_utilization")
+        none = view.view_model.report is not None and view.view_model.report.patient.gpus == 0
         told = "none here" if none else f"no data ({why})" if why else ""
         return say((fit(f"{'GPU':<{_LABEL}} {told}", width), DIM))
     value = words.number(busy, "share") + (f" {clock:.0f} MHz" if clock is not None else "")
@@ -187,9 +187,9 @@ def _gpu(view: View, width: int) -> Text:
 
 
 def _cpu(view: View, width: int) -> Text:
-    engine, api = view.picture.course.last("engine_cpu"), view.picture.course.last("api_cpu")
+    engine, api = view.view_model.trend.last("engine_cpu"), view.view_model.trend.last("api_cpu")
     if engine is None and api is None:
-        why = view.picture.lacking.get("engine_cpu")
+        why = view.view_model.lacking.get("engine_cpu")
         return say((fit(f"{'CPU':<{_LABEL}} {f'no data ({why})' if why else ''}", width), DIM))
     known: Sequence[tuple[str, float | None]] = (("engine", engine), ("API", api))
     told = " · ".join(f"{name} {words.number(value)}" for name, value in known if value is not None)

@@ -66,7 +66,7 @@ def _flag(parser: Parser, name: str, remark: str) -> Page:
         rows.append(("choices", " ".join(flag.choices)))
     rows.append(("default", _default(flag.default)))
     rows += [("", line) for line in _by_device(defaults.of_flag(parser.version, flag.name))]
-    rows += _life(flag.since, flag.until, flags.samples()[0])
+    rows += _run(flag.since, flag.until, flags.samples()[0])
     if flag.is_deprecated:
         rows.append(("deprecated", "yes"))
     rows += _instead(flag.name) if flag.is_deprecated or flag.until else []
@@ -79,7 +79,7 @@ def _variable(version: str, name: str, remark: str) -> Page:
     if variable is None:
         return _absent(name, version, remark, flags.environment_spans(name), flags.nearest_environment(version, name))
     default = "depends on the machine" if variable.default is None else _default(variable.default)
-    rows = [("default", default), *_life(variable.since, variable.until, flags.first())]
+    rows = [("default", default), *_run(variable.since, variable.until, flags.first())]
     rows += _instead(name) if variable.until else []
     return Page(_written(name, f"vLLM {version} reads it", remark, rows), True)
 
@@ -93,7 +93,7 @@ def _metric(version: str, name: str, remark: str) -> Page:
         rows.insert(0, ("shown as", metric.name))
     if metric.is_hidden:
         rows.append(("hidden", "shown only with --show-hidden-metrics-for-version"))
-    rows += _life(metric.since, metric.until, flags.samples()[0])
+    rows += _run(metric.since, metric.until, flags.samples()[0])
     rows += _instead(metric.name) if metric.until or metric.is_hidden else []
     return Page(_written(name, f"vLLM {version} has it", remark, rows), True)
 
@@ -130,7 +130,7 @@ def _instead(name: str) -> list[tuple[str, str]]:
     return [("now", found.instead), ("source", found.source)]
 
 
-def _life(since: str | None, until: str | None, oldest: str) -> list[tuple[str, str]]:
+def _run(since: str | None, until: str | None, oldest: str) -> list[tuple[str, str]]:
     if since is None:
         return [("since", "not in the catalogue")]
     if since == oldest:

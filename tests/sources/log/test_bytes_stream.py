@@ -1,4 +1,4 @@
-"""The log of a living server."""
+"""The log of a open_run server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs as vLLM writes them, and the lives of servers that are told from them.
+"""Logs as vLLM writes them, and the runs of servers that are told from them.
 
 What writes such logs (start, stats, death, …) is for the other tests of logs too.
 """
@@ -17,7 +17,7 @@ import pytest
 
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Value
-from vllm_doctor.model.run import KV_CACHE, RUNNING, WAITING, Life, Series
+from vllm_doctor.model.run import KV_CACHE, RUNNING, WAITING, Run, Series
 from vllm_doctor.rules import log_lines, rule
 from vllm_doctor.rules.log_lines import LogLines
 from vllm_doctor.sources.log.source import Log
@@ -208,75 +208,75 @@ class LogFolder:
         paths = [written(self.folder / f"server-{place}.log", lines) for place, lines in enumerate(logs)]
         return Log(paths, table()).examine("the server")
 
-    def lives(self, *logs: Iterable[str] | bytes) -> Sequence[Life]:
+    def runs(self, *logs: Iterable[str] | bytes) -> Sequence[Run]:
         observation = self.seen(*logs)
         assert observation.error is None
-        return observation.lives
+        return observation.runs
 
-    def life(self, *logs: Iterable[str] | bytes) -> Life:
-        [life] = self.lives(*logs)
-        return life
+    def run(self, *logs: Iterable[str] | bytes) -> Run:
+        [run] = self.runs(*logs)
+        return run
 
 
-def fact(life: Life, name: str) -> Value | None:
-    reading = life.facts.get(name)
+def fact(run: Run, name: str) -> Value | None:
+    reading = run.facts.get(name)
     return reading.value if isinstance(reading, Known) else None
 
 
-def running(life: Life) -> list[tuple[float, float]]:
+def running(run: Run) -> list[tuple[float, float]]:
     """The rounds: at which second of the log how many requests ran."""
-    return [(round(each.at - posix(0)), each.total(RUNNING)) for each in life.rounds]
+    return [(round(each.at - posix(0)), each.total(RUNNING)) for each in run.rounds]
 
 
-# ---- one life --------------------------------------------------------------------------------------------------------
+# ---- one run --------------------------------------------------------------------------------------------------------
 
 
 def test_a_server_that_was_started_and_stopped(log: LogFolder) -> None:
-    life = log.life([*start(0), *busy(40, 90), *stop(95), *stopped()])
-    assert (life.began, life.up, life.stopped, life.death) == (True, True, True, None)
-    assert (life.first_at, life.last_at) == (posix(0), posix(95))
-    assert life.model == "/models/tiny"
-    assert fact(life, "vllm_version") == "0.32.0"
-    assert fact(life, "--max-num-seqs") == 4
-    assert life.command == ("vllm", "serve", "/models/tiny", "--port", "8000", "--max-num-seqs", "4")
-    assert running(life) == [(at, 4) for at in range(40, 91, 10)]
-    assert fact(life, "log_ends_abruptly") is False
+    run = log.run([*start(0), *busy(40, 90), *stop(95), *stopped()])
+    assert (run.began, run.up, run.stopped, run.death) == (True, True, True, None)
+    assert (run.first_at, run.last_at) == (posix(0), posix(95))
+    assert run.model == "/models/tiny"
+    assert fact(run, "vllm_version") == "0.32.0"
+    assert fact(run, "--max-num-seqs") == 4
+    assert run.command == ("vllm", "serve", "/models/tiny", "--port", "8000", "--max-num-seqs", "4")
+    assert running(run) == [(at, 4) for at in range(40, 91, 10)]
+    assert fact(run, "log_ends_abruptly") is False
 
 
 def test_a_log_that_just_stops_while_the_server_works(log: LogFolder) -> None:
-    life = log.life([*start(0), *busy(40, 90)])
-    assert (life.stopped, life.death) == (False, None)
-    assert fact(life, "engine_dead") is False
-    assert fact(life, "log_ends_abruptly") is False
+    run = log.run([*start(0), *busy(40, 90)])
+    assert (run.stopped, run.death) == (False, None)
+    assert fact(run, "engine_dead") is False
+    assert fact(run, "log_ends_abruptly") is False
 
 
 def test_a_log_that_just_stops_while_the_server_starts(log: LogFolder) -> None:
-    life = log.life(start(0)[:6])
-    assert (life.began, life.up, life.death) == (True, False, None)
-    assert fact(life, "log_ends_abruptly") is True
+    run = log.run(start(0)[:6])
+    assert (run.began, run.up, run.death) == (True, False, None)
+    assert fact(run, "log_ends_abruptly") is True
 
 
 def test_a_log_that_holds_only_statistics(log: LogFolder) -> None:
     """It does not say what its start would have: such a fact is not known, and not false either."""
-    life = log.life(busy(0, 60))
-    assert (life.began, life.up, life.model, life.command) == (False, True, None, ())
-    assert fact(life, "log:architecture") is None
-    assert "--max-num-seqs" not in life.facts
-    assert fact(life, "log:engine-dead") == 0
+    run = log.run(busy(0, 60))
+    assert (run.began, run.up, run.model, run.command) == (False, True, None, ())
+    assert fact(run, "log:architecture") is None
+    assert "--max-num-seqs" not in run.facts
+    assert fact(run, "log:engine-dead") == 0
 
 
 def test_what_a_whole_start_does_not_hold_is_known_not_to_be(log: LogFolder) -> None:
-    whole, cut = log.life([*start(0), *busy(40, 60)]), log.life(start(0)[:6])
+    whole, cut = log.run([*start(0), *busy(40, 60)]), log.run(start(0)[:6])
     assert fact(whole, "log:api-servers") == 0
     assert fact(cut, "log:api-servers") is None
 
 
 @pytest.mark.parametrize("prefixed", [True, False])
-def test_several_processes_of_one_start_are_one_life(prefixed: bool, log: LogFolder) -> None:
-    assert log.life([*start(0, prefixed=prefixed), *busy(40, 90)]).began
+def test_several_processes_of_one_start_are_one_run(prefixed: bool, log: LogFolder) -> None:
+    assert log.run([*start(0, prefixed=prefixed), *busy(40, 90)]).began
 
 
-def test_several_api_servers_and_engines_are_one_life(log: LogFolder) -> None:
+def test_several_api_servers_and_engines_are_one_run(log: LogFolder) -> None:
     server = start(0)
     first = [
         *server[:4],
@@ -292,16 +292,16 @@ def test_several_api_servers_and_engines_are_one_life(log: LogFolder) -> None:
             for line in server[8:]
         ),
     ]
-    life = log.life([
+    run = log.run([
         *first,
         *(stats(at, engine=e, who=f"ApiServer_{e} pid={110 + e}") for at in range(40, 99, 10) for e in (0, 1)),
     ])  # fmt: skip
-    assert life.up
-    assert {engine for each in life.rounds for engine in each.engines} == {"0", "1"}
+    assert run.up
+    assert {engine for each in run.rounds for engine in each.engines} == {"0", "1"}
 
 
 @pytest.mark.parametrize("between", [1, 4])
-def test_api_servers_that_each_print_the_banner_are_one_life(between: int, log: LogFolder) -> None:
+def test_api_servers_that_each_print_the_banner_are_one_run(between: int, log: LogFolder) -> None:
     """Each of them reads the arguments for itself, some seconds apart."""
     banners = [
         record(
@@ -312,7 +312,7 @@ def test_api_servers_that_each_print_the_banner_are_one_life(between: int, log: 
         )
         for rank in range(4)
     ]
-    assert log.life([*banners, *start(20, core=300)[4:], *busy(60, 90)]).up
+    assert log.run([*banners, *start(20, core=300)[4:], *busy(60, 90)]).up
 
 
 # ---- restarts --------------------------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ def test_api_servers_that_each_print_the_banner_are_one_life(between: int, log: 
 def test_a_restart_is_a_life_of_its_own(again: tuple[int, int], prefixed: bool, log: LogFolder) -> None:
     api, core = again
     who = f"APIServer pid={api}" if prefixed else ""
-    first, second = log.lives(
+    first, second = log.runs(
         [
             *start(0, prefixed=prefixed),
             *busy(40, 90, who="APIServer pid=100" if prefixed else ""),
@@ -334,8 +334,8 @@ def test_a_restart_is_a_life_of_its_own(again: tuple[int, int], prefixed: bool, 
             *busy(240, 290, who=who),
         ]
     )
-    assert [fact(life, "--max-num-seqs") for life in (first, second)] == [4, 8]
-    assert [life.first_at for life in (first, second)] == [posix(0), posix(200)]
+    assert [fact(run, "--max-num-seqs") for run in (first, second)] == [4, 8]
+    assert [run.first_at for run in (first, second)] == [posix(0), posix(200)]
     assert running(first)[-1][0] == 90
     assert running(second)[0][0] == 240
 
@@ -359,13 +359,13 @@ def test_a_crash_loop(step: int, prefixed: bool, log: LogFolder) -> None:
             f"{server}    sys.exit(main())",
             f"{server}RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {{}}",
         ]
-    lives = log.lives(lines)
-    assert len(lives) == 5
-    assert [life.death.cause if life.death else None for life in lives] == [CUDA_OOM] * 5
-    assert not any(life.up for life in lives)
-    assert fact(lives[-1], "engine_deaths") == 5
-    assert fact(lives[-1], "engine_dead") is True
-    assert fact(lives[-1], "death_phase") == "start"
+    runs = log.runs(lines)
+    assert len(runs) == 5
+    assert [run.death.cause if run.death else None for run in runs] == [CUDA_OOM] * 5
+    assert not any(run.up for run in runs)
+    assert fact(runs[-1], "engine_deaths") == 5
+    assert fact(runs[-1], "engine_dead") is True
+    assert fact(runs[-1], "death_phase") == "start"
 
 
 @pytest.mark.parametrize(
@@ -375,12 +375,12 @@ def test_a_crash_loop(step: int, prefixed: bool, log: LogFolder) -> None:
         60,
     ],
 )
-def test_two_servers_interleaved_in_one_file_are_two_lives(later: int, log: LogFolder) -> None:
+def test_two_servers_interleaved_in_one_file_are_two_runs(later: int, log: LogFolder) -> None:
     first = [*start(0, 100, 200), *busy(40, 190, 1)]
     second = [*start(later, 500, 600, "'max_num_seqs': 8"), *busy(later + 40, later + 190, 7, who="APIServer pid=500")]
-    lives = log.lives(line for _, line in sorted([*by_time(first), *by_time(second)], key=lambda pair: pair[0]))
-    assert [fact(life, "--max-num-seqs") for life in lives] == [4, 8]
-    assert [{value for _, value in running(life)} for life in lives] == [{1}, {7}]
+    runs = log.runs(line for _, line in sorted([*by_time(first), *by_time(second)], key=lambda pair: pair[0]))
+    assert [fact(run, "--max-num-seqs") for run in runs] == [4, 8]
+    assert [{value for _, value in running(run)} for run in runs] == [{1}, {7}]
 
 
 def by_time(lines: Iterable[str]) -> list[tuple[str, str]]:
@@ -396,14 +396,14 @@ def by_time(lines: Iterable[str]) -> list[tuple[str, str]]:
 def test_pods_of_one_stream_are_lives_of_their_own(log: LogFolder) -> None:
     """kubectl logs --prefix -l app=vllm: in containers the pids are the same."""
     pods = [[f"[pod/vllm-{n}/server] {line}" for line in [*start(0), *busy(40, 90, n + 1)]] for n in (0, 1)]
-    lives = log.lives([line for pair in zip(*pods, strict=True) for line in pair])
-    assert [{value for _, value in running(life)} for life in lives] == [{1}, {2}]
+    runs = log.runs([line for pair in zip(*pods, strict=True) for line in pair])
+    assert [{value for _, value in running(run)} for run in runs] == [{1}, {2}]
 
 
 def test_logs_of_two_servers_are_merged_by_time(log: LogFolder) -> None:
-    lives = log.lives([*start(100), *busy(140, 190, 1)], [*start(0), *busy(40, 90, 2)])
-    assert [life.first_at for life in lives] == [posix(0), posix(100)]
-    assert [{value for _, value in running(life)} for life in lives] == [{2}, {1}]
+    runs = log.runs([*start(100), *busy(140, 190, 1)], [*start(0), *busy(40, 90, 2)])
+    assert [run.first_at for run in runs] == [posix(0), posix(100)]
+    assert [{value for _, value in running(run)} for run in runs] == [{2}, {1}]
 
 
 def test_the_log_of_a_worker_on_another_node_belongs_to_the_server(log: LogFolder) -> None:
@@ -411,9 +411,9 @@ def test_the_log_of_a_worker_on_another_node_belongs_to_the_server(log: LogFolde
         record(50, "WorkerProc hit an exception.", "Worker_TP8 pid=77", "ERROR", "multiproc_executor.py:1063"),
         *traceback(50, "Worker_TP8 pid=77", CUDA_OOM),
     ]
-    life = log.life([*start(0), *busy(40, 50), *death(51, cause=FAILED_WORKER)], worker)
-    assert life.death is not None
-    assert (life.death.process, life.death.cause) == ("Worker_TP8", CUDA_OOM)
+    run = log.run([*start(0), *busy(40, 50), *death(51, cause=FAILED_WORKER)], worker)
+    assert run.death is not None
+    assert (run.death.process, run.death.cause) == ("Worker_TP8", CUDA_OOM)
 
 
 # ---- deaths ----------------------------------------------------------------------------------------------------------
@@ -421,34 +421,34 @@ def test_the_log_of_a_worker_on_another_node_belongs_to_the_server(log: LogFolde
 
 @pytest.mark.parametrize("worker", [None, 301])
 def test_the_first_cause_and_not_the_last_traceback(worker: int | None, log: LogFolder) -> None:
-    life = log.life([*start(0), *busy(40, 90), *death(95, worker=worker), *stopped()])
-    assert life.death is not None
-    assert life.death.cause == CUDA_OOM
-    assert life.death.process == ("Worker_TP0" if worker else "EngineCore")
-    assert life.death.at == posix(95)
-    assert life.death.serving
-    assert not life.stopped
-    assert fact(life, "engine_deaths") == 1
+    run = log.run([*start(0), *busy(40, 90), *death(95, worker=worker), *stopped()])
+    assert run.death is not None
+    assert run.death.cause == CUDA_OOM
+    assert run.death.process == ("Worker_TP0" if worker else "EngineCore")
+    assert run.death.at == posix(95)
+    assert run.death.serving
+    assert not run.stopped
+    assert fact(run, "engine_deaths") == 1
 
 
 def test_the_line_of_the_cause(log: LogFolder) -> None:
     lines = [*start(0), *busy(40, 90), *death(95)]
-    life = log.life(lines)
-    assert life.death is not None
-    assert "encountered a fatal error" in lines[life.death.line - 1]
+    run = log.run(lines)
+    assert run.death is not None
+    assert "encountered a fatal error" in lines[run.death.line - 1]
 
 
 def test_of_chained_exceptions_the_first(log: LogFolder) -> None:
     engine = "EngineCore pid=200"
-    life = log.life([
+    run = log.run([
         *start(0),
         *busy(40, 90),
         record(95, "EngineCore encountered a fatal error.", engine, "ERROR", "core.py:1512"),
         *traceback(95, engine, "KeyError: 'cmpl-7'", "RuntimeError: the step failed", "ValueError: cannot clean up"),
         *dead(96),
     ])  # fmt: skip
-    assert life.death is not None
-    assert life.death.cause == "KeyError: 'cmpl-7'"
+    assert run.death is not None
+    assert run.death.cause == "KeyError: 'cmpl-7'"
 
 
 def test_of_two_processes_whose_tracebacks_are_interleaved_the_first(log: LogFolder) -> None:
@@ -459,22 +459,22 @@ def test_of_two_processes_whose_tracebacks_are_interleaved_the_first(log: LogFol
         ]
         for rank, cause in enumerate((CUDA_OOM, "TimeoutError: RPC call to execute_model timed out."))
     ]
-    life = log.life([
+    run = log.run([
         *start(0),
         *busy(40, 90),
         *(line for pair in zip(*tracebacks, strict=True) for line in pair),
         *death(96, cause=FAILED_WORKER),
     ])  # fmt: skip
-    assert life.death is not None
-    assert (life.death.process, life.death.cause) == ("Worker_TP0", CUDA_OOM)
+    assert run.death is not None
+    assert (run.death.process, run.death.cause) == ("Worker_TP0", CUDA_OOM)
 
 
 def test_an_engine_that_is_dead_while_zeros_go_on(log: LogFolder) -> None:
     """The API server still prints statistics, and /health may still say 200."""
-    life = log.life([*start(0), *busy(40, 90), *death(95), *idle(100, 300)])
-    assert life.death is not None
-    assert fact(life, "engine_dead") is True
-    assert running(life)[-1] == (300, 0)
+    run = log.run([*start(0), *busy(40, 90), *death(95), *idle(100, 300)])
+    assert run.death is not None
+    assert fact(run, "engine_dead") is True
+    assert running(run)[-1] == (300, 0)
 
 
 def test_a_death_without_an_exception(log: LogFolder) -> None:
@@ -484,69 +484,67 @@ def test_a_death_without_an_exception(log: LogFolder) -> None:
         level="WARNING",
         source="core_client.py:817",
     )
-    life = log.life([*start(0), *busy(40, 90), gone])
-    assert life.death is not None
-    assert life.death.cause is None
-    assert fact(life, "death_cause") == "the log shows no exception"
+    run = log.run([*start(0), *busy(40, 90), gone])
+    assert run.death is not None
+    assert run.death.cause is None
+    assert fact(run, "death_cause") == "the log shows no exception"
 
 
 def test_a_death_that_the_kernel_tells(log: LogFolder) -> None:
     line = "[1234567.890123] Memory cgroup out of memory: Killed process 200 (VLLM::EngineCor) total-vm:98213412kB"
-    life = log.life([*start(0), *busy(40, 90), line])
-    assert life.death is not None
-    assert life.death.cause is not None
-    assert life.death.cause.startswith("Memory cgroup out of memory")
+    run = log.run([*start(0), *busy(40, 90), line])
+    assert run.death is not None
+    assert run.death.cause is not None
+    assert run.death.cause.startswith("Memory cgroup out of memory")
 
 
 def test_a_server_that_was_told_to_stop_has_not_died(log: LogFolder) -> None:
-    life = log.life(
-        [*start(0), *busy(40, 90), *stop(95), *death(96, cause="KeyboardInterrupt: terminated"), *stopped()]
-    )
-    assert (life.stopped, life.death) == (True, None)
-    assert fact(life, "engine_deaths") == 0
+    run = log.run([*start(0), *busy(40, 90), *stop(95), *death(96, cause="KeyboardInterrupt: terminated"), *stopped()])
+    assert (run.stopped, run.death) == (True, None)
+    assert fact(run, "engine_deaths") == 0
 
 
 def test_requests_that_fail_while_it_stops_are_no_death(log: LogFolder) -> None:
     """Their lines may even come first: the processes write into one file."""
-    life = log.life([*start(0), *busy(40, 90), *dead(95), *stop(95), *stopped()])
-    assert (life.stopped, life.death) == (True, None)
+    run = log.run([*start(0), *busy(40, 90), *dead(95), *stop(95), *stopped()])
+    assert (run.stopped, run.death) == (True, None)
 
 
 def test_a_server_that_stopped_long_ago_can_die_of_something_else(log: LogFolder) -> None:
     """It did not stop: it went on to serve."""
-    life = log.life([*start(0), *busy(40, 90), *stop(95)[:1], *busy(100, 400), *death(405)])
-    assert life.death is not None
-    assert life.death.cause == CUDA_OOM
+    run = log.run([*start(0), *busy(40, 90), *stop(95)[:1], *busy(100, 400), *death(405)])
+    assert run.death is not None
+    assert run.death.cause == CUDA_OOM
 
 
 def test_an_exception_that_it_survives_is_no_death(log: LogFolder) -> None:
     worker = "Worker_TP0 pid=301"
-    life = log.life([
+    run = log.run([
         *start(0),
         *busy(40, 90),
         record(95, "WorkerProc hit an exception.", worker, "ERROR", "multiproc_executor.py:1063"),
         *traceback(95, worker, "ValueError: adapter not found"),
         *busy(100, 300),
     ])  # fmt: skip
-    assert life.death is None
+    assert run.death is None
 
 
 def test_an_old_exception_is_not_what_it_died_of(log: LogFolder) -> None:
     worker = "Worker_TP0 pid=301"
-    life = log.life([
+    run = log.run([
         *start(0),
         record(50, "WorkerProc hit an exception.", worker, "ERROR", "multiproc_executor.py:1063"),
         *traceback(50, worker, "ValueError: adapter not found"),
         *busy(60, 1200),
         *death(1205),
     ])  # fmt: skip
-    assert life.death is not None
-    assert life.death.cause == CUDA_OOM
+    assert run.death is not None
+    assert run.death.cause == CUDA_OOM
 
 
 def test_a_start_that_fails_in_a_worker(log: LogFolder) -> None:
     worker = "Worker pid=301"
-    life = log.life([
+    run = log.run([
         *start(0)[:5],
         record(15, "WorkerProc failed to start.", worker, "ERROR", "multiproc_executor.py:953"),
         *traceback(15, worker, "ValueError: Free memory on device cuda:0 (4.3/79.2 GiB) on startup is less than "
@@ -556,11 +554,11 @@ def test_a_start_that_fails_in_a_worker(log: LogFolder) -> None:
         "(APIServer pid=100) Traceback (most recent call last):",
         "(APIServer pid=100) RuntimeError: Engine core initialization failed. See root cause above.",
     ])  # fmt: skip
-    assert life.death is not None
-    assert life.death.process == "Worker"
-    assert str(life.death.cause).startswith("ValueError: Free memory on device cuda:0")
-    assert not life.death.serving
-    assert fact(life, "log:gpu-memory-taken.free") == 4.3
+    assert run.death is not None
+    assert run.death.process == "Worker"
+    assert str(run.death.cause).startswith("ValueError: Free memory on device cuda:0")
+    assert not run.death.serving
+    assert fact(run, "log:gpu-memory-taken.free") == 4.3
 
 
 SERVE = '  File "/usr/lib/python3.12/site-packages/vllm/entrypoints/cli/serve.py", line 60, in cmd'
@@ -574,19 +572,19 @@ def test_what_comes_up_to_the_servers_main_has_ended_it(log: LogFolder) -> None:
         "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
         "  Value error, 4096 is too much. [type=value_error, input_value=ArgsKwargs((), {'hf_token': 'S3CRET'})]",
     ]
-    lives = log.lives([*start(0)[:3], *invalid, *start(20, 500)[:3], *invalid])
-    assert [str(life.death and life.death.cause) for life in lives] == [
+    runs = log.runs([*start(0)[:3], *invalid, *start(20, 500)[:3], *invalid])
+    assert [str(run.death and run.death.cause) for run in runs] == [
         "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig: "
         "Value error, 4096 is too much."
     ] * 2
-    assert fact(lives[-1], "death_phase") == "start"
+    assert fact(runs[-1], "death_phase") == "start"
 
 
 def test_an_operators_ctrl_c_that_comes_up_to_main_is_no_death(log: LogFolder) -> None:
     traced = ["Traceback (most recent call last):", SERVE, "    uvloop.run(run_server(args))", "KeyboardInterrupt"]
-    life = log.life([*start(0)[:5], *traced])
-    assert life.death is None
-    assert life.stopped
+    run = log.run([*start(0)[:5], *traced])
+    assert run.death is None
+    assert run.stopped
 
 
 def test_an_abort_is_not_what_it_died_of(log: LogFolder) -> None:
@@ -595,77 +593,77 @@ def test_an_abort_is_not_what_it_died_of(log: LogFolder) -> None:
         "timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600031 milliseconds."
     )
     aborted = record(95, "Worker VllmWorkerProcess pid 301 died, exit code: -6", "", "ERROR", "multiproc.py:120")
-    life = log.life([*start(0), *busy(40, 90), aborted, waited])
-    assert life.death is not None
-    assert str(life.death.cause).startswith("Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, ")
+    run = log.run([*start(0), *busy(40, 90), aborted, waited])
+    assert run.death is not None
+    assert str(run.death.cause).startswith("Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, ")
     killed = aborted.replace("-6", "-9")
-    assert "exit code: -9" in str(getattr(log.life([*start(0), *busy(40, 90), killed, waited]).death, "cause", ""))
+    assert "exit code: -9" in str(getattr(log.run([*start(0), *busy(40, 90), killed, waited]).death, "cause", ""))
 
 
 def test_of_a_part_of_a_log_nobody_knows_whether_it_served(log: LogFolder) -> None:
-    life = log.life([record(5, "EngineCore encountered a fatal error.", "EngineCore pid=200", "ERROR", "core.py:1512")])
-    assert fact(life, "death_phase") == "start or serving"
+    run = log.run([record(5, "EngineCore encountered a fatal error.", "EngineCore pid=200", "ERROR", "core.py:1512")])
+    assert fact(run, "death_phase") == "start or serving"
     failed = record(5, "EngineCore failed to start.", "EngineCore pid=200", "ERROR", "core.py:1510")
-    assert fact(log.life([failed]), "death_phase") == "start"
+    assert fact(log.run([failed]), "death_phase") == "start"
 
 
 def test_v0_repeats_what_it_died_of(log: LogFolder) -> None:
     said = (
         "MQEngineDeadError: Engine loop is not running. Inspect the stacktrace to find the original error: KeyError(7)."
     )
-    life = log.life([*start(0), *busy(40, 90), f"vllm.engine.multiprocessing.{said}"])
-    assert life.death is not None
-    assert life.death.cause == "KeyError(7)."
-    assert fact(life, "death_cause") == "KeyError(7)"
+    run = log.run([*start(0), *busy(40, 90), f"vllm.engine.multiprocessing.{said}"])
+    assert run.death is not None
+    assert run.death.cause == "KeyError(7)."
+    assert fact(run, "death_cause") == "KeyError(7)"
 
 
 def test_a_port_that_is_taken(log: LogFolder) -> None:
     taken = "ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address already in use"
-    life = log.life([*start(0), f"(APIServer pid=100) {taken}", *stopped()])
-    assert life.death is not None
-    assert "address already in use" in str(life.death.cause)
-    assert not life.stopped
+    run = log.run([*start(0), f"(APIServer pid=100) {taken}", *stopped()])
+    assert run.death is not None
+    assert "address already in use" in str(run.death.cause)
+    assert not run.stopped
 
 
 def test_a_death_of_which_another_life_recovered(log: LogFolder) -> None:
-    lives = log.lives([*start(0), *busy(40, 90), *death(95), *start(200, 500, 600), *busy(240, 300)])
-    assert [life.death is not None for life in lives] == [True, False]
-    assert [fact(life, "engine_dead") for life in lives] == [False, False]
+    runs = log.runs([*start(0), *busy(40, 90), *death(95), *start(200, 500, 600), *busy(240, 300)])
+    assert [run.death is not None for run in runs] == [True, False]
+    assert [fact(run, "engine_dead") for run in runs] == [False, False]
 
 
 # ---- statistics ------------------------------------------------------------------------------------------------------
 
 
 def test_silence_after_zeros_is_more_zeros(log: LogFolder) -> None:
-    life = log.life([*start(0), *busy(40, 60), *idle(70, 70), *busy(600, 620)])
-    rounds = running(life)
+    run = log.run([*start(0), *busy(40, 60), *idle(70, 70), *busy(600, 620)])
+    rounds = running(run)
     assert [value for at, value in rounds if 60 < at < 600] == [0] * len([at for at, _ in rounds if 60 < at < 600])
     assert max(at for at, value in rounds if value == 0) == 590
 
 
 def test_silence_while_requests_run_is_not_filled_in(log: LogFolder) -> None:
-    rounds = running(log.life([*start(0), *busy(40, 60), *busy(600, 620)]))
+    rounds = running(log.run([*start(0), *busy(40, 60), *busy(600, 620)]))
     assert [at for at, _ in rounds] == [40, 50, 60, 600, 610, 620]
 
 
 def test_rates_become_counters_that_give_the_rates_back(log: LogFolder) -> None:
-    life = log.life([stats(at, generation=100.0 + at) for at in range(0, 100, 10)])
-    counters = [each.engines["0"][GENERATED] for each in life.rounds]
+    run = log.run([stats(at, generation=100.0 + at) for at in range(0, 100, 10)])
+    counters = [each.engines["0"][GENERATED] for each in run.rounds]
     grown = [after - before for before, after in pairwise(counters)]
     assert grown == pytest.approx([10 * (100.0 + at) for at in range(10, 100, 10)])
 
 
 def test_a_line_after_a_pause_tells_of_its_own_interval_only(log: LogFolder) -> None:
     """It was idle for nine minutes; the rate of the next line is of ten seconds."""
-    life = log.life([*busy(0, 30), *idle(40, 40), stats(600, generation=400.0)])
-    assert life.rounds[-1].engines["0"][GENERATED] - life.rounds[-2].engines["0"][GENERATED] == pytest.approx(4000)
+    run = log.run([*busy(0, 30), *idle(40, 40), stats(600, generation=400.0)])
+    assert run.rounds[-1].engines["0"][GENERATED] - run.rounds[-2].engines["0"][GENERATED] == pytest.approx(4000)
 
 
 @pytest.mark.parametrize("interval", [1, 2, 5, 30, 60])
 def test_the_interval_is_what_the_log_shows(interval: int, log: LogFolder) -> None:
-    life = log.life([stats(at) for at in range(0, 10 * interval, interval)])
-    assert life.interval == interval
-    grown = life.rounds[-1].engines["0"][GENERATED] - life.rounds[0].engines["0"][GENERATED]
+    run = log.run([stats(at) for at in range(0, 10 * interval, interval)])
+    assert run.interval == interval
+    grown = run.rounds[-1].engines["0"][GENERATED] - run.rounds[0].engines["0"][GENERATED]
     assert grown == pytest.approx(400.0 * 9 * interval)
 
 
@@ -674,42 +672,42 @@ def test_the_preemptions_of_v0_are_a_counter(log: LogFolder) -> None:
         "Sequence group cmpl-{0} is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV cache "
         "space. This can affect the end-to-end performance. total_num_cumulative_preemption={0}"
     )
-    life = log.life([
+    run = log.run([
         line
         for n, at in enumerate(range(0, 100, 10))
         for line in (record(at, preempted.format(1 + 50 * n), "", "WARNING", "scheduler.py:1754"), stats(at, who=""))
     ])  # fmt: skip
-    counted = [each.engines["0"].get(PREEMPTIONS) for each in life.rounds]
+    counted = [each.engines["0"].get(PREEMPTIONS) for each in run.rounds]
     assert counted == [1 + 50 * n for n in range(10)]
 
 
 def test_engines_that_print_at_nearly_the_same_second_are_one_round(log: LogFolder) -> None:
-    life = log.life([stats(at + (e == 1), 3 + e, engine=e) for at in range(0, 60, 10) for e in (0, 1)])
-    assert [value for _, value in running(life)] == [7] * 6
+    run = log.run([stats(at + (e == 1), 3 + e, engine=e) for at in range(0, 60, 10) for e in (0, 1)])
+    assert [value for _, value in running(run)] == [7] * 6
 
 
 def test_an_idle_engine_prints_nothing_while_another_goes_on(log: LogFolder) -> None:
-    life = log.life([
+    run = log.run([
         *(stats(at, 2, engine=e) for at in range(0, 30, 10) for e in (0, 1)),
         stats(30, 2, engine=0),
         stats(30, 0, engine=1, generation=0, prompt=0, kv_cache=0),
         *(stats(at, 2, engine=0) for at in range(40, 90, 10)),
     ])  # fmt: skip
-    assert [value for _, value in running(life)] == [4, 4, 4, 2, 2, 2, 2, 2, 2]
-    assert all(set(each.engines) == {"0", "1"} for each in life.rounds)
-    assert life.rounds[-1].engines["1"][GENERATED] == life.rounds[3].engines["1"][GENERATED]
+    assert [value for _, value in running(run)] == [4, 4, 4, 2, 2, 2, 2, 2, 2]
+    assert all(set(each.engines) == {"0", "1"} for each in run.rounds)
+    assert run.rounds[-1].engines["1"][GENERATED] == run.rounds[3].engines["1"][GENERATED]
 
 
 def test_rounds_of_several_engines_in_one_second_keep_their_order(log: LogFolder) -> None:
     """A log that two lines a second are written to; a window needs times that rise."""
-    life = log.life([stats(at // 3, engine=e) for at in range(30) for e in (0, 1)])
-    times = [each.at for each in life.rounds]
+    run = log.run([stats(at // 3, engine=e) for at in range(30) for e in (0, 1)])
+    times = [each.at for each in run.rounds]
     assert all(before < after for before, after in pairwise(times))
 
 
 def test_the_values_of_a_line(log: LogFolder) -> None:
-    life = log.life([stats(at, 12, 34, kv_cache=97.5) for at in range(0, 30, 10)])
-    last = life.rounds[-1]
+    run = log.run([stats(at, 12, 34, kv_cache=97.5) for at in range(0, 30, 10)])
+    last = run.rounds[-1]
     assert (last.total(RUNNING), last.total(WAITING)) == (12, 34)
     assert last.most(KV_CACHE) == pytest.approx(0.975)
 
@@ -717,8 +715,8 @@ def test_the_values_of_a_line(log: LogFolder) -> None:
 def test_a_line_with_a_number_beyond_all_bounds_is_no_infinity(log: LogFolder) -> None:
     import math
 
-    life = log.life([*busy(0, 30), stats(40, int("9" * 400)), *busy(50, 90)])
-    assert all(math.isfinite(v) for each in life.rounds for values in each.engines.values() for v in values.values())
+    run = log.run([*busy(0, 30), stats(40, int("9" * 400)), *busy(50, 90)])
+    assert all(math.isfinite(v) for each in run.rounds for values in each.engines.values() for v in values.values())
 
 
 # ---- time ------------------------------------------------------------------------------------------------------------
@@ -727,11 +725,11 @@ def test_a_line_with_a_number_beyond_all_bounds_is_no_infinity(log: LogFolder) -
 def test_midnight_and_new_year(log: LogFolder) -> None:
     """The file was last written on 30 November: the log began in the year before."""
     at = (datetime(2025, 12, 31, 23, 59, tzinfo=UTC) - BEGIN).total_seconds()
-    life = log.life([*start(at), *(stats(at + 40 + 10 * n) for n in range(10))])
-    times = [each.at for each in life.rounds]
+    run = log.run([*start(at), *(stats(at + 40 + 10 * n) for n in range(10))])
+    times = [each.at for each in run.rounds]
     assert [after - before for before, after in pairwise(times)] == [10] * 9
-    assert life.first_at is not None
-    assert datetime.fromtimestamp(life.first_at, UTC).strftime("%Y-%m-%d %H:%M") == "2024-12-31 23:59"
+    assert run.first_at is not None
+    assert datetime.fromtimestamp(run.first_at, UTC).strftime("%Y-%m-%d %H:%M") == "2024-12-31 23:59"
 
 
 def test_records_without_any_time(log: LogFolder) -> None:
@@ -742,6 +740,6 @@ def test_records_without_any_time(log: LogFolder) -> None:
     ]
     observation = log.seen([f"INFO vllm.engine.metrics: {line.partition('] ')[2]}" for line in lines])
     assert observation.error is None
-    [life] = observation.lives
-    assert (life.first_at, life.last_at, life.rounds) == (None, None, ())
-    assert fact(life, "log:stats") == 6
+    [run] = observation.runs
+    assert (run.first_at, run.last_at, run.rounds) == (None, None, ())
+    assert fact(run, "log:stats") == 6

@@ -34,7 +34,7 @@ from tests.sources.log.test_runs import (
 )
 from vllm_doctor.model.errors import DoctorError, UsageError
 from vllm_doctor.model.observation import Observation
-from vllm_doctor.model.run import Life
+from vllm_doctor.model.run import Run
 from vllm_doctor.rules import postmortem
 from vllm_doctor.sources.log.source import Followed, Log, period
 
@@ -48,11 +48,11 @@ def examined(*paths: Path | None, since: str | None = None, until: str | None = 
     return Log(paths, table(), began, ended).examine("the server")
 
 
-def told(lives: Sequence[Life]) -> list[object]:
-    """What lives are, without where their lines stand."""
+def told(runs: Sequence[Run]) -> list[object]:
+    """What runs are, without where their lines stand."""
     return [
-        (life.first_at, life.last_at, life.began, life.up, life.stopped, life.rounds, life.death and life.death.cause)
-        for life in lives
+        (run.first_at, run.last_at, run.began, run.up, run.stopped, run.rounds, run.death and run.death.cause)
+        for run in runs
     ]
 
 
@@ -70,8 +70,8 @@ def test_a_rotated_log_is_one_log_in_any_order(order: Sequence[int], tmp_path: P
     ]
     whole = examined(written(tmp_path / "whole", WHOLE))
     rotated = examined(*(paths[place] for place in order))
-    assert told(rotated.lives) == told(whole.lives)
-    assert len(rotated.lives) == 2
+    assert told(rotated.runs) == told(whole.runs)
+    assert len(rotated.runs) == 2
     assert rotated.lines is not None
     assert whole.lines is not None
     assert (rotated.lines.read, rotated.lines.recognised) == (whole.lines.read, whole.lines.recognised)
@@ -83,7 +83,7 @@ def test_logs_that_are_rotated_by_the_day(tmp_path: Path) -> None:
         written(tmp_path / "vllm.log-20251120.gz", gzip.compress("".join(f"{x}\n" for x in WHOLE[14:40]).encode())),
         written(tmp_path / "vllm.log-20251119", WHOLE[:14]),
     ]
-    assert told(examined(*paths).lives) == told(examined(written(tmp_path / "whole", WHOLE)).lives)
+    assert told(examined(*paths).runs) == told(examined(written(tmp_path / "whole", WHOLE)).runs)
 
 
 def test_logs_that_the_kubelet_rotated(tmp_path: Path) -> None:
@@ -94,20 +94,20 @@ def test_logs_that_the_kubelet_rotated(tmp_path: Path) -> None:
         written(folder / "0.log", b"".join(shaped[30:])),
         written(folder / "0.log.20251120-100200.gz", gzip.compress(b"".join(shaped[:30]))),
     ]
-    assert told(examined(*paths).lives) == told(examined(written(tmp_path / "whole", b"".join(shaped))).lives)
+    assert told(examined(*paths).runs) == told(examined(written(tmp_path / "whole", b"".join(shaped))).runs)
 
 
 def test_names_that_end_in_a_number_are_no_rotation(tmp_path: Path) -> None:
     """kubectl logs vllm-0 > vllm-0: two replicas."""
     paths = [written(tmp_path / f"vllm-{n}", busy(0, 90, n + 1)) for n in (0, 1)]
-    assert [{value for _, value in running(life)} for life in examined(*paths).lives] == [{1}, {2}]
+    assert [{value for _, value in running(run)} for run in examined(*paths).runs] == [{1}, {2}]
 
 
 def test_the_newest_log_of_a_rotation_may_still_be_empty(tmp_path: Path) -> None:
     paths = [written(tmp_path / "vllm.log", b""), written(tmp_path / "vllm.log.1", WHOLE)]
     seen = examined(*paths)
     assert seen.error is None
-    assert len(seen.lives) == 2
+    assert len(seen.runs) == 2
     assert any("vllm.log is empty" in note for note in seen.notes)
 
 
@@ -122,13 +122,13 @@ def test_of_two_files_one_is_no_vllms(tmp_path: Path) -> None:
     other = written(tmp_path / "nginx.log", ['10.1.2.3 - - [20/Nov/2025:10:00:00 +0000] "GET / HTTP/1.1" 200 5'] * 7)
     seen = examined(written(tmp_path / "vllm.log", WHOLE), other)
     assert seen.error is None
-    assert len(seen.lives) == 2
+    assert len(seen.runs) == 2
     assert [note for note in seen.notes if "nginx.log: none of its 7 lines is vLLM's" in note]
 
 
 def test_the_same_file_twice_is_one_log(tmp_path: Path) -> None:
     path = written(tmp_path / "vllm.log", WHOLE)
-    assert told(examined(path, path).lives) == told(examined(path).lives)
+    assert told(examined(path, path).runs) == told(examined(path).runs)
 
 
 # ---- what cannot be read ---------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_what_is_no_log(content: bytes, kind: str, tmp_path: Path) -> None:
     seen = examined(written(tmp_path / "vllm.log", content))
     assert seen.error is not None
     assert seen.error.kind == kind
-    assert seen.lives == ()
+    assert seen.runs == ()
 
 
 def test_a_folder(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_log_that_is_packed_and_torn_is_read_as_far_as_it_goes(tmp_path: Path)
     seen = examined(written(tmp_path / "vllm.log.gz", packed[: len(packed) // 2]))
     assert seen.error is None
     assert [note for note in seen.notes if "truncated gzip" in note]
-    assert 100 < len(seen.lives[0].rounds) < 1998
+    assert 100 < len(seen.runs[0].rounds) < 1998
 
 
 def test_standard_input(tmp_path: Path) -> None:
@@ -193,11 +193,11 @@ def test_standard_input(tmp_path: Path) -> None:
     script = (
         "from vllm_doctor.rules import log_lines as l, rule as r; from vllm_doctor.sources.log.source import Log;"
         "seen = Log([None], l.load(r.shipped() / l.FOLDER)).examine('x');"
-        "print(seen.target, seen.error, [len(life.rounds) for life in seen.lives])"
+        "print(seen.target, seen.error, [len(run.rounds) for run in seen.runs])"
     )
     with path.open("rb") as file:
         ran = subprocess.run([sys.executable, "-c", script], stdin=file, capture_output=True, text=True, check=True)
-    assert ran.stdout == f"- None {[len(life.rounds) for life in examined(path).lives]}\n"
+    assert ran.stdout == f"- None {[len(run.rounds) for run in examined(path).runs]}\n"
 
 
 # ---- how it is wrapped -----------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def test_standard_input(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_lives_are_the_same_however_the_log_is_wrapped(shape: str, log: LogFolder) -> None:
     """The wrappers' times are by a part of a second later."""
-    plain, wrapped = log.lives(WHOLE), log.lives(SHAPES[shape](WHOLE))
+    plain, wrapped = log.runs(WHOLE), log.runs(SHAPES[shape](WHOLE))
     assert len(wrapped) == len(plain) == 2
     for one, other in zip(plain, wrapped, strict=True):
         assert [r.engines for r in other.rounds] == [r.engines for r in one.rounds]
@@ -233,8 +233,8 @@ def test_whether_times_are_absolute(log: LogFolder) -> None:
 def test_statistics_that_a_terminal_broke(width: int, log: LogFolder) -> None:
     lines = [*start(0), *busy(40, 90, 3, 2)]
     broken = [line[at : at + width] for line in lines for at in range(0, len(line), width)]
-    assert [(each.at, each.engines) for each in log.life(broken).rounds] == [
-        (each.at, each.engines) for each in log.life(lines).rounds
+    assert [(each.at, each.engines) for each in log.run(broken).rounds] == [
+        (each.at, each.engines) for each in log.run(lines).rounds
     ]
 
 
@@ -246,7 +246,7 @@ def test_lines_that_cri_broke(log: LogFolder) -> None:
         time_, stream, _, text = line.split(" ", 3)
         pieces = [text[at : at + 150] for at in range(0, len(text), 150)]
         parts += [f"{time_} {stream} {'F' if piece is pieces[-1] else 'P'} {piece}" for piece in pieces]
-    whole, broken = log.life(lines), log.life(parts)
+    whole, broken = log.run(lines), log.run(parts)
     assert [each.engines for each in broken.rounds] == [each.engines for each in whole.rounds]
     assert [each.at for each in broken.rounds] == pytest.approx([each.at for each in whole.rounds], abs=1)
 
@@ -294,7 +294,7 @@ def test_what_a_prompt_says_is_no_event(way: str, source: str, spoof: str, log: 
     first, more = [*start(0), *busy(40, 90)], busy(100, 150)
     said = requested(f"What does this mean?\n{spoof}\n{spoof}", way, source)
     for honest, spoofed in (([*first, *more], [*first, *said, *more]), (first, [*first, *said])):
-        plain, heard = log.life(honest), log.life(spoofed)
+        plain, heard = log.run(honest), log.run(spoofed)
         assert (heard.rounds, heard.death, heard.stopped) == (plain.rounds, plain.death, plain.stopped)
         assert {name for name, value in heard.facts.items() if value != plain.facts.get(name)} <= REQUEST_LOGGED
 
@@ -328,36 +328,36 @@ def test_a_time_of_day_before_midnight(tmp_path: Path) -> None:
     """The log ends at half past midnight."""
     midnight = 14 * 3600
     path = written(tmp_path / "vllm.log", [stats(at) for at in range(midnight - 1800, midnight + 1800, 10)])
-    [life] = examined(path, since="23:50").lives
-    assert life.first_at == posix(midnight - 600)
+    [run] = examined(path, since="23:50").runs
+    assert run.first_at == posix(midnight - 600)
 
 
 def test_only_what_was_measured_in_the_period(tmp_path: Path) -> None:
     path = written(tmp_path / "vllm.log", [*start(0), *busy(40, 600)])
-    [life] = examined(path, since="10:02:00", until="10:04:00").lives
-    assert [at for at, _ in running(life)] == list(range(120, 241, 10))
-    assert (life.first_at, life.last_at) == (posix(120), posix(240))
-    assert fact(life, "--max-num-seqs") == 4  # what the start told holds on
+    [run] = examined(path, since="10:02:00", until="10:04:00").runs
+    assert [at for at, _ in running(run)] == list(range(120, 241, 10))
+    assert (run.first_at, run.last_at) == (posix(120), posix(240))
+    assert fact(run, "--max-num-seqs") == 4  # what the start told holds on
 
 
 def test_lives_outside_of_the_period_are_left_out(tmp_path: Path) -> None:
     path = written(tmp_path / "vllm.log", WHOLE)
-    assert len(examined(path).lives) == 2
-    assert [life.began and life.death for life in examined(path, since="2m").lives] == [None]
+    assert len(examined(path).runs) == 2
+    assert [run.began and run.death for run in examined(path, since="2m").runs] == [None]
 
 
 def test_a_period_in_which_there_is_nothing(tmp_path: Path) -> None:
     seen = examined(written(tmp_path / "vllm.log", WHOLE), since="2025-11-21")
-    assert seen.lives == ()
+    assert seen.runs == ()
     assert seen.error is not None
     assert "is between --since and --until: it goes from 2025-11-20T10:00:00" in seen.error.message
 
 
 def test_a_death_outside_of_the_period_did_not_happen(tmp_path: Path) -> None:
-    [life] = examined(written(tmp_path / "vllm.log", [*start(0), *busy(40, 300), *death(305)]), until="10:04").lives
-    assert life.death is None
-    assert fact(life, "engine_deaths") == 0
-    assert fact(life, "engine_dead") is False
+    [run] = examined(written(tmp_path / "vllm.log", [*start(0), *busy(40, 300), *death(305)]), until="10:04").runs
+    assert run.death is None
+    assert fact(run, "engine_deaths") == 0
+    assert fact(run, "engine_dead") is False
 
 
 def test_a_period_that_ends_before_it_begins(tmp_path: Path) -> None:
@@ -389,8 +389,8 @@ def test_of_a_million_lines_some_are_counted_only(tmp_path: Path) -> None:
     seen = examined(written(tmp_path / "vllm.log", lines))
     assert seen.lines is not None
     assert seen.lines.one_in > 1
-    [life] = seen.lives
-    assert life.rounds[-1].at - life.rounds[0].at > 0.99 * 10 * 21000
+    [run] = seen.runs
+    assert run.rounds[-1].at - run.rounds[0].at > 0.99 * 10 * 21000
 
 
 def test_a_key_is_nowhere_in_what_is_observed(tmp_path: Path) -> None:
@@ -467,12 +467,12 @@ def test_no_log_is_too_strange(seed: int, tmp_path: Path) -> None:
         began = time.monotonic()
         try:
             seen = examined(path)
-            if seen.lives:
-                past = postmortem.examine(seen.lives, shipped_rules(), shipped_catalogue(), {})
+            if seen.runs:
+                past = postmortem.examine(seen.runs, shipped_rules(), shipped_catalogue(), {})
                 assert all(span.first_at <= span.last_at for span in past.spans)
-                assert all(0 <= span.life < len(seen.lives) for span in past.spans)
-            for life in seen.lives:
-                assert life.first_at is None or life.last_at is None or life.first_at <= life.last_at
+                assert all(0 <= span.run < len(seen.runs) for span in past.spans)
+            for run in seen.runs:
+                assert run.first_at is None or run.last_at is None or run.first_at <= run.last_at
         except DoctorError:
             pass
         assert time.monotonic() - began < 20, f"input {n}"

@@ -86,7 +86,7 @@ def _server(report: Report, whole: bool) -> Iterator[Words]:
     ]
     if report.is_postmortem:
         parts.append(_gpus(report))
-        parts.append(f"{len(report.lives):,} server runs" if len(report.lives) > 1 else "")
+        parts.append(f"{len(report.runs):,} server runs" if len(report.runs) > 1 else "")
     else:
         parts.append(_watched(report))
     yield joined([part for part in parts if plain(part)])

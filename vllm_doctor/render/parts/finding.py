@@ -58,9 +58,9 @@ def about(
     symptoms = dict.fromkeys((s.title, s.rule) for s in report.findings if s.explained_by == finding.rule)
     if symptoms:
         blocks.append(Explains(tuple((title, " ", rule(id)) for title, id in symptoms)))
-    if finding.prize is not None:
-        blocks.append(Labelled("Gain", words.bound(finding.prize.at_most, finding.prize.basis)))
-    elif finding.asks_prize:
+    if finding.gain is not None:
+        blocks.append(Labelled("Gain", words.bound(finding.gain.at_most, finding.gain.basis)))
+    elif finding.asks_gain:
         blocks.append(Labelled("Gain", "unknown"))
     blocks += [_remedy(place, remedy, finding, whole) for place, remedy in enumerate(finding.remedies)]
     return tuple(blocks)
@@ -73,7 +73,7 @@ def note(group: Sequence[Finding], report: Report) -> Note:
     parts = (
         f"({where})" if where else "",
         finding.here,
-        f"Gain: {words.bound(finding.prize.at_most, finding.prize.basis)}." if finding.prize else "",
+        f"Gain: {words.bound(finding.gain.at_most, finding.gain.basis)}." if finding.gain else "",
         f"({when})" if when and "all the time" not in when else "",
     )
     return Note(
@@ -161,7 +161,7 @@ def _remedy(place: int, remedy: Remedy, finding: Finding, whole: bool) -> Labell
     if remedy.starts_unknown:
         names = [(code(name), f" ({HOW_TO_LEARN[reason]})") for name, reason in remedy.starts_unknown.items()]
         said.append(("not known whether vLLM starts with it: ", *joined(names, ", ")))
-    if remedy.gain is not None and remedy.gain != finding.prize:
+    if remedy.gain is not None and remedy.gain != finding.gain:
         said.append(f"gain: {words.bound(remedy.gain.at_most, remedy.gain.basis)}")
     if is_unchecked and (whole or not place):  # on a terminal once is enough
         said.append("the flag was not checked: the server's version is unknown")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vllm_doctor.model.report import Course, Finding, LifeSeen, Report, Span, Timeline, grouped
+from vllm_doctor.model.report import Finding, Report, RunSeen, Span, Timeline, Trend, grouped
 from vllm_doctor.render.page import Curve, Heading, Held, Lines, Numbered, Plots, Table, Words, code
 from vllm_doctor.text import durations, times, words
 
-_LIVES = 6
+_RUNS = 6
 _WHOLE_LIVES = 40
 _HELD, _HELD_SPANS = 12, 500
 _UNITS = {"running": "requests", "waiting": "requests", "KV cache": "share"}
@@ -20,7 +20,7 @@ def plots(report: Report) -> tuple[Plots, ...]:
         line = report.timeline
         curves = tuple(_of_log(name, values, line, report) for name, values in line.rows.items())
     else:
-        curves = tuple(_of_server(course) for course in report.courses)
+        curves = tuple(_of_server(trend) for trend in report.trends)
     bounds = times.whole(report) if report.spans else None
     if bounds is None:
         return (Plots(drawn, curves),) if drawn or curves else ()
@@ -28,19 +28,19 @@ def plots(report: Report) -> tuple[Plots, ...]:
     return (Plots(drawn, curves, held[:_HELD], max(0, len(held) - _HELD), *bounds, times.between(*bounds)),)
 
 
-def _of_server(course: Course) -> Curve:
-    last = course.points[-1][0]
-    known = [value for _, value in course.points if value is not None]
+def _of_server(trend: Trend) -> Curve:
+    last = trend.points[-1][0]
+    known = [value for _, value in trend.points if value is not None]
     ends = ("0 s", words.number(round(last, 1), "s"))
-    extent, top = _extent(known, course.unit)
-    return Curve(course.says, extent, course.points, 0.0, last, top, ends)
+    extent, top = _extent(known, trend.unit)
+    return Curve(trend.says, extent, trend.points, 0.0, last, top, ends)
 
 
 def _of_log(name: str, values: Sequence[float | None], line: Timeline, report: Report) -> Curve:
     width = (line.last_at - line.first_at) / max(1, len(values))
     points = tuple((line.first_at + (n + 0.5) * width, value) for n, value in enumerate(values))
     extent, top = _extent([value for value in values if value is not None], _UNITS.get(name, ""))
-    deaths = tuple(life.died_at for life in report.lives if life.died_at is not None)
+    deaths = tuple(run.died_at for run in report.runs if run.died_at is not None)
     ends = (times.clock(line.first_at), times.clock(line.last_at))
     return Curve(name, extent, points, line.first_at, line.last_at, top, ends, deaths)
 
@@ -79,45 +79,45 @@ def numbered(main: Sequence[Finding], report: Report) -> tuple[Numbered, ...]:
     return (Numbered(tuple((group[0].rule, times.held(group, report) or group[0].severity) for group in groups)),)
 
 
-def lives(report: Report, whole: bool) -> tuple[Heading | Lines | Table, ...]:
+def runs(report: Report, whole: bool) -> tuple[Heading | Lines | Table, ...]:
     """The server's runs and how they ended, those that ended alike as one; none of a single one that goes on."""
-    if len(report.lives) < 2 and all(life.end != "died" for life in report.lives):
+    if len(report.runs) < 2 and all(run.end != "died" for run in report.runs):
         return ()
-    groups = times.alike(report.lives)
-    most = _WHOLE_LIVES if whole else _LIVES
+    groups = times.alike(report.runs)
+    most = _WHOLE_LIVES if whole else _RUNS
     first, between, last = groups, groups[:0], groups[:0]
     if len(groups) > most:
         first, between, last = groups[: most // 2], groups[most // 2 : -most // 2], groups[-most // 2 :]
-    hidden = [life for _, alike in between for life in alike]
-    died = sum(life.end == "died" for life in hidden)
+    hidden = [run for _, alike in between for run in alike]
+    died = sum(run.end == "died" for run in hidden)
     if whole:
         rows = tuple(_row(number, alike) for number, alike in (*first, *last))
         notes = (f"{len(hidden):,} runs between them are not shown; {died:,} of them died.",) if hidden else ()
         head = ("Run", "From – to", "Served", "Ended", "In", "Cause", "Log line")
         return Heading("Runs of the server"), Table(head, rows, frozenset({0, 6}), notes)
-    items = [_sentence(number, alike, len(report.lives)) for number, alike in first]
+    items = [_sentence(number, alike, len(report.runs)) for number, alike in first]
     items += [f"… {len(hidden):,} runs between them, {died:,} of them died …"] if hidden else []
-    items += [_sentence(number, alike, len(report.lives)) for number, alike in last]
+    items += [_sentence(number, alike, len(report.runs)) for number, alike in last]
     return (Lines(tuple(items), hang=11),)
 
 
-def _sentence(number: int, lives: Sequence[LifeSeen], of: int) -> str:
-    life, count = lives[0], len(lives)
-    bounds = times.lasted(lives)
-    facts = [] if life.began else ["log starts mid-run"]
-    is_early = life.began and not life.up
-    facts += ["never served"] if is_early and life.end != "died" else []
+def _sentence(number: int, runs: Sequence[RunSeen], of: int) -> str:
+    run, count = runs[0], len(runs)
+    bounds = times.lasted(runs)
+    facts = [] if run.began else ["log starts mid-run"]
+    is_early = run.began and not run.up
+    facts += ["never served"] if is_early and run.end != "died" else []
     name = f"runs {number:,}–{number + count - 1:,}" if count > 1 else f"run {number:,}"
     begun = f"{name}  {times.between(*bounds) if bounds else 'no times'}{''.join(f', {fact}' for fact in facts)}; "
-    if life.end == "stopped":
+    if run.end == "stopped":
         return f"{begun}was stopped"
-    if life.end != "died":
+    if run.end != "died":
         return f"{begun}{'the log ends' if number + count > of else 'the next run follows'}"
-    at = f" {times.clock(life.died_at)}" if life.died_at is not None and count == 1 else ""
-    who = f" in {life.process}" if life.process else ""
+    at = f" {times.clock(run.died_at)}" if run.died_at is not None and count == 1 else ""
+    who = f" in {run.process}" if run.process else ""
     ended = "crashed during startup" if is_early else "died"
-    cause = life.cause or _NO_CAUSE
-    places = _places(lives)
+    cause = run.cause or _NO_CAUSE
+    places = _places(runs)
     line = f" (line {places})" if places else ""
     if of == 1:
         return f"{ended}{at}{who}{''.join(f', {fact}' for fact in facts)}: {cause}{line}"
@@ -127,32 +127,32 @@ def _sentence(number: int, lives: Sequence[LifeSeen], of: int) -> str:
 _NO_CAUSE = "the log shows no exception"
 
 
-def _row(number: int, lives: Sequence[LifeSeen]) -> tuple[Words, ...]:
-    life, count = lives[0], len(lives)
-    bounds = times.lasted(lives)
-    is_dead = life.end == "died"
+def _row(number: int, runs: Sequence[RunSeen]) -> tuple[Words, ...]:
+    run, count = runs[0], len(runs)
+    bounds = times.lasted(runs)
+    is_dead = run.end == "died"
     return (
         f"{number:,}–{number + count - 1:,}" if count > 1 else f"{number:,}",
-        (times.between(*bounds) if bounds else "no times") + ("" if life.began else " (log starts mid-run)"),
-        "yes" if life.up else "no" if life.began else "",
-        _ended(life, count),
-        (code(life.process),) if is_dead and life.process else "",
-        (code(life.cause),) if is_dead and life.cause else _NO_CAUSE if is_dead else "",
-        _places(lives),
+        (times.between(*bounds) if bounds else "no times") + ("" if run.began else " (log starts mid-run)"),
+        "yes" if run.up else "no" if run.began else "",
+        _ended(run, count),
+        (code(run.process),) if is_dead and run.process else "",
+        (code(run.cause),) if is_dead and run.cause else _NO_CAUSE if is_dead else "",
+        _places(runs),
     )
 
 
-def _ended(life: LifeSeen, count: int) -> str:
-    if life.end == "stopped":
+def _ended(run: RunSeen, count: int) -> str:
+    if run.end == "stopped":
         return "was stopped"
-    if life.end != "died":
+    if run.end != "died":
         return "goes on"
     if count > 1:
         return "died, each of them"
-    return f"died {times.clock(life.died_at)}" if life.died_at is not None else "died"
+    return f"died {times.clock(run.died_at)}" if run.died_at is not None else "died"
 
 
-def _places(lives: Sequence[LifeSeen]) -> str:
+def _places(runs: Sequence[RunSeen]) -> str:
     """The lines of the log in which the first and the last cause stand."""
-    numbers = [life.cause_line for life in lives if life.cause_line is not None]
+    numbers = [run.cause_line for run in runs if run.cause_line is not None]
     return " … ".join(f"{line:,}" for line in ([numbers[0], numbers[-1]] if len(numbers) > 1 else numbers))

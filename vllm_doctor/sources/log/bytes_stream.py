@@ -35,7 +35,7 @@ Origin = Path | Held | None
 """Where a log is; None: standard input."""
 
 MOST_OF_LIVING = 256 * 1024 * 1024
-"""Bytes of a living server's log: it is to be left in peace."""
+"""Bytes of a open_run server's log: it is to be left in peace."""
 _MOST_CARRIED = 4 * 1024 * 1024
 _JOURNAL_BYTES = re.compile(rb'("MESSAGE" ?: ?)\[([0-9, ]{1,1000000})\]')
 
@@ -43,7 +43,7 @@ _JOURNAL_BYTES = re.compile(rb'("MESSAGE" ?: ?)\[([0-9, ]{1,1000000})\]')
 def blocks(path: Origin, notes: list[str], until: float | None, may_be_empty: bool) -> Iterator[bytes | memoryview]:
     """The log's blocks; what must be said of it goes to `notes`. Raises SourceError where it cannot be read.
 
-    `until`, on time.monotonic: the log of a living server, which is followed until then, and of which only the end is
+    `until`, on time.monotonic: the log of a open_run server, which is followed until then, and of which only the end is
     read where it is long.
     """
     if isinstance(path, Held):
@@ -90,7 +90,7 @@ def _of_file(
 
 
 def _end_of(path: Path | None) -> int:
-    """Where to begin with a log that is too long to be read beside a living server; 0 with one that is not."""
+    """Where to begin with a log that is too long to be read beside a open_run server; 0 with one that is not."""
     return max(0, path.stat().st_size - MOST_OF_LIVING) if path is not None and path.is_file() else 0
 
 

@@ -52,7 +52,7 @@ class Sighting(NamedTuple):
 class Reading:
     """One log being read. `path` None is standard input; `group` numbers the logs that belong together.
 
-    `until`, on time.monotonic: the log of a living server, which is followed until then, and of which only the end is
+    `until`, on time.monotonic: the log of a open_run server, which is followed until then, and of which only the end is
     read where it is long.
 
     Complete once `sightings` is exhausted.

@@ -1,4 +1,4 @@
-"""From what stands in a log to the lives of the servers in it: a restart begins a new one."""
+"""From what stands in a log to the runs of the servers in it: a restart begins a new one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from vllm_doctor.model.facts import COMMAND, LOG
 from vllm_doctor.model.reading import Known, Reading, Value
-from vllm_doctor.model.run import RUNNING, Death, Life, Round, Series
+from vllm_doctor.model.run import RUNNING, Death, Round, Run, Series
 from vllm_doctor.rules.log_lines import LogLine, LogLines
 from vllm_doctor.sources.log.entry_arguments import Arguments
 from vllm_doctor.sources.log.reader import Sighting
@@ -28,11 +28,11 @@ _MOST_STARTING = 8
 """Servers that may start at the same time into one log."""
 _GAP = 2.5
 """Intervals without a line that are silence, and no jitter."""
-_MOST_LIVES = 500
+_MOST_RUNS = 500
 _MOST_TROUBLES = 50
 _MOST_TIMES = 4096
 _RECENT = 15.0
-"""Seconds that are now, for a server that lives."""
+"""Seconds that are now, for a server that runs."""
 _MOST_STEPS = 5000
 _WEAK_CAUSES = ("EngineDeadError", "KeyboardInterrupt", "SystemExit", "CancelledError", "terminated")
 """They follow an operator's signal as well."""
@@ -52,8 +52,8 @@ class _Trouble:
 
 
 @dataclass
-class _Living:
-    """A life while it is read."""
+class _OpenRun:
+    """A run while it is read."""
 
     key: tuple[int, str]
     began: bool
@@ -79,43 +79,43 @@ class _Living:
     points: list[_Point] = field(default_factory=list)
 
 
-class Lives:
-    """Collects sightings, in the order of the log; `done` tells the lives."""
+class Runs:
+    """Collects sightings, in the order of the log; `done` tells the runs."""
 
     def __init__(self, table: LogLines) -> None:
         self._table = table
-        self._all: list[_Living] = []
-        self._current: dict[tuple[int, str], _Living] = {}
-        self._of_pid: dict[tuple[int, str, int], _Living] = {}
+        self._all: list[_OpenRun] = []
+        self._current: dict[tuple[int, str], _OpenRun] = {}
+        self._of_pid: dict[tuple[int, str, int], _OpenRun] = {}
         self.left_out = 0
-        """Lives that never served, of so many that the oldest are not told."""
+        """Runs that never served, of so many that the oldest are not told."""
 
     def add(self, seen: Sighting) -> None:
-        life = self._life(seen)
+        run = self._run(seen)
         if seen.pid is not None:
-            self._of_pid[seen.stream, seen.origin, seen.pid] = life
+            self._of_pid[seen.stream, seen.origin, seen.pid] = run
         if seen.at is not None:
-            life.first_at = seen.at if life.first_at is None else life.first_at
-            life.last_at = max(seen.at, life.last_at or seen.at)
+            run.first_at = seen.at if run.first_at is None else run.first_at
+            run.last_at = max(seen.at, run.last_at or seen.at)
         line = seen.line
-        life.counts[line.id] += seen.repeated
-        if life.ready or life.points:
-            life.serving[line.id] += seen.repeated
+        run.counts[line.id] += seen.repeated
+        if run.ready or run.points:
+            run.serving[line.id] += seen.repeated
         if line.at_start:
-            life.last_start = line.id
+            run.last_start = line.id
         elif not line.samples and seen.at is not None:
-            life.when.setdefault(line.id, deque(maxlen=_MOST_TIMES)).append((seen.at, seen.repeated))
-        life.values.setdefault(line.id, {}).update(seen.values)
+            run.when.setdefault(line.id, deque(maxlen=_MOST_TIMES)).append((seen.at, seen.repeated))
+        run.values.setdefault(line.id, {}).update(seen.values)
         for name, fact in line.facts.items():
             if name in seen.values:
-                life.named[fact] = seen.values[name]
+                run.named[fact] = seen.values[name]
         if seen.arguments is not None:
-            life.arguments = seen.arguments
+            run.arguments = seen.arguments
         if line.samples and seen.at is not None:
-            self._measure(life, seen, seen.at)
-        self._mark(life, seen)
+            self._measure(run, seen, seen.at)
+        self._mark(run, seen)
 
-    def _life(self, seen: Sighting) -> _Living:
+    def _run(self, seen: Sighting) -> _OpenRun:
         """The run that a sighting belongs to; a new one where it begins one."""
         key = (seen.stream, seen.origin)
         known = self._of_pid.get((*key, seen.pid)) if seen.pid is not None else None
@@ -130,11 +130,13 @@ class Lives:
         self._current.setdefault(key, current)
         return current
 
-    def _starting(self, seen: Sighting, key: tuple[int, str], known: _Living | None, newest: _Living | None) -> _Living:
+    def _starting(
+        self, seen: Sighting, key: tuple[int, str], known: _OpenRun | None, newest: _OpenRun | None
+    ) -> _OpenRun:
         """The run whose start this line is part of."""
         # The pid may be one of an earlier run: a container counts from 1 again.
         # Of two servers that start at the same time the older lacks the line first.
-        starting = [life for life in self._all[-_MOST_STARTING:] if life.key == key and not life.ready]
+        starting = [run for run in self._all[-_MOST_STARTING:] if run.key == key and not run.ready]
         going_on = (one for one in (known, *starting, newest) if one and not _begins_again(one, seen))
         current = next(going_on, None) or self._begin(key, began=True)
         # Lines of a start may come before the one that names it.
@@ -142,56 +144,56 @@ class Lives:
         current.starts.setdefault(seen.line.id, (seen.process, seen.pid, seen.at))
         return current
 
-    def _unnamed(self, seen: Sighting, key: tuple[int, str]) -> _Living:
+    def _unnamed(self, seen: Sighting, key: tuple[int, str]) -> _OpenRun:
         """The run of a line whose process and origin no run has yet."""
-        of_stream = [life for (stream, _), life in self._current.items() if stream == seen.stream]
+        of_stream = [run for (stream, _), run in self._current.items() if stream == seen.stream]
         if of_stream and (not seen.origin or not seen.line.samples):
             return of_stream[-1]
         if self._all and not seen.line.samples:  # a worker on another node
             return self._all[-1]
         return self._begin(key, began=False)
 
-    def _begin(self, key: tuple[int, str], began: bool) -> _Living:
-        if len(self._all) >= _MOST_LIVES:
-            idle = next((place for place, life in enumerate(self._all) if not life.points), 0)
+    def _begin(self, key: tuple[int, str], began: bool) -> _OpenRun:
+        if len(self._all) >= _MOST_RUNS:
+            idle = next((place for place, run in enumerate(self._all) if not run.points), 0)
             del self._all[idle]
             self.left_out += 1
-        self._all.append(_Living(key, began))
+        self._all.append(_OpenRun(key, began))
         self._current[key] = self._all[-1]
         return self._all[-1]
 
-    def _measure(self, life: _Living, seen: Sighting, at: float) -> None:
+    def _measure(self, run: _OpenRun, seen: Sighting, at: float) -> None:
         speaker = (seen.process, seen.pid)
         if "engine" in seen.values:
-            life.engine_of[speaker] = f"{float(seen.values['engine']):.0f}"
-        life.points.append((at, life.engine_of.get(speaker, "0"), seen.line, seen.values))
+            run.engine_of[speaker] = f"{float(seen.values['engine']):.0f}"
+        run.points.append((at, run.engine_of.get(speaker, "0"), seen.line, seen.values))
         if seen.values.get("running"):  # it goes on: what looked like an end was none
-            life.stopped_at = None
+            run.stopped_at = None
         if seen.values.get("generation"):  # a dead engine may have requests that "run", but generates nothing
-            life.died = None
+            run.died = None
 
-    def _mark(self, life: _Living, seen: Sighting) -> None:
-        at = seen.at if seen.at is not None else life.last_at or 0.0
+    def _mark(self, run: _OpenRun, seen: Sighting) -> None:
+        at = seen.at if seen.at is not None else run.last_at or 0.0
         trouble = _Trouble(at, seen.number or 0, seen.process, seen.cause)
-        told_to_stop = life.stopped_at is not None and at - life.stopped_at < _SHUTDOWN
+        told_to_stop = run.stopped_at is not None and at - run.stopped_at < _SHUTDOWN
         match seen.line.marks:
             case "ready":
-                life.ready = True
-            case "stopped" if life.stopped_at is None:
-                life.stopped_at = at
+                run.ready = True
+            case "stopped" if run.stopped_at is None:
+                run.stopped_at = at
             case "error" | "died" if not told_to_stop:
-                if len(life.troubles) < _MOST_TROUBLES:
-                    life.troubles.append(trouble)
-                if seen.line.marks == "died" and life.died is None:
-                    life.died = trouble
+                if len(run.troubles) < _MOST_TROUBLES:
+                    run.troubles.append(trouble)
+                if seen.line.marks == "died" and run.died is None:
+                    run.died = trouble
 
     @property
     def last_at(self) -> float | None:
         """The last time in the log."""
-        return max((life.last_at for life in self._all if life.last_at is not None), default=None)
+        return max((run.last_at for run in self._all if run.last_at is not None), default=None)
 
     def recent(self, now: float) -> dict[str, Reading]:
-        """Of a server that lives, `now` on the log's clock: how often each line was printed in the last seconds.
+        """Of a server that runs, `now` on the log's clock: how often each line was printed in the last seconds.
 
         For what its start told that is nothing to ask.
         """
@@ -204,53 +206,53 @@ class Lives:
             found |= {f"log:{id}": Known(count, origin=LOG), f"log:{id}@serving": Known(serving, origin=LOG)}
         return found
 
-    def done(self) -> tuple[Life, ...]:
-        """The lives, in the order in which they began."""
-        lives = [self._life_of(living) for living in self._all]
-        deaths = sum(life.death is not None for life in lives)
-        served_last = max((place for place, life in enumerate(lives) if life.up and not life.death), default=-1)
+    def done(self) -> tuple[Run, ...]:
+        """The runs, in the order in which they began."""
+        runs = [self._run_of(open_run) for open_run in self._all]
+        deaths = sum(run.death is not None for run in runs)
+        served_last = max((place for place, run in enumerate(runs) if run.up and not run.death), default=-1)
         return tuple(
-            replace(life, facts={**life.facts, **_of_death(life, deaths, place > served_last)})
-            for place, life in enumerate(lives)
+            replace(run, facts={**run.facts, **_of_death(run, deaths, place > served_last)})
+            for place, run in enumerate(runs)
         )
 
-    def _life_of(self, living: _Living) -> Life:
-        rounds, interval = _rounds(living)
-        up = living.ready or bool(rounds)
-        death = _death(living, up)
-        stopped = living.stopped_at is not None and death is None
-        version = living.named.get("vllm_version")
-        given = living.arguments.given(str(version) if version is not None else None) if living.arguments else None
+    def _run_of(self, open_run: _OpenRun) -> Run:
+        rounds, interval = _rounds(open_run)
+        up = open_run.ready or bool(rounds)
+        death = _death(open_run, up)
+        stopped = open_run.stopped_at is not None and death is None
+        version = open_run.named.get("vllm_version")
+        given = open_run.arguments.given(str(version) if version is not None else None) if open_run.arguments else None
         model = given.model if given else None
-        told = living.named.get("model")
-        return Life(
-            first_at=living.first_at,
-            last_at=living.last_at,
-            began=living.began,
+        told = open_run.named.get("model")
+        return Run(
+            first_at=open_run.first_at,
+            last_at=open_run.last_at,
+            began=open_run.began,
             up=up,
             stopped=stopped,
             death=death,
-            facts=self._facts(living, up, given),
-            last_start=living.last_start,
+            facts=self._facts(open_run, up, given),
+            last_start=open_run.last_start,
             rounds=rounds,
             interval=interval,
             model=model or (str(told) if told is not None else None),
             command=given.command if given else (),
         )
 
-    def _facts(self, living: _Living, up: bool, given: Arguments | None) -> dict[str, Reading]:
+    def _facts(self, open_run: _OpenRun, up: bool, given: Arguments | None) -> dict[str, Reading]:
         facts: dict[str, Reading] = {LOG: Known(True, origin=LOG)}
-        facts |= {name: Known(value, origin=LOG) for name, value in living.named.items()}
-        version = living.named.get("vllm_version")
+        facts |= {name: Known(value, origin=LOG) for name, value in open_run.named.items()}
+        version = open_run.named.get("vllm_version")
         for line in self._table.lines.values():
-            count = living.counts[line.id]
+            count = open_run.counts[line.id]
             # What a start would show is missing only from a whole start.
-            shown = (living.began and up) or not line.at_start or line.marks in ("error", "died")
+            shown = (open_run.began and up) or not line.at_start or line.marks in ("error", "died")
             if count or (shown and line.printed_by(str(version) if version is not None else None)):
                 facts[f"log:{line.id}"] = Known(float(count), origin=LOG)
                 if not line.at_start:
-                    facts[f"log:{line.id}@serving"] = Known(float(living.serving[line.id]), origin=LOG)
-        for id, values in living.values.items():
+                    facts[f"log:{line.id}@serving"] = Known(float(open_run.serving[line.id]), origin=LOG)
+        for id, values in open_run.values.items():
             facts |= {f"log:{id}.{name}": Known(value, origin=LOG) for name, value in values.items()}
         if given is not None:
             facts |= {flag: Known(value, origin=LOG) for flag, value in given.flags.items()}
@@ -259,54 +261,56 @@ class Lives:
         return facts
 
 
-def _of_death(life: Life, deaths: int, last: bool) -> dict[str, Reading]:
-    """How this life ended; `deaths` of all lives in the log did so by themselves; `last`: none served after it."""
-    death = life.death
-    abrupt = last and death is None and not life.stopped and not life.up and life.began
+def _of_death(run: Run, deaths: int, last: bool) -> dict[str, Reading]:
+    """How this run ended; `deaths` of all runs in the log did so by themselves; `last`: none served after it."""
+    death = run.death
+    abrupt = last and death is None and not run.stopped and not run.up and run.began
     told: dict[str, Value] = {
         "engine_deaths": float(deaths if death else 0),
         "engine_dead": death is not None and last,
         "log_ends_abruptly": abrupt,
     }
-    if abrupt and life.last_start is not None:
-        told["start_stopped_at"] = life.last_start
+    if abrupt and run.last_start is not None:
+        told["start_stopped_at"] = run.last_start
     if death is not None:
-        starting = life.began or life.last_start is not None
+        starting = run.began or run.last_start is not None
         told["death_phase"] = "serving" if death.serving else "start" if starting else "start or serving"
         told["death_process"] = death.process or "the server"
         told["death_cause"] = (death.cause or "the log shows no exception").rstrip(".")
     return {name: Known(value, origin=LOG) for name, value in told.items()}
 
 
-def _begins_again(life: _Living, seen: Sighting) -> bool:
-    """Whether this line of a start belongs to a new life, and not to another process of the current one."""
-    if life.points or life.died or life.stopped_at is not None:
+def _begins_again(run: _OpenRun, seen: Sighting) -> bool:
+    """Whether this line of a start belongs to a new run, and not to another process of the current one."""
+    if run.points or run.died or run.stopped_at is not None:
         return True
-    before = life.starts.get(seen.line.id)
+    before = run.starts.get(seen.line.id)
     if before is None:
-        return life.ready
+        return run.ready
     process, pid, at = before
     later = seen.at - at if seen.at is not None and at is not None else 0.0
     if process != seen.process:  # another rank of it
-        return life.ready or bool(life.troubles) or later > _STARTING
-    return life.ready or seen.pid is None or pid != seen.pid or bool(life.troubles) or later > _ONE_START
+        return run.ready or bool(run.troubles) or later > _STARTING
+    return run.ready or seen.pid is None or pid != seen.pid or bool(run.troubles) or later > _ONE_START
 
 
-def _death(living: _Living, up: bool) -> Death | None:
+def _death(open_run: _OpenRun, up: bool) -> Death | None:
     """How it died, by the first exception that says why; None if it did not, or was told to stop."""
-    died = living.died
+    died = open_run.died
     if died is None:
         # An exception while it starts, and it never came up: it died of it.
-        if up or not living.troubles or living.stopped_at is not None:
+        if up or not open_run.troubles or open_run.stopped_at is not None:
             return None
-        died = living.troubles[-1]
-    of_it = [trouble for trouble in living.troubles if trouble.at >= died.at - _EPISODE]
+        died = open_run.troubles[-1]
+    of_it = [trouble for trouble in open_run.troubles if trouble.at >= died.at - _EPISODE]
     caused = [trouble for trouble in of_it if trouble.cause] or [died]
     cause = min(caused, key=lambda trouble: _weakness(trouble.cause or ""))  # of equal ones the first
-    stopped = living.stopped_at is not None and abs(living.stopped_at - died.at) < _SHUTDOWN
+    stopped = open_run.stopped_at is not None and abs(open_run.stopped_at - died.at) < _SHUTDOWN
     if stopped and (cause.cause is None or _is_weak(cause.cause)):
         return None
-    return Death(cause.at or None, cause.line, cause.process, cause.cause, serving=bool(living.points) or living.ready)
+    return Death(
+        cause.at or None, cause.line, cause.process, cause.cause, serving=bool(open_run.points) or open_run.ready
+    )
 
 
 def _weakness(cause: str) -> int:
@@ -318,13 +322,13 @@ def _is_weak(cause: str) -> bool:
     return any(word in cause for word in _WEAK_CAUSES)
 
 
-def _rounds(living: _Living) -> tuple[tuple[Round, ...], float]:
+def _rounds(open_run: _OpenRun) -> tuple[tuple[Round, ...], float]:
     """The points as rounds, with counters summed up, and the silence of idle engines filled with zeros."""
-    interval = _interval(living.points)
+    interval = _interval(open_run.points)
     counters: dict[str, dict[Series, float]] = {}
     before: dict[str, float] = {}
     rounds: list[Round] = []
-    for at, engines in _grouped(living.points, interval):
+    for at, engines in _grouped(open_run.points, interval):
         if rounds and at - rounds[-1].at > _GAP * interval and not rounds[-1].total(RUNNING):
             # An idle engine prints nothing: silence after a zero is more zeros.
             rounds += [_idle(rounds[-1], rounds[-1].at + interval), _idle(rounds[-1], at - interval)]

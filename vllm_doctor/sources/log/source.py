@@ -1,4 +1,4 @@
-"""The sources FILE and `-`: logs, read in one pass, as lives of servers."""
+"""The sources FILE and `-`: logs, read in one pass, as runs of servers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import LinesSeen, Problem
-from vllm_doctor.model.run import Life
+from vllm_doctor.model.run import Run
 from vllm_doctor.rules.log_lines import LogLines
 from vllm_doctor.sources.log.bytes_scan import Scanner
 from vllm_doctor.sources.log.bytes_stream import Origin
 from vllm_doctor.sources.log.reader import Reading, merged
-from vllm_doctor.sources.log.runs import Lives
+from vllm_doctor.sources.log.runs import Runs
 from vllm_doctor.text import durations
 from vllm_doctor.text.times import iso
 
@@ -81,9 +81,9 @@ class Log:
     since: Period | None = None
     until: Period | None = None
     watch: float | None = None
-    """Seconds in which it is followed, beside its living server."""
+    """Seconds in which it is followed, beside its open_run server."""
     age: float | None = None
-    """Of the log of a living server in a recording: seconds since it was last written to."""
+    """Of the log of a open_run server in a recording: seconds since it was last written to."""
     readings: list[Reading] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -102,9 +102,9 @@ class Log:
     def examine(self, patient: str) -> Observation:
         """Read to the end. What cannot be read is the observation's error, what was odd its notes."""
         started = time.monotonic()
-        lives = Lives(self.table)
+        runs = Runs(self.table)
         try:
-            self._read(lives, None if self.watch is None else started + self.watch)
+            self._read(runs, None if self.watch is None else started + self.watch)
         except SourceError as error:
             return self._failed(patient, Problem(error.kind, str(error)))
         read = sum(reading.tally.lines_read for reading in self.readings)
@@ -112,27 +112,27 @@ class Log:
         if not any(reading.is_vllm for reading in self.readings):
             return self._failed(patient, self._nothing(recognised, read))
         shift = self.readings[0].shift if len(self.readings) == 1 else 0.0
-        whole = [life.shifted(shift) for life in lives.done()]
+        whole = [run.shifted(shift) for run in runs.done()]
         chosen = self._between(whole)
         if not chosen:
             return self._failed(patient, _outside(self.target, whole))
         one_in = max((n for reading in self.readings for n in reading.tally.one_in.values()), default=1)
         zoned = all(reading.zoned for reading in self.readings if reading.is_vllm)
         newest = chosen[-1]
-        now = self._now(lives.last_at)
+        now = self._now(runs.last_at)
         return Observation(
             kind=SourceKind.LOG,
             target=self.target,
-            facts=newest.facts if now is None else {**newest.facts, **lives.recent(now)},
-            models=tuple(dict.fromkeys(life.model for life in chosen if life.model)),
-            notes=(*self._notes(), *([f"{lives.left_out:,} of its runs are not shown"] if lives.left_out else [])),
+            facts=newest.facts if now is None else {**newest.facts, **runs.recent(now)},
+            models=tuple(dict.fromkeys(run.model for run in chosen if run.model)),
+            notes=(*self._notes(), *([f"{runs.left_out:,} of its runs are not shown"] if runs.left_out else [])),
             patient=patient,
             command=newest.command,
-            lives=chosen,
+            runs=chosen,
             lines=LinesSeen(read, recognised, zoned, time.monotonic() - started, one_in),
         )
 
-    def _read(self, lives: Lives, until: float | None) -> None:
+    def _read(self, runs: Runs, until: float | None) -> None:
         """All files, those of a rotated set one after the other, the others by time. Raises SourceError."""
         groups = [
             [Reading(path, stream, self.table, self._scanner, until) for path in paths]
@@ -142,13 +142,13 @@ class Log:
         for reading in self.readings:
             reading.may_be_empty = len(self.readings) > 1  # a log that was just rotated is
         for sighting in merged(groups):
-            lives.add(sighting)
+            runs.add(sighting)
 
     def _failed(self, patient: str, problem: Problem) -> Observation:
         return Observation(SourceKind.LOG, self.target, error=problem, patient=patient)
 
     def _now(self, last_at: float | None) -> float | None:
-        """The time on the log's clock, if its server lives: the file was last written when its last line says."""
+        """The time on the log's clock, if its server runs: the file was last written when its last line says."""
         if last_at is not None and self.age is not None:
             return last_at + self.age
         if self.watch is None or last_at is None:
@@ -157,27 +157,24 @@ class Log:
         written = max((path.stat().st_mtime for path in files if path.exists()), default=time.time())
         return last_at + max(0.0, time.time() - written)
 
-    def _between(self, lives: Sequence[Life]) -> tuple[Life, ...]:
-        end = max((life.last_at for life in lives if life.last_at is not None), default=None)
+    def _between(self, runs: Sequence[Run]) -> tuple[Run, ...]:
+        end = max((run.last_at for run in runs if run.last_at is not None), default=None)
         if end is None or (self.since is None and self.until is None):
-            return tuple(lives)
+            return tuple(runs)
         since = self.since.seconds(end) if self.since else float("-inf")
         until = self.until.seconds(end, ahead=_DAY / 2) if self.until else float("inf")
         if self.since and self.until and since > until:
             raise UsageError(f"--until {self.until.text} is before --since {self.since.text}")
-        lives = [_without_death(life) if not since <= _died_at(life, end) <= until else life for life in lives]
+        runs = [_without_death(run) if not since <= _died_at(run, end) <= until else run for run in runs]
         return tuple(
             replace(
-                life,
-                rounds=tuple(round for round in life.rounds if since <= round.at <= until),
-                first_at=max(life.first_at, since),
-                last_at=min(life.last_at, until),
+                run,
+                rounds=tuple(round for round in run.rounds if since <= round.at <= until),
+                first_at=max(run.first_at, since),
+                last_at=min(run.last_at, until),
             )
-            for life in lives
-            if life.first_at is not None
-            and life.last_at is not None
-            and life.first_at <= until
-            and life.last_at >= since
+            for run in runs
+            if run.first_at is not None and run.last_at is not None and run.first_at <= until and run.last_at >= since
         )
 
     def _notes(self) -> Iterator[str]:
@@ -223,21 +220,21 @@ def _state(path: Path | None) -> tuple[int, float] | None:
     return (found.st_size, found.st_mtime) if found else None
 
 
-def _died_at(life: Life, end: float) -> float:
+def _died_at(run: Run, end: float) -> float:
     """When it died; at the end of the log where nothing tells."""
-    return end if life.death is None or life.death.at is None else life.death.at
+    return end if run.death is None or run.death.at is None else run.death.at
 
 
-def _without_death(life: Life) -> Life:
+def _without_death(run: Run) -> Run:
     """What is known of it before it died."""
-    told = {name: fact for name, fact in life.facts.items() if not name.startswith("death_")}
+    told = {name: fact for name, fact in run.facts.items() if not name.startswith("death_")}
     alive = {"engine_deaths": Known(0.0, origin=LOG), "engine_dead": Known(False, origin=LOG)}
-    return replace(life, death=None, facts=told | alive)
+    return replace(run, death=None, facts=told | alive)
 
 
-def _outside(target: str, lives: Sequence[Life]) -> Problem:
+def _outside(target: str, runs: Sequence[Run]) -> Problem:
     """Nothing is left between --since and --until."""
-    times = [at for life in lives for at in (life.first_at, life.last_at) if at is not None]
+    times = [at for run in runs for at in (run.first_at, run.last_at) if at is not None]
     held = f": it goes from {iso(min(times), zoned=False)} to {iso(max(times), zoned=False)}" if times else ""
     return Problem("empty", f"nothing in {target} is between --since and --until{held}")
 
