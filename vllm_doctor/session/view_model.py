@@ -197,8 +197,8 @@ class Session:
     """A watch that is still to be opened: everything that takes time happens in `run`, off the user's thread.
 
     `watch` gives the view models of these sources until `control` stops it, and raises DoctorError where there is
-    nothing to watch. `find` names the servers of this host; with more than one of them the user is asked. `page` is all about
-    one rule, "" before the rules are read.
+    nothing to watch. `find` names the servers of this host; with more than one of them the user is asked. `page` is
+    all about one rule, "" before the rules are read.
     """
 
     watch: Callable[[Sequence[str], Callable[[ViewModel], None]], None]

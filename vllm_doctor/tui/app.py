@@ -1,7 +1,7 @@
 """The application: it holds the newest view model, gives it to the page in front, and carries out the keys.
 
-The watch runs in a thread of its own and posts one message, `ViewModelReady`. Nothing that may take time happens here, so
-a server that hangs cannot freeze it; an error there is a banner, and the last view model stays.
+The watch runs in a thread of its own and posts one message, `ViewModelReady`. Nothing that may take time happens
+here, so a server that hangs cannot freeze it; an error there is a banner, and the last view model stays.
 """
 
 from __future__ import annotations
