@@ -366,8 +366,8 @@ def test_one_server_as_an_observation() -> None:
         one = prometheus.OneServer(asked, CATALOGUE, matchers('instance="host-0:8000"'), "prom+http://h/?instance=x")
         seen = one.examine(600, time.monotonic() + 60)
         assert seen.error is None
-        assert seen.told is not None
-        assert (seen.told.seconds, seen.told.scrapes) == (600, 25)
+        assert seen.evaluated is not None
+        assert (seen.evaluated.seconds, seen.evaluated.scrapes) == (600, 25)
         all_of_them = prometheus.OneServer(asked, CATALOGUE, (), "prom+http://h/").examine(600, time.monotonic() + 60)
         assert all_of_them.error is not None
         assert "2 servers" in all_of_them.error.message
@@ -387,7 +387,7 @@ def test_a_followed_server_looks_as_far_back_as_was_asked() -> None:
 
 def test_an_engine_without_a_signal_is_unknown_not_zero() -> None:
     survey = surveyed(fake("idle").routes())
-    told = survey.told([0])
+    told = survey.evaluated([0])
     assert all(isinstance(r, Unknown | Known) for of in told.readings.values() for r in of.values())
     assert isinstance(next(iter(told.readings["draft_acceptance"].values())), Unknown)
 

@@ -17,7 +17,7 @@ from vllm_doctor.model.kinds import GRAVE, SEVERITIES, Role, SourceKind, Stage, 
 from vllm_doctor.model.reading import Bounded, Column, Known, Reading, Subject, Unknown, Value, Values
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Patient, Problem, Report, SourceSeen, Verdict, worst
-from vllm_doctor.model.snapshot import Snapshot, Told
+from vllm_doctor.model.snapshot import Evaluated, Snapshot
 from vllm_doctor.model.window import Window
 from vllm_doctor.prometheus.api import ORIGIN
 from vllm_doctor.prometheus.survey import Survey
@@ -151,7 +151,7 @@ class Fleet:
         facts: dict[str, Reading] = {name: Known(value, origin="user") for name, value in wishes.items()}
         facts["stats_published"] = Known(True, origin=ORIGIN)
         # What is the same for all: the facts, and why all else is not known.
-        self._common = catalogue.snapshot(Window(), facts, told=Told((), {}))
+        self._common = catalogue.snapshot(Window(), facts, evaluated=Evaluated((), {}))
         self._columns = Columns(len(survey.engines), catalogue, self._column)
         self._ordinary = (Outcome(State.OK), Outcome(State.NOT_APPLICABLE), Outcome(State.UNKNOWN))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.reading import Reading
 from vllm_doctor.model.report import Change, LinesSeen, Patch, Problem, RecordingSeen
-from vllm_doctor.model.snapshot import Told
+from vllm_doctor.model.snapshot import Evaluated
 from vllm_doctor.model.window import Window
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Observation:
     lines: LinesSeen | None = None
     recent: Window = field(default_factory=Window)
     """Of a source that is followed: its last few scrapes."""
-    told: Told | None = None
+    evaluated: Evaluated | None = None
     """Of a Prometheus: the signals of its window, in place of scrapes."""
     process_rows: tuple[ProcessSeen, ...] = ()
     """The server's processes one by one, and the GPUs that it uses."""

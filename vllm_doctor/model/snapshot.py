@@ -55,7 +55,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Told:
+class Evaluated:
     """Signals of one server's engines that another has evaluated: a Prometheus. Under the catalogue's names.
 
     `seconds`: the window that it looked at; `scrapes`: how many of each engine lie in it, at least.

@@ -17,7 +17,7 @@ from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Bounded, Column, Known, Reading, Subject, Unknown, Values, project
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Problem
-from vllm_doctor.model.snapshot import Told
+from vllm_doctor.model.snapshot import Evaluated
 from vllm_doctor.prometheus import query
 from vllm_doctor.prometheus.api import FEWER, ORIGIN, Api, Labels, Row, plain
 from vllm_doctor.prometheus.engine_rows import EngineColumns, Question, is_rate
@@ -86,7 +86,7 @@ class Survey:
         reading = value if isinstance(value, Known) else Known(value, origin=self.origins.get(signal, ORIGIN))
         return project(self.engines[engine], self.labels[signal]), reading
 
-    def told(self, engines: Sequence[int]) -> Told:
+    def evaluated(self, engines: Sequence[int]) -> Evaluated:
         """The signals of some engines of one server."""
         readings: dict[str, dict[Subject, Reading]] = {}
         for name in self.columns:
@@ -95,7 +95,9 @@ class Survey:
                 named = key if isinstance(reading, Known) else self.engines[engine]
                 readings.setdefault(name, {})[named] = reading
         subjects = tuple(self.engines[engine] for engine in engines)
-        return Told(subjects, readings, self.reasons, self.window_s, min(self.scrapes[engine] for engine in engines))
+        return Evaluated(
+            subjects, readings, self.reasons, self.window_s, min(self.scrapes[engine] for engine in engines)
+        )
 
 
 def chosen(url: str) -> tuple[Matcher, ...]:
@@ -337,10 +339,15 @@ class OneServer:
             return Observation(
                 SourceKind.PROMETHEUS, self.target, error=Problem(error.kind, str(error)), patient=self.target
             )
-        told = survey.told(range(len(survey.engines)))
+        evaluated = survey.evaluated(range(len(survey.engines)))
         facts: dict[str, Reading] = {"stats_published": Known(True, origin=ORIGIN)}
         return Observation(
-            SourceKind.PROMETHEUS, self.target, facts=facts, notes=survey.notes, patient=self.target, told=told
+            SourceKind.PROMETHEUS,
+            self.target,
+            facts=facts,
+            notes=survey.notes,
+            patient=self.target,
+            evaluated=evaluated,
         )
 
     def _check(self, survey: Survey) -> None:

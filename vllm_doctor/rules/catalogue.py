@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vllm_doctor.model.facts import ENGINE_METRIC
 from vllm_doctor.model.reading import Reading, Subject
-from vllm_doctor.model.snapshot import Snapshot, Told
+from vllm_doctor.model.snapshot import Evaluated, Snapshot
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules import diagnosis_file, evaluation
 from vllm_doctor.rules.diagnosis_file import Diagnosis
@@ -61,13 +61,13 @@ class Catalogue:
         return Catalogue(signals, Diagnosis(self.symptoms, negligible=self.negligible), self.path)
 
     def snapshot(
-        self, window: Window, facts: Mapping[str, Reading], tag: Subject = (), told: Told | None = None
+        self, window: Window, facts: Mapping[str, Reading], tag: Subject = (), evaluated: Evaluated | None = None
     ) -> Snapshot:
         """What the scrapes of one server and the facts about it say.
 
-        `tag` tells servers apart where several are examined together. `told`: signals that need no scrapes.
+        `tag` tells servers apart where several are examined together. `evaluated`: signals that need no scrapes.
         """
-        return evaluation.snapshot(self.in_order, window, facts, tag, told)
+        return evaluation.snapshot(self.in_order, window, facts, tag, evaluated)
 
 
 def load(shipped: Path, *folders: Path, problems: Problems | None = None) -> Catalogue:

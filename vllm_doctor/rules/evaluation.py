@@ -11,7 +11,7 @@ from vllm_doctor.expr.promql_eval import Estimate
 from vllm_doctor.model.facts import COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM, LOG
 from vllm_doctor.model.reading import Known, Reading, Subject, Unknown, project
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.model.snapshot import Series, Snapshot, Told
+from vllm_doctor.model.snapshot import Evaluated, Series, Snapshot
 from vllm_doctor.model.window import Labels, Window
 from vllm_doctor.rules.signal import DEFAULT_IDENTITY, MEASURED, Signal, expression, info, parsed
 
@@ -26,15 +26,15 @@ def snapshot(
     window: Window,
     facts: Mapping[str, Reading],
     tag: Subject = (),
-    told: Told | None = None,
+    evaluated: Evaluated | None = None,
 ) -> Snapshot:
     """All of these signals; each stands below what it is computed from.
 
-    `tag` tells servers apart where several are examined together. `told`: signals that need no scrapes.
+    `tag` tells servers apart where several are examined together. `evaluated`: signals that need no scrapes.
     """
     identity = _identity(window)
     engines = {_named(labels, identity) for labels in window.latest(ENGINE_METRIC)}
-    subjects = tuple(sorted(engines if told is None else told.engines)) or ((),)
+    subjects = tuple(sorted(engines if evaluated is None else evaluated.engines)) or ((),)
     series: dict[str, Series] = {}
     missing: dict[str, Reason] = {}
     for signal in signals:
@@ -42,9 +42,9 @@ def snapshot(
         if signal.way == "formula":
             assert signal.formula is not None
             readings = _computed(signal.formula, subjects, Snapshot(subjects, series, missing))
-        elif told is not None and (signal.way in MEASURED or signal.name in told.readings):
-            readings = told.readings.get(signal.name, {})
-            missing[signal.name] = told.missing.get(
+        elif evaluated is not None and (signal.way in MEASURED or signal.name in evaluated.readings):
+            readings = evaluated.readings.get(signal.name, {})
+            missing[signal.name] = evaluated.missing.get(
                 signal.name, Reason.ABSENT if signal.way in MEASURED else signal.reason
             )
         else:

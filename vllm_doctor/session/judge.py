@@ -109,8 +109,8 @@ def _sources(observations: Sequence[Observation]) -> tuple[SourceSeen, ...]:
         SourceSeen(
             o.kind,
             o.target,
-            o.told.seconds if o.told else o.window.seconds,
-            o.told.scrapes if o.told else len(o.window.times),
+            o.evaluated.seconds if o.evaluated else o.window.seconds,
+            o.evaluated.scrapes if o.evaluated else len(o.window.times),
             o.error,
             o.notes,
         )

@@ -40,7 +40,7 @@ class Examined:
         What /version said of a server whose metrics cannot be used is nothing to judge; what its host said is.
         """
         return any(
-            o.window.times or o.told or ((o.facts or o.runs) and o.kind not in (*SERVERS, SourceKind.GPU_NAME))
+            o.window.times or o.evaluated or ((o.facts or o.runs) and o.kind not in (*SERVERS, SourceKind.GPU_NAME))
             for o in self.observations
         )
 
@@ -73,7 +73,7 @@ class Examined:
             scraped[0] if scraped else Window(),
             {**_with_defaults(self.facts()), **wished},
             (("server", self.name),) if is_tagged else (),
-            None if scraped else next((o.told for o in self.observations if o.told), None),
+            None if scraped else next((o.evaluated for o in self.observations if o.evaluated), None),
         )
 
 

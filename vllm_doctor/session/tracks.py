@@ -93,10 +93,10 @@ class Tracks:
         found = []
         for seen in by_patient.values():
             window = next((o.recent for o in seen if o.recent.times), None)
-            told = next((o.told for o in seen if o.told is not None), None)
+            told = next((o.evaluated for o in seen if o.evaluated is not None), None)
             if window is not None or told is not None:
                 facts = {name: fact for o in reversed(seen) for name, fact in o.facts.items()}
-                found.append(self._narrow.snapshot(window or Window(), facts, told=None if window else told))
+                found.append(self._narrow.snapshot(window or Window(), facts, evaluated=None if window else told))
         return found
 
 
