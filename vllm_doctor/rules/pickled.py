@@ -131,8 +131,12 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
+    def __init__(self, body: bytes) -> None:
+        super().__init__(io.BytesIO(body))
+        self._shipped = folders.shipped()
+
     def persistent_load(self, pid: str) -> Path:
-        return folders.shipped() / pid
+        return self._shipped / pid
 
     def find_class(self, module: str, name: str) -> Any:
         """A class that stands in one of our modules: nothing that it imports, and no function."""
@@ -150,4 +154,4 @@ def _pickle(made: object) -> bytes:
 
 
 def _unpickled(body: bytes) -> Any:
-    return _Unpickler(io.BytesIO(body)).load()
+    return _Unpickler(body).load()
