@@ -35,7 +35,7 @@ class Compiled(BuildHookInterface):
         self._folder = tempfile.TemporaryDirectory()
         subprocess.run([sys.executable, "-B", "-c", PROGRAM, self._folder.name], cwd=self.root, check=True)
         for path in Path(self._folder.name).iterdir():
-            place = "pickled/" if path.suffix == ".pickle" else ""
+            place = "kept/" if path.suffix == ".pickle" else ""
             build_data["force_include"][str(path)] = f"vllm_doctor/rules/{place}{path.name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:

@@ -27,10 +27,11 @@ Made = TypeVar("Made")
 
 RULES, LOG_LINES = "rules", "log-lines"
 """What is kept."""
-FOLDER = "pickled"
+FOLDER = "kept"
 _PACKAGE = Path(__file__).parents[1]
 _PROGRAMS = ("model", "expr", "rules", "text", "vllm")
-"""Folders of the package: what they hold makes the objects. None of their texts depends on the version of Python."""
+"""Folders of the package: what they hold makes the objects. Which Python runs it makes no difference to them, and the
+tables of flags only check them."""
 _CLASSES = ("vllm_doctor.model.", "vllm_doctor.expr.", "vllm_doctor.rules.")
 _BROUGHT = Path(__file__).with_name(FOLDER)
 _OWN = Path(__spec__.cached or __file__).with_name(FOLDER)
@@ -40,7 +41,10 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def load(name: str, make: Callable[[], Made]) -> Made:
-    """What `make` makes of the shipped folder; as it was made before, where it may be."""
+    """What `make` makes of the shipped folder: as it was made before, where that was kept and is still the same.
+
+    A Table in it knows where it stands, but no longer what it held.
+    """
     inputs = _inputs()
     for folder in (_BROUGHT, _OWN):
         try:
@@ -127,8 +131,12 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
+    def __init__(self, body: bytes) -> None:
+        super().__init__(io.BytesIO(body))
+        self._shipped = folders.shipped()
+
     def persistent_load(self, pid: str) -> Path:
-        return folders.shipped() / pid
+        return self._shipped / pid
 
     def find_class(self, module: str, name: str) -> Any:
         """A class that stands in one of our modules: nothing that it imports, and no function."""
@@ -146,4 +154,4 @@ def _pickle(made: object) -> bytes:
 
 
 def _unpickled(body: bytes) -> Any:
-    return _Unpickler(io.BytesIO(body)).load()
+    return _Unpickler(body).load()
