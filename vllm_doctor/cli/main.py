@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _told(arguments)
         sys.stdout.flush()
         if argv is None:
-            gc.freeze()  # the program ends: Python would look through all objects once more,
+            gc.freeze()  # the program ends: Python would look through all objects once more
         return code
     except OSError as error:  # the reader of our output has gone, or the disk is full
         _drop_stdout()
