@@ -15,17 +15,14 @@ class _Word(StrEnum):
 
     doc: str
     """What the word means, for a person."""
+    rank: int
+    """Its place in the list; 0 is the worst, the first or the surest."""
 
     def __new__(cls, word: str, doc: str = "") -> Self:
         member = str.__new__(cls, word)
         member._value_ = word
-        member.doc = doc
+        member.doc, member.rank = doc, len(cls.__members__)
         return member
-
-    @property
-    def rank(self) -> int:
-        """Its place in the list; 0 is the worst, the first or the surest."""
-        return list(type(self)).index(self)
 
 
 class Severity(_Word):
@@ -59,7 +56,7 @@ class State(_Word):
     @property
     def severity(self) -> Severity | None:
         """The severity of a rule that fires."""
-        return None if self.rank > State.INFO.rank else Severity(self)
+        return _SEVERITY.get(self)
 
     @property
     def sign(self) -> str:
@@ -72,6 +69,7 @@ class State(_Word):
         return _COLOURS[self]
 
 
+_SEVERITY = {State(severity): severity for severity in Severity}
 SEVERITIES = tuple(Severity)
 GRAVE = (Severity.CRITICAL, Severity.WARNING)
 """What makes a server's verdict."""
