@@ -145,7 +145,7 @@ class DoctorApp(App[None]):
         except Exception as error:
             self.post_message(Stopped(error, is_fault=True))
 
-    def on_pictured(self, event: ViewModelReady) -> None:
+    def on_view_model_ready(self, event: ViewModelReady) -> None:
         was, self.view_model = self.view_model.status, event.view_model
         if self.view_model.status is Status.CHOOSING and was is not Status.CHOOSING:
             self.go("chooser")
