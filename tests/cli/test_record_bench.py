@@ -178,7 +178,7 @@ def test_compare_takes_what_both_benchmarks_measured(
     other = benched(tmp_path, "other", doctor, served, played, output_throughput=2000.0, max_concurrency=48)
     ran = doctor("compare", before, after)
     assert (ran.code, ran.out.split("(")[0]) == (0, "PASS  It got better: generation tokens 1,000/s → 2,000/s ")
-    assert "those of vllm bench serve" in ran.out
+    assert "those of vllm bench serve" in " ".join(ran.out.split())
     assert "requests waiting" in ran.out  # the server's own stands beside
     ran = doctor("compare", before, other, "--json")
     assert (ran.code, json.loads(ran.out)["same_load"]) == (3, False)

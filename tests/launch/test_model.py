@@ -62,7 +62,7 @@ def test_a_container_s_path_is_not_this_machine_s(tmp_path: Path) -> None:
 def test_a_path_that_does_not_exist_is_said() -> None:
     facts, notes = found("vllm serve /no/such/model")
     assert facts == {}
-    assert notes == ("the model /no/such/model is not on this machine: what its config.json tells is not known",)
+    assert notes == ("the model /no/such/model is not on this machine: its config.json is unknown",)
 
 
 def test_a_name_that_is_nowhere_is_nothing_to_say() -> None:

@@ -224,7 +224,7 @@ def test_evidence_and_sentences_have_the_numbers(rules: Rules) -> None:
     [
         ("not-server", "The aside: 9 runs."),
         ("info", "The aside: 9 runs."),
-        ("opportunity", "No limit found in what could be seen"),
+        ("opportunity", "No limit found in what could be checked"),
     ],
 )
 def test_what_is_not_the_servers_fault_leaves_it_well(rules: Rules, role: str, headline: str) -> None:
@@ -251,7 +251,7 @@ def test_the_verdict_is_the_worst_severity(rules: Rules, severities: list[str], 
 def test_nothing_found_is_well(rules: Rules) -> None:
     rules.add("ill", "queue > 1")
     diagnosis = rules.diagnose(server({"queue": 0.0}))
-    assert (diagnosis.verdict, diagnosis.headline) == (Verdict.OK, "No limit found in what could be seen")
+    assert (diagnosis.verdict, diagnosis.headline) == (Verdict.OK, "No limit found in what could be checked")
     assert diagnosis.findings == ()
 
 
@@ -268,11 +268,11 @@ def test_who_is_blind_has_no_verdict(rules: Rules) -> None:
         pytest.param(
             {"load": Unknown(Reason.STALE), "usage": 0.1},
             Verdict.UNKNOWN,
-            "Vital signs could not be read: requests running (stale)",
+            "Key metrics could not be read: requests running (stale)",
             id="needed",
         ),
         pytest.param(
-            {"usage": Unknown(Reason.IDLE)}, Verdict.OK, "No limit found in what could be seen", id="not needed"
+            {"usage": Unknown(Reason.IDLE)}, Verdict.OK, "No limit found in what could be checked", id="not needed"
         ),
     ],
 )
@@ -296,7 +296,7 @@ def test_harm_that_is_seen_wins_over_a_vital_sign_that_is_not(rules: Rules) -> N
             {"latency": Known(3.0, 2.5, 5.0)}, Verdict.WARNING, "2.5–5 s misses 2 s", id="missed SLO, in buckets"
         ),
         pytest.param(
-            {"latency": Known(3.0, 1.0, 5.0)}, Verdict.OK, "No limit found in what could be seen", id="perhaps missed"
+            {"latency": Known(3.0, 1.0, 5.0)}, Verdict.OK, "No limit found in what could be checked", id="perhaps missed"
         ),
         pytest.param({"queue": 5.0, "latency": 3.0}, Verdict.WARNING, None, id="both: the worse"),
         pytest.param({"queue": 5.0, "usage": 0.9}, Verdict.WARNING, "The cause", id="queue with its cause"),
