@@ -296,7 +296,10 @@ def test_harm_that_is_seen_wins_over_a_vital_sign_that_is_not(rules: Rules) -> N
             {"latency": Known(3.0, 2.5, 5.0)}, Verdict.WARNING, "2.5–5 s misses 2 s", id="missed SLO, in buckets"
         ),
         pytest.param(
-            {"latency": Known(3.0, 1.0, 5.0)}, Verdict.OK, "No limit found in what could be checked", id="perhaps missed"
+            {"latency": Known(3.0, 1.0, 5.0)},
+            Verdict.OK,
+            "No limit found in what could be checked",
+            id="perhaps missed",
         ),
         pytest.param({"queue": 5.0, "latency": 3.0}, Verdict.WARNING, None, id="both: the worse"),
         pytest.param({"queue": 5.0, "usage": 0.9}, Verdict.WARNING, "The cause", id="queue with its cause"),
