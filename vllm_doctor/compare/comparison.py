@@ -167,8 +167,7 @@ def compared(before: Result, after: Result, goal: str = "throughput", open_loop:
     """
     if before.by_client is not None and after.by_client is not None:
         before, after = before.by_client, after.by_client
-    rows = tuple(_row(d, before, after) for d in measure.definitions().values() if not d.load)
-    rows = tuple(row for row in rows if row.before is not None or row.after is not None)
+    rows = _rows(before, after)
     load = _load(before, after)
     same_load, load_says = _same_load(load, before, after, open_loop)
     new = tuple(rule for rule in after.found if rule not in before.found)
@@ -197,6 +196,12 @@ def compared(before: Result, after: Result, goal: str = "throughput", open_loop:
         new,
         tuple(_notes(before, after)),
     )
+
+
+def _rows(before: Result, after: Result) -> tuple[Row, ...]:
+    """The measures that one of the two has, but for those of the load."""
+    rows = (_row(definition, before, after) for definition in measure.definitions().values() if not definition.load)
+    return tuple(row for row in rows if row.before is not None or row.after is not None)
 
 
 def _outcome(

@@ -142,7 +142,10 @@ def aggregated_by(text: str) -> tuple[str, ...]:
 
 
 def _check(node: Any) -> list[str]:
-    """The metric names of an expression; PromQLError for what the subset lacks."""
+    """The metric names of an expression; PromQLError for what the subset lacks.
+
+    Long because it has one short case for each kind of node, and so names the subset in one place; `_evaluate` too.
+    """
     match node:
         case ast.NumberLiteral():
             return []
