@@ -31,7 +31,6 @@ SLOW = (
     "tests/recording/test_demo.py*",
     "tests/render/test_html.py*",
     "tests/rules/test_columns.py*",
-    "tests/rules/test_compiled.py*",
     "tests/rules/test_lint.py*",
     "tests/rules/test_overrides.py*",
     "tests/recording/test_metrics.py*",

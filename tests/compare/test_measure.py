@@ -105,7 +105,7 @@ def test_a_wrong_entry_is_told_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "measures.yaml"
     path.write_text("measures:\n  x:\n    says: x\n    unit: s\n    promql: rate(\n")
     with pytest.raises(DocumentError, match=rf"{path}:5: "):
-        measure.definitions(path)
+        measure.read(path)
 
 
 def test_a_course_is_from_scrape_to_scrape() -> None:

@@ -1,4 +1,4 @@
-"""What is measured of a whole server over a time, with its spread over parts of that time: data/measures.yaml."""
+"""What is measured of a whole server over a time, with its spread over parts of that time: measures.yaml."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vllm_doctor.expr.promql_eval import Estimate, Expression, PromQLError
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Measure, Trend
 from vllm_doctor.model.window import Window
-from vllm_doctor.rules import document
+from vllm_doctor.rules import document, pickled
 from vllm_doctor.rules.signal import UNITS
 
 PATH = Path(__file__).with_name("measures.yaml")
@@ -40,8 +40,13 @@ class Definition:
 
 
 @cache
-def definitions(path: Path = PATH) -> Mapping[str, Definition]:
+def definitions() -> Mapping[str, Definition]:
     """The measures by name, in the order of the file. Raises DocumentError with the line."""
+    return pickled.load(pickled.MEASURES, read)
+
+
+def read(path: Path = PATH) -> dict[str, Definition]:
+    """The same, from the file."""
     root = document.read(path)
     root.allow("measures")
     table = root.table("measures")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 from vllm_doctor.model.errors import DocumentError
-from vllm_doctor.rules import compiled
 from vllm_doctor.rules.table import Problems, Table
 
 _MAX_BYTES = 1_000_000
@@ -33,35 +31,6 @@ def read(path: Path, until: str | None = None, problems: Problems | None = None)
     if until is not None:
         head, _, rest = text.partition(f"\n{until}:\n")
         text = text if _NEXT_KEY.search(rest) else f"{head}\n"
-    if (tree := compiled.find(path, until, text)) is not None:
-        table: Table = _of_tree(tree, path, problems)
-        return table
     from vllm_doctor.rules import strict_yaml  # late: it takes a while to import, and most starts parse nothing
 
-    table = strict_yaml.parsed(text, path, problems)
-    if problems is None:  # a mistake would have been raised
-        compiled.add(path, until, text, _tree(table))
-    return table
-
-
-def _tree(value: Any) -> compiled.Tree:
-    """A table as JSON: [its line, those of its keys, what is below them]. A list is {"list": …}."""
-    if isinstance(value, Table):
-        return [value.line, list(value.lines.values()), {key: _tree(item) for key, item in value.items()}]
-    return {"list": [_tree(item) for item in value]} if isinstance(value, list) else value
-
-
-def _of_tree(tree: compiled.Tree, path: Path, problems: Problems | None) -> Any:
-    if isinstance(tree, dict):
-        return [_of_tree(item, path, problems) for item in tree["list"]]
-    if not isinstance(tree, list):
-        return tree
-    line, lines, items = tree
-    table = Table(items)
-    table.path, table.line, table.lines = path, line, dict(zip(items, lines, strict=True))
-    if problems is not None:
-        table.problems = problems
-    for key, item in items.items():
-        if isinstance(item, list | dict):
-            table[key] = _of_tree(item, path, problems)
-    return table
+    return strict_yaml.parsed(text, path, problems)

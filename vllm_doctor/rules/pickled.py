@@ -1,4 +1,4 @@
-"""The shipped rules, signals and log lines as objects, as an earlier start made them: most starts then make none.
+"""The shipped rules, signals, log lines and measures as objects, as an earlier start made them: most make none.
 
 Made anew where any text of the rules has changed, or any program that they are made by. A wheel brings them along; else
 they are written beside Python's .pyc, where Python may. A pickle can run what it names, so one is loaded only as a .pyc
@@ -25,14 +25,14 @@ from vllm_doctor.rules.table import Table
 
 Made = TypeVar("Made")
 
-RULES, LOG_LINES = "rules", "log-lines"
+RULES, LOG_LINES, MEASURES = "rules", "log-lines", "measures"
 """What is kept."""
 FOLDER = "kept"
 _PACKAGE = Path(__file__).parents[1]
-_PROGRAMS = ("model", "expr", "rules", "text", "vllm")
+_PROGRAMS = ("model", "expr", "rules", "text", "vllm", "compare")
 """Folders of the package: what they hold makes the objects. Which Python runs it makes no difference to them, and the
 tables of flags only check them."""
-_CLASSES = ("vllm_doctor.model.", "vllm_doctor.expr.", "vllm_doctor.rules.")
+_CLASSES = ("vllm_doctor.model.", "vllm_doctor.expr.", "vllm_doctor.rules.", "vllm_doctor.compare.")
 _BROUGHT = Path(__file__).with_name(FOLDER)
 _OWN = Path(__spec__.cached or __file__).with_name(FOLDER)
 """Beside this module's own .pyc."""
@@ -97,7 +97,8 @@ def _read(path: Path, inputs: bytes) -> bytes:
 def _inputs() -> bytes:
     """The digest of all that the objects are made of."""
     digest = hashlib.sha256()
-    for folder, ending in ((folders.shipped(), ".yaml"), *((_PACKAGE / name, ".py") for name in _PROGRAMS)):
+    texts = ((folders.shipped(), ".yaml"), (_PACKAGE / "compare", ".yaml"))
+    for folder, ending in (*texts, *((_PACKAGE / name, ".py") for name in _PROGRAMS)):
         for path in sorted(_files(str(folder), ending)):
             with open(path, "rb") as file:
                 digest.update(path.removeprefix(str(folder)).encode() + b"\0" + file.read() + b"\0")
