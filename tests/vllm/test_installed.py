@@ -245,5 +245,5 @@ def test_nothing_is_imported_from_the_folder_that_one_stands_in(
     for name in ("csv", "json", "email", "zipfile", "argparse"):
         (here / f"{name}.py").write_text(f"open({str(here / 'ran')!r}, 'w')\nraise SystemExit(9)\n")
     monkeypatch.chdir(here)
-    assert ask_vllm.ask(install()).version == "0.32.0"
+    assert ask_vllm.ask(install() / "vllm").version == "0.32.0"
     assert not (here / "ran").exists()
