@@ -9,12 +9,12 @@ requests' means, not of tokens: they are not read.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from vllm_doctor.compare.comparison import Result
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Measure
@@ -134,6 +134,7 @@ def _counts(run: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is no number")
-    return float(value)
+    found = outside.number(value) if isinstance(value, int | float) else None
+    if found is None:
+        raise ValueError(f"{str(value)[:40]!r} is no number")
+    return found
