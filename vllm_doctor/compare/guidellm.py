@@ -50,6 +50,15 @@ def is_result(document: object) -> bool:
 
 def result(document: Mapping[str, Any], name: str) -> Result:
     """The benchmarks of one file, which must be of one load, as a result. Raises UsageError with what is wrong."""
+    try:
+        return _result(document, name)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"{name} is not a result as GuideLLM 0.2 to 0.8 writes it ({type(error).__name__}: {str(error)[:100]})"
+        ) from None
+
+
+def _result(document: Mapping[str, Any], name: str) -> Result:
     version = (document.get("metadata") or {}).get("version")
     if isinstance(version, int) and version > _NEWEST:
         raise UsageError(
@@ -57,19 +66,14 @@ def result(document: Mapping[str, Any], name: str) -> Result:
             " it needs a newer vllm-doctor"
         )
     runs: Sequence[Mapping[str, Any]] = document["benchmarks"]
-    try:
-        loads = [_asked(run) for run in runs]
-        if any(load != loads[0] for load in loads):
-            raise UsageError(
-                f"{name} holds {len(runs)} benchmarks of different load ({_told(loads)}): compare files of one load"
-            )
-        models = {_model(run) for run in runs}
-        found = {name: list(_figures(runs, name)) for name in _FIGURES}
-        counts = [_counts(run) for run in runs]
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    loads = [_asked(run) for run in runs]
+    if any(load != loads[0] for load in loads):
         raise UsageError(
-            f"{name} is not a result as GuideLLM 0.2 to 0.8 writes it ({type(error).__name__}: {str(error)[:100]})"
-        ) from None
+            f"{name} holds {len(runs)} benchmarks of different load ({_told(loads)}): compare files of one load"
+        )
+    models = {_model(run) for run in runs}
+    found = {name: list(_figures(runs, name)) for name in _FIGURES}
+    counts = [_counts(run) for run in runs]
     if len(models) > 1:
         raise UsageError(f"{name} holds benchmarks of several models: compare one")
     good, bad = sum(done for done, _ in counts), sum(failed for _, failed in counts)

@@ -173,7 +173,7 @@ def names(template: str) -> list[str]:
 
 
 def plain(value: Value) -> Value:
-    """A whole number as int: 11.0 -> 11."""
-    if isinstance(value, float) and math.isfinite(value) and value == int(value):
+    """A whole number as int: 11.0 -> 11; one whose digits a float does not hold stays as it is."""
+    if isinstance(value, float) and abs(value) < 2**53 and value == int(value):
         return int(value)
     return value
