@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -10,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from vllm_doctor.launch.unexpanded import as_written, is_marked, mark, pieces
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.reason import Reason
@@ -257,8 +257,8 @@ def _in_a_line(text: str) -> str:
     if "\n" not in text or not text.lstrip().startswith(("{", "[")):
         return text
     try:
-        json.loads(text)
-    except (ValueError, RecursionError):
+        outside.json(text)
+    except ValueError:
         return text
     return re.sub(r"\s*\n\s*", " ", text)  # no line ends within JSON's own texts
 

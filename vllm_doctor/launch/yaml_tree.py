@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from vllm_doctor.launch.unexpanded import mark
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 
 MAX_NODES = 50_000  # once unfolded
@@ -74,9 +75,10 @@ class Node:
                 return self.text.lower() in ("true", "yes", "on", "y")
             case "int" | "float":
                 try:
-                    return int(self.text.replace("_", ""), 0) if self.kind == "int" else float(self.text)
+                    value = int(self.text.replace("_", ""), 0) if self.kind == "int" else float(self.text)
                 except ValueError:
                     return self.text
+                return self.text if outside.number(value) is None else value
             case _:
                 return self.text
 

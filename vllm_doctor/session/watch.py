@@ -14,8 +14,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import DoctorError
 from vllm_doctor.model.kinds import GRAVE, Severity, SourceKind, State
 from vllm_doctor.model.observation import Observation
@@ -59,7 +59,7 @@ class Judge:
     strict: bool = False
 
     def report(self, observations: Sequence[Observation], at: float) -> Report:
-        when = datetime.fromtimestamp(at, UTC)
+        when = outside.moment(at)
         return redact.report(judge(observations, self.rules, self.catalogue, self.wishes, when, self.strict))
 
     def marks(self) -> dict[str, float]:

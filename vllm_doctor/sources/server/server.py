@@ -6,12 +6,12 @@ Nothing else is asked of the patient, nothing is sent to it, and every answer is
 from __future__ import annotations
 
 import email.utils
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
@@ -144,8 +144,8 @@ class Server:
         """The JSON answer; {} if there is none: these two only add to what /metrics says."""
         try:
             answer = self._connection.get(path, min(deadline, self._clock() + IDENTITY_SECONDS))
-            return json.loads(answer.body)
-        except (SourceError, ValueError, RecursionError):
+            return outside.json(answer.body)
+        except (SourceError, ValueError):
             return {}
 
 

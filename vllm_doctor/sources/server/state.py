@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.window import Sample
@@ -85,7 +86,7 @@ class State:
             return Recalled(note=f"--state {self.path}: the first look; the next one covers the time in between")
         try:
             scrapes = sorted((self._scrape(one, now) for one in kept), key=lambda scrape: scrape.at)
-        except (KeyError, TypeError, ValueError, OverflowError):
+        except (KeyError, TypeError, ValueError):
             return Recalled(note=f"--state {self.path}: it was torn, and is started over")
         ages = [now.at - scrape.at for scrape in scrapes]
         usable = [s for s, age in zip(scrapes, ages, strict=True) if _LEAST <= age <= STALE]
@@ -174,11 +175,11 @@ class State:
                 + "; give another file"
             )
         try:
-            document = nothing | (json.loads(body) if raw else {})
+            document = nothing | (outside.json(body) if raw else {})
             lists = [kept for part in nothing for kept in document[part].values()]
             if len(raw) > _MOST_BYTES or not all(isinstance(kept, list) for kept in lists):
                 return nothing, True
-        except (ValueError, TypeError, AttributeError, RecursionError):
+        except (ValueError, TypeError, AttributeError):
             return nothing, True
         return document, False
 
@@ -243,9 +244,10 @@ def _is_same_server(before: Scrape, now: Scrape) -> bool:
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is no number")
-    return float(value)
+    found = outside.number(value) if isinstance(value, int | float) else None
+    if found is None:
+        raise ValueError(f"{str(value)[:40]!r} is no number")
+    return found
 
 
 def _boot() -> str | None:
