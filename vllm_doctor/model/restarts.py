@@ -37,7 +37,7 @@ class Starts:
 
 
 def facts(restarts: Sequence[tuple[float, float]], origin: str) -> dict[str, Reading]:
-    """Of restarts within an hour, the oldest first: when each was, and how long what it replaced had run, in seconds."""
+    """Of restarts within an hour, the oldest first: when each was, and how long its predecessor had run, in seconds."""
     found: dict[str, Reading] = {"restarts": Known(float(len(restarts)), origin=origin)}
     if restarts:
         found["lived_before_restart"] = Known(sum(lived for _, lived in restarts) / len(restarts), origin=origin)

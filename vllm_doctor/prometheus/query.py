@@ -51,7 +51,7 @@ _OPERATORS = {
     "MatchOp.Re": "=~",
     "MatchOp.NotRe": "!~",
 }
-_IN_METRICSQL = {"increase": "increase_prometheus"}
+_IN_METRICSQL = {"increase": "increase_prometheus", "changes": "changes_prometheus"}
 METRICSQL = "step()"
 """A query that only VictoriaMetrics answers."""
 _SELECT = 'write it as PromQL has it: --select \'namespace="prod", pod=~"llama-.*"\''

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from vllm_doctor.model.facts import COMMAND, LOG
 from vllm_doctor.model import restarts
+from vllm_doctor.model.facts import COMMAND, LOG
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.run import RUNNING, Death, Round, Run, Series
 from vllm_doctor.rules.log_lines import LogLine, LogLines
