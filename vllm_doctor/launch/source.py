@@ -267,7 +267,8 @@ def _strangers(start: Start) -> dict[str, Reading]:
         "flags_version_told": float(start.version is not None),
     }
     if strange:
-        told["flags_unknown_names"] = " ".join(strange)
+        if names := [name for name in strange if name.split() == [name]]:  # else it is no flag of anybody
+            told["flags_unknown_names"] = " ".join(names)
         told["flags_unknown_says"] = "; ".join(_instead(version, name) for name in strange[:_NAMED])
     return {name: Known(value, origin="cmdline") for name, value in told.items()}
 

@@ -5,6 +5,7 @@ One instant query a signal, for all engines together; so many whether there is o
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -363,7 +364,7 @@ class OneServer:
             raise SourceError(
                 "several",
                 f"{self.target} is of {len(servers):,} servers: name one of them by its labels ({', '.join(differ)}):"
-                f" ?{asked}; all of them: vllm-doctor fleet {self.prometheus.target}",
+                f" ?{asked}; all of them: vllm-doctor fleet {shlex.quote(self.prometheus.target)}",
             )
 
 

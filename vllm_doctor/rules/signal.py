@@ -37,7 +37,7 @@ BETWEEN = "__"
 DEFAULT_IDENTITY = ("engine", "model_name")
 UNITS = (
     "ratio", "share", "factor", "s", "1/s", "bytes", "tokens", "blocks", "requests", "engines",
-    "adapters", "cores", "W", "MHz", "°C", "text", "flag", "",
+    "adapters", "cores", "W", "MHz", "°C", "text", "words", "flag", "",
 )  # fmt: skip
 
 

@@ -80,6 +80,14 @@ def test_a_server_that_was_started_anew_is_another(state: Callable[[], State], t
     assert "restarted" in told.note
 
 
+def test_the_starts_of_processes_that_have_ended_are_kept(state: Callable[[], State], time: Time) -> None:
+    for started in (50.0, 1010.0, 1070.0):
+        state().keep(TARGET, scrape(time.clock, started=started))
+        time.passes(60)
+    told = state().recall(TARGET, scrape(time.clock, started=1130.0))
+    assert [one.started for one in told.kept] == [50.0, 1010.0, 1070.0]
+
+
 def test_too_old_is_stale(state: Callable[[], State], time: Time) -> None:
     state().keep(TARGET, scrape(time.clock))
     time.passes(STALE + 1)

@@ -16,6 +16,7 @@ from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Problem
+from vllm_doctor.model.restarts import Starts
 from vllm_doctor.model.window import Window
 from vllm_doctor.sources.server.access import Access
 from vllm_doctor.sources.server.exposition import Heads, Page, parse
@@ -89,7 +90,11 @@ class Server:
             return seen
         seen.window.lone = recalled.reason
         notes = [recalled.note, state.keep(self.target, scrapes[-1])]
-        return replace(seen, notes=(*seen.notes, *(note for note in notes if note)))
+        starts = Starts()
+        for scrape in (*recalled.kept, scrapes[-1]):
+            starts.add(scrape.at, scrape.started)
+        facts = {**seen.facts, **starts.facts(scrapes[-1].at, "metrics")}
+        return replace(seen, facts=facts, notes=(*seen.notes, *(note for note in notes if note)))
 
     def seen(
         self,

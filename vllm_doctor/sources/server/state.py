@@ -50,6 +50,8 @@ class Recalled:
     scrapes: tuple[Scrape, ...] = ()
     reason: Reason = Reason.FIRST_SCRAPE
     note: str = ""
+    kept: tuple[Scrape, ...] = ()
+    """All that an earlier run kept, also of processes that have ended since."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class State:
             scrapes = sorted((self._scrape(one, now) for one in kept), key=lambda scrape: scrape.at)
         except (KeyError, TypeError, ValueError):
             return Recalled(note=f"--state {self.path}: it was torn, and is started over")
+        every = tuple(scrapes)
         ages = [now.at - scrape.at for scrape in scrapes]
         usable = [s for s, age in zip(scrapes, ages, strict=True) if _LEAST <= age <= STALE]
         if not usable:
@@ -95,12 +98,13 @@ class State:
             if youngest > STALE:
                 note = f"--state {self.path}: the last look is {duration(youngest)} old (stale)"
                 return Recalled(reason=Reason.STALE, note=note)
-            return Recalled(note=f"--state {self.path}: the last look was a moment ago")
+            return Recalled(note=f"--state {self.path}: the last look was a moment ago", kept=every)
         usable = [scrape for scrape in usable if _is_same_server(scrape, now)]
         if not usable:
-            return Recalled(reason=Reason.STALE, note=f"--state {self.path}: the server was restarted since then")
+            note = f"--state {self.path}: the server was restarted since then"
+            return Recalled(reason=Reason.STALE, note=note, kept=every)
         begin = max((scrape.at for scrape in usable if now.at - scrape.at >= _ENOUGH), default=usable[0].at)
-        return Recalled(tuple(scrape for scrape in usable if scrape.at >= begin))
+        return Recalled(tuple(scrape for scrape in usable if scrape.at >= begin), kept=every)
 
     def keep(self, target: str, scrape: Scrape) -> str:
         """Add this scrape, the last one of this run; what to tell where that was not possible, else ""."""
