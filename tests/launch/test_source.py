@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -92,9 +90,11 @@ def test_lines_that_end_as_on_windows() -> None:
     assert "as on Windows" in start.notes[0]
 
 
-def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"vllm serve m")))
-    found = open_command("-")
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "c").write_bytes(b"vllm serve m")
+    with (tmp_path / "c").open() as given:
+        monkeypatch.setattr(sys, "stdin", given)
+        found = open_command("-")
     assert found.target(found.starts[0]) == "standard input: line 1"
 
 

@@ -21,6 +21,7 @@ from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.host.kernel import Kernel
+from vllm_doctor.text import files
 from vllm_doctor.vllm import flags
 from vllm_doctor.vllm.environment import number_or_text
 
@@ -79,17 +80,17 @@ class StartSource:
         )
 
 
-def open_command(given: str) -> StartSource:
-    """The starts in a text, in a file, or on standard input (-).
+def open_command(given: str, until: float | None = None) -> StartSource:
+    """The starts in a text, in a file, or on standard input (-). `until`, on time.monotonic: how long it may take.
 
-    Raises SourceError: not-found, denied, unreadable, empty, too-large, not-vllm.
+    Raises SourceError: not-found, denied, unreadable, empty, too-large, not-vllm, timeout.
     """
     if given == STDIN:
-        return _source("standard input", _decoded(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input"))
+        return _source("standard input", _content("standard input", None, until))
     if os.path.isdir(given):
         raise SourceError("unreadable", f"--command {given}: is a folder; give one file of it")
     if os.path.exists(given):
-        return _source(given, _file(given), given)
+        return _source(given, _content(f"--command {given}", given, until), given)
     if not re.search(r"\s", given) and not os.path.basename(given).startswith(_PROGRAMS):
         raise SourceError("not-found", f"--command {printed(given)}: there is no such file, and it is no command line")
     text = given.encode("utf-8", "surrogateescape")
@@ -103,15 +104,21 @@ def _source(name: str, text: str, path: str = "") -> StartSource:
     return StartSource(name, starts, exact)
 
 
-def _file(path: str) -> str:
+def _content(name: str, path: str | None, until: float | None) -> str:
+    """The text in a file; without one, on standard input."""
     try:
-        with open(path, "rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+        raw = (
+            files.of_descriptor(sys.stdin.fileno(), MAX_BYTES, until)
+            if path is None
+            else files.read(path, MAX_BYTES, until)
+        )
     except PermissionError:
-        raise SourceError("denied", f"--command {path}: permission denied") from None
+        raise SourceError("denied", f"{name}: permission denied") from None
+    except TimeoutError as error:
+        raise SourceError("timeout", f"{name}: {error.strerror}") from None
     except OSError as error:
-        raise SourceError("unreadable", f"--command {path}: cannot be read ({error.strerror})") from None
-    return _decoded(raw, f"--command {path}")
+        raise SourceError("unreadable", f"{name}: cannot be read ({error.strerror})") from None
+    return _decoded(raw, name)
 
 
 def _decoded(raw: bytes, name: str) -> str:
