@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from vllm_doctor.model import outside
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.text import redact
+from vllm_doctor.text import redact, secret_names
 from vllm_doctor.vllm import flags as catalogue
 
 MASK = redact.MASK
@@ -97,7 +97,6 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _HUMAN_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _FACTOR = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
-_SECRET_FLAG = re.compile(r"(key|token|secret|password|passwd|credentials?)$")
 ReadConfig = Callable[[str], str | Reason]
 
 
@@ -301,7 +300,8 @@ def _without_secrets(argv: Sequence[str]) -> Iterator[str]:
 
 
 def is_secret(flag: str) -> bool:
-    return _SECRET_FLAG.search(flag) is not None and not (flag.startswith("--max-") or _is_switch(flag))
+    """Whether the flag's value is a secret."""
+    return secret_names.is_secret(flag) and not _is_switch(flag)
 
 
 def _is_switch(flag: str) -> bool:
