@@ -4,7 +4,8 @@ Parsed by promql-parser, so a signal's text is real PromQL and may be asked of a
 Differences from Prometheus, on purpose: a range is the whole window, and rates are not extrapolated to
 its edges (two scrapes 3 s apart give exactly what happened between them).
 
-Allowed: selectors with matchers; rate, increase, delta, avg/min/max/quantile_over_time, histogram_quantile;
+Allowed: selectors with matchers; rate, increase, delta, changes, resets, avg/min/max/quantile_over_time,
+histogram_quantile;
 sum, min, max, avg, count by (...); + - * /; comparisons as filters; or, and, unless.
 """
 
@@ -16,6 +17,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import promql_parser as ast
@@ -73,11 +75,13 @@ _OVER_TIME: dict[str, Callable[[list[Point]], float]] = {
     "rate": _rate,
     "increase": increase,
     "delta": lambda points: points[-1][1] - points[0][1],
+    "changes": lambda points: float(sum(after != before for (_, before), (_, after) in pairwise(points))),
+    "resets": lambda points: float(sum(after < before for (_, before), (_, after) in pairwise(points))),
     "avg_over_time": lambda points: sum(value for _, value in points) / len(points),
     "min_over_time": lambda points: min(value for _, value in points),
     "max_over_time": lambda points: max(value for _, value in points),
 }
-_NEEDS_TWO = {"rate", "increase", "delta"}
+_NEEDS_TWO = {"rate", "increase", "delta", "changes", "resets"}
 _AGGREGATE: dict[str, Callable[[list[float]], float]] = {
     "sum": sum,
     "min": min,

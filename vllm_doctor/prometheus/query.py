@@ -52,7 +52,7 @@ _OPERATORS = {
     "MatchOp.Re": "=~",
     "MatchOp.NotRe": "!~",
 }
-_IN_METRICSQL = {"increase": "increase_prometheus"}
+_IN_METRICSQL = {"increase": "increase_prometheus", "changes": "changes_prometheus"}
 METRICSQL = "step()"
 """A query that only VictoriaMetrics answers."""
 _SELECT = 'write it as PromQL has it: --select \'namespace="prod", pod=~"llama-.*"\''
@@ -191,9 +191,12 @@ def _is_told(node: Any, scope: Scope) -> bool:
             return True
 
 
+_OF_TWO = frozenset(("rate", "increase", "changes", "resets"))
+
+
 def needs_two_samples(definition: str) -> bool:
     """Whether the signal is made of rates, which one scrape cannot give."""
-    return any(isinstance(node, ast.Call) and node.func.name in ("rate", "increase") for node in _nodes(definition))
+    return any(isinstance(node, ast.Call) and node.func.name in _OF_TWO for node in _nodes(definition))
 
 
 def buckets(definition: str, scope: Scope) -> str | None:

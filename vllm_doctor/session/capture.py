@@ -16,10 +16,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.observation import GpuSeen, Observation, ProcessSeen
 from vllm_doctor.model.reading import Reading, Value
@@ -216,7 +216,7 @@ class Recorder:
             "format": FORMAT,
             "doctor": __version__,
             "rules": self.rules,
-            "taken": datetime.fromtimestamp(began, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "taken": outside.moment(began).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "seconds": round(seconds, 3),
             "shared": self.share,
             "wishes": dict(self.wishes),

@@ -6,13 +6,13 @@ Pure but for the given way to read that file. Secrets are masked before anything
 from __future__ import annotations
 
 import json
-import math
 import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.text import redact
@@ -422,9 +422,8 @@ def _value(flag: str, text: str) -> Value:
         number = _human(text)
         if number is not None:
             return number
-    if _NUMBER.fullmatch(text) and math.isfinite(float(text)):
-        return float(text)
-    return text
+    given = outside.number(text) if _NUMBER.fullmatch(text) else None
+    return text if given is None else given
 
 
 def _human(text: str) -> float | None:
@@ -432,5 +431,5 @@ def _human(text: str) -> float | None:
     match = _HUMAN_NUMBER.fullmatch(text)
     if match is None or (match[2].isupper() and "." in match[1]):
         return None
-    number = float(match[1]) * _FACTOR[match[2]]
-    return float(int(number)) if math.isfinite(number) else None
+    number = outside.number(match[1])
+    return None if number is None else float(int(number * _FACTOR[match[2]]))

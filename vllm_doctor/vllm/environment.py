@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.reading import Value
 
 _NAMES = frozenset(
@@ -39,8 +39,5 @@ def is_secret(name: str) -> bool:
 
 def number_or_text(text: str) -> Value:
     """A variable's value as conditions compare it."""
-    try:
-        number = float(text)
-    except ValueError:
-        return text[:_MAX_TEXT]
-    return number if math.isfinite(number) else text
+    number = outside.number(text)
+    return text[:_MAX_TEXT] if number is None else number

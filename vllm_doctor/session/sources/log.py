@@ -43,7 +43,8 @@ def of_files(names: Sequence[str], how: Attachment, patient: str = "") -> Source
 
     paths = [None if name == STDIN else Path(name) for name in dict.fromkeys(names)]
     table = log_lines.load(rule.shipped(), *how.folders)
-    log = source.Log(paths, table, *periods(how), watch=how.seconds if patient else None)
+    watch = how.seconds if how.state is None else 0.0  # a hook takes what stands there
+    log = source.Log(paths, table, *periods(how), watch=watch if patient else None)
     of_server, patient = bool(patient), patient or log.target
     return Source(
         SourceKind.LOG,

@@ -17,7 +17,7 @@ def of_server(found: ServerProcess, patient: str, how: Attachment) -> list[Sourc
     """What the processes of a server have to say, beside its /metrics."""
     from vllm_doctor.session.local import FollowedGpus, FollowedHost, Local
 
-    local = Local(found, patient, kernel=how.kernel, smi=how.smi)
+    local = Local(found, patient, kernel=how.kernel, smi=how.smi, state=how.state)
     return [
         *([log.of_files([str(found.log)], how, patient)] if found.log else []),
         Source(

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.sources.log.bytes_tail import Tail
 from vllm_doctor.sources.log.bytes_unpacked import BLOCK, Blocks
@@ -59,14 +60,19 @@ def _of_text(held: Held) -> Iterator[bytes]:
         yield held.text[start : start + BLOCK]
 
 
-def written_at(path: Origin) -> datetime:
-    """By when the log was written: it holds no year."""
+def written_at(path: Origin, notes: list[str]) -> datetime:
+    """By when the log was written: it holds no year. What must be said of that goes to `notes`."""
     if isinstance(path, Held):
-        return datetime.fromtimestamp(path.written, UTC)
+        return outside.moment(path.written)
     try:
-        return datetime.fromtimestamp(path.stat().st_mtime, UTC) if path is not None else datetime.now(UTC)
+        written = path.stat().st_mtime if path is not None else None
     except OSError:
-        return datetime.now(UTC)
+        written = None
+    if written is not None and outside.is_time(written):
+        return outside.moment(written)
+    if written is not None:
+        notes.append("its file is dated outside of the years 1 to 9999: its lines are taken to be of the last year")
+    return datetime.now(UTC)
 
 
 def _of_file(

@@ -79,7 +79,7 @@ class Reading:
 
     def sightings(self) -> Iterator[Sighting]:
         """The lines of the table, in order. Raises SourceError where the log cannot be read."""
-        clock = Clock(bytes_stream.written_at(self._path))
+        clock = Clock(bytes_stream.written_at(self._path, self.notes))
         at: float | None = None
         spoken = 0  # up to there it is what a client sent
         for line in self._scanner.lines(self._blocks(), self.tally):

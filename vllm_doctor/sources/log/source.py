@@ -27,7 +27,8 @@ from vllm_doctor.text.times import iso
 
 STDIN = "-"
 _ROTATED = re.compile(
-    r"(?P<base>.*?)(?:\.(?P<number>\d{1,4})|[.-](?P<day>\d{8}(?:-?\d{2,6})?))?(?:\.(?:gz|xz|bz2|zst))?$"
+    r"(?P<base>.*?)(?:\.(?P<number>\d{1,4})|[.-](?P<day>\d{8}(?:-?\d{2,6})?))?(?:\.(?:gz|xz|bz2|zst))?",
+    re.ASCII | re.DOTALL,
 )
 _NAMED = 3
 _DAY = 86400.0
@@ -243,8 +244,8 @@ def _rotated(paths: Sequence[Origin]) -> list[list[Origin]]:
     """The files of one rotated log together, the oldest first: vllm.log.2.gz, vllm.log.1, vllm.log."""
     groups: dict[str, list[tuple[tuple[int, int], Origin]]] = {}
     for path in dict.fromkeys(paths):
-        named = _ROTATED.match(str(path or STDIN))
-        assert named is not None
+        named = _ROTATED.fullmatch(str(path or STDIN))
+        assert named is not None  # every name has a base
         # logrotate counts up into the past, or names the day, which counts into the future, as the kubelet does.
         age = (0, 0)
         if named["number"] or named["day"]:
