@@ -426,7 +426,7 @@ _CHANGES = {
         Change("--max-num-seqs", None, 7, "a"),
         Change("--kv-cache-dtype", "auto", "fp8", "b"),
         Change("--enable-prefix-caching", None, True, "c"),
-        Change("$VLLM_USE_V1", None, "1", "d"),
+        Change("VLLM_USE_V1", None, "1", "d"),
     ]
 }
 
