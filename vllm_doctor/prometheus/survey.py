@@ -104,7 +104,10 @@ class Survey:
 
 def chosen(url: str) -> tuple[Matcher, ...]:
     """The labels that a prom+http URL asks for: ?pod=x&instance=y. Raises UsageError."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its own message may quote a password
+        raise UsageError(f"not a URL: {shown(url)}; write prom+http://host:9090") from None
     try:
         pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query), errors="strict")
     except ValueError:

@@ -148,7 +148,7 @@ def _learn(lines: list[str], samples: list[Sample], heads: Heads) -> None:
 
 def _is_head(text: str) -> bool:
     """Whether a value alone may follow: no time stands between."""
-    return text.endswith("}") or " " not in text
+    return text.endswith("}") or (text != "" and " " not in text)
 
 
 def _parsed(lines: list[str]) -> tuple[list[Sample], int]:
