@@ -37,7 +37,7 @@ class Series:
     def at(self, subject: Subject) -> tuple[Subject, Reading] | None:
         """The reading for the narrowest subject that contains this one, and that subject."""
         for shape in self._shapes:
-            key = project(subject, shape)
+            key = project(subject, shape) if shape else ()
             found = self._readings.get(key)
             if found is not None:
                 return key, found
