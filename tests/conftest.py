@@ -45,6 +45,7 @@ SLOW = (
     "tests/test_alerts_page.py*",
     "tests/test_api.py*",
     "tests/test_confused_deputy.py*",
+    "tests/test_credentials.py*",
     "tests/test_contributing.py*",
     "tests/test_guides.py*",
     "tests/test_hooks.py*",

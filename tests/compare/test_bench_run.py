@@ -110,6 +110,22 @@ def test_what_was_given_is_not_filled_in(server: Server, given: list[str], fille
     assert [word for word in told if word in ours] == filled
 
 
+@pytest.mark.parametrize(
+    ("given", "base"),
+    [
+        ([], None),
+        (["--seed", "1"], None),
+        (["--base-url", "http://x:1/"], "http://x:1"),
+        (["--base_url=https://x/v1"], "https://x/v1"),
+        (["--host=x"], "http://x:8000"),
+        (["--port", "1", "--seed", "2"], "http://127.0.0.1:1"),
+        (["--host", "x", "--port=1"], "http://x:1"),
+    ],
+)
+def test_which_server_it_loads(server: Server, given: list[str], base: str | None) -> None:
+    assert bench_run.loaded(given, server) == (base or server.base)
+
+
 NAMELESS: list[Any] = [
     {}, {"data": []}, {"data": [{}]}, {"data": ["x"]}, [], None,
     {"data": [{"id": "--trust-remote-code"}]}, {"data": [{"id": "a\0b"}]}, {"data": [{"id": 7, "root": "x"}]},

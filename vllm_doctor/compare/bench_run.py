@@ -30,6 +30,7 @@ from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.sources.host import process
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.server.exposition import Heads, parse
+from vllm_doctor.sources.server.fetch import base_of
 from vllm_doctor.sources.server.server import PATIENCE, Server
 
 BOUND = 3600.0
@@ -81,6 +82,17 @@ def program(server: Server, is_local: bool) -> Path:
     raise SourceError(
         "not-found", "--bench needs the vllm command, on the PATH or next to the server's Python: pip install vllm"
     )
+
+
+def loaded(given: Sequence[str], server: Server) -> str:
+    """The base of the server that it loads: as given, else the one that is recorded. Raises UsageError."""
+    values = {
+        _flag(word): word.partition("=")[2] or after for word, after in zip(given, (*given[1:], ""), strict=False)
+    }
+    if values.keys().isdisjoint(_WHERE):
+        return server.base
+    url = values.get("--base-url") or f"{values.get('--host', '127.0.0.1')}:{values.get('--port', '8000')}"
+    return base_of(url)
 
 
 def command(program: Path, given: Sequence[str], server: Server, models: Any, result: Path) -> list[str]:
