@@ -49,6 +49,7 @@ SLOW = (
     "tests/test_contributing.py*",
     "tests/test_guides.py*",
     "tests/test_hooks.py*",
+    "tests/test_pasted.py*",
     "tests/test_programs.py*",
     "tests/test_readme.py*",
     "tests/test_secrets.py*",
