@@ -47,7 +47,7 @@ _SCHEME = r"(?i)(?:bearer|basic|digest|token|apikey|negotiate|aws4-hmac-sha256)\
 _SIGN = r"""\\{0,7}["'`]|[\[\](){}]"""
 _LEAF = (
     r"""(\\{0,7}["'])(?P<quoted>(?:(?!\1).){0,9999}+)\1(?P<is_key>(?=\s{0,9}:))?"""
-    r"""|[:=]\s{0,9}(?P<bare>[^\s"'`\[\](){}\\,;][^\s"'`\[\](){},;]*)"""
+    r"""|[:=]\s{0,9}(?![\w.-]{1,60}[:=])(?P<bare>[^\s"'`\[\](){}\\,;][^\s"'`\[\](){},;]*)"""
 )
 _MOST = 9999
 """Characters of a list or a mapping that is looked through."""
