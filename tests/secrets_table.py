@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.test_secrets import SECRETS, SOURCES, found_in
+from tests.planted import SECRETS, SOURCES, found_in
 from tests.zstandard import texts_of
 from vllm_doctor.cli.main import main
 from vllm_doctor.cli.options import FORMATS
