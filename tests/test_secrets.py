@@ -5,17 +5,27 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from textual.pilot import Pilot
 
 from tests.cli.test_main import Doctor, doctor
-from tests.planted import LOG, SECRETS, SOURCES, found_in
+from tests.fake_prometheus import FakePrometheus, targets
+from tests.planted import FLAGS, LABELS, LOG, SECRETS, SOURCES, found_in
+from tests.serving import serving
+from tests.tui.showing import run, shown, watched
+from tests.tui.watching import TARGET, Pages
 from tests.zstandard import texts_of
 from vllm_doctor.cli.options import FORMATS
+from vllm_doctor.launch.source import open_command
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.recording import archive
+from vllm_doctor.session.source import Source
+from vllm_doctor.tui.app import DoctorApp
 
 __all__ = ["doctor"]
 
@@ -59,6 +69,102 @@ def test_no_secret_leaves_in_a_recording(source: str, share: Sequence[str], tmp_
     again = doctor(path, "--json")
     assert found_in(again.out + again.err) == []
     assert again.report["redacted"] == json.loads(found["report.json"])["redacted"]
+
+
+# ---- the other commands, and the screens ----------------------------------------------------------------------------
+
+
+def test_no_secret_leaves_in_a_comparison(tmp_path: Path, doctor: Doctor) -> None:
+    with SOURCES["log"](tmp_path) as [log]:
+        report = tmp_path / "before.json"
+        report.write_text(doctor(log, "--json").out)
+        command = ("--command", " ".join(map(str, ["vllm serve tiny", shlex.join(FLAGS)])))
+        for form in ("text", "json"):
+            ran = doctor("compare", report, log, *command, "--format", form)
+            assert found_in(ran.out + ran.err) == [], form
+            assert ran.out
+
+
+def test_no_secret_leaves_from_a_fleet(doctor: Doctor) -> None:
+    labelled = [{**target, **LABELS} for target in targets(2)]
+    with serving(FakePrometheus(zip(labelled, ("preemption", "idle"), strict=True)).routes()) as server:
+        url = server.url.replace("://", f"://alice:{SECRETS['a password in a URL']}@")
+        for form in ("text", "json"):
+            ran = doctor("fleet", url, "--format", form)
+            assert found_in(ran.out + ran.err) == [], form
+            assert "2" in ran.out
+
+
+def test_no_secret_leaves_in_alerts(tmp_path: Path, doctor: Doctor) -> None:
+    with SOURCES["metrics and model card"](tmp_path) as [url]:
+        named = str(url).replace("://", f"://alice:{SECRETS['a password in a URL']}@")
+        ran = doctor("alerts", "--url", named, "-o", tmp_path / "alerts")
+    written = [path for path in (tmp_path / "alerts").rglob("*") if path.is_file()]
+    assert written
+    assert found_in(ran.out + ran.err + "\n".join(path.read_text() for path in written)) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["flags", "0.33.0", f"--hf-token={SECRETS['a Hugging Face token']}"],
+        ["flags", "0.33.0", SECRETS["a GitHub token"]],
+        ["flags", "0.33.0", "--api-key", SECRETS["a Stripe key"]],
+        ["--api-key", SECRETS["an API key"]],
+        ["fleet", f"http://alice:{SECRETS['a password in a URL']}@127.0.0.1:1/?api_key={SECRETS['an API key']}"],
+        ["alerts", "--url", f"http://alice:{SECRETS['a password in a URL']}@127.0.0.1:1/?pwd={SECRETS['called pwd']}"],
+        ["compare", f"http://alice:{SECRETS['a password in a URL']}@127.0.0.1:1", "x.json"],
+        ["--command", f"vllm serve m --db-pass {SECRETS['called db_pass']} 'unbalanced"],
+        ["rules", "--check", f"/nowhere/{SECRETS['a GitLab token']}"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_no_secret_of_the_doctors_own_command_line_is_repeated(words: Sequence[str], doctor: Doctor) -> None:
+    ran = doctor(*words)
+    assert found_in(ran.out + ran.err) == []
+    assert ran.out + ran.err
+
+
+def test_no_secret_is_on_a_screen_or_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    command = open_command(shlex.join(["vllm", "serve", "tiny", "--num-gpu-blocks-override", "80", *FLAGS]))
+    start = command.starts[0]
+    written = Source(SourceKind.COMMAND, "--command", TARGET, lambda: command.examine(start, TARGET))
+    labels = ",".join(f'{name}="{value}"' for name, value in LABELS.items())
+    pages = Pages("preemption", edit=lambda page: page.replace('engine="0"', f'engine="0",{labels}'))
+    view_model = watched(pages, written, seconds=6)
+    seen: list[str] = []
+
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        for key in (
+            "1",
+            "c",
+            "enter",
+            "y",
+            "escape",
+            "j",
+            "y",
+            "2",
+            "y",
+            "3",
+            "y",
+            "4",
+            "5",
+            "question_mark",
+            "escape",
+            "1",
+            "w",
+        ):
+            await pilot.press(key)
+            await pilot.pause()
+            seen.extend((shown(app), app.clipboard))
+
+    run(steps, view_model, size=(200, 60))
+    kept = [path.read_text() for path in tmp_path.rglob("*") if path.suffix in (".sh", ".md")]
+    assert any(text.startswith("vllm serve") and "[masked]" in text for text in kept), "the cure of what was planted"
+    seen += kept
+    assert found_in("\n".join(seen)) == []
 
 
 # ---- names, in what is shared ---------------------------------------------------------------------------------------

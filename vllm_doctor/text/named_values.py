@@ -113,7 +113,8 @@ def _of_flags(text: str) -> Iterator[tuple[int, int, str]]:
             end = _compiled(r"""[^\s"'`]*+""").match(text, at).end()  # type: ignore[union-attr]
             if name == "--api-key":  # it takes several
                 end = _compiled(r"\S+(?: [^-\s\\]\S*)*").match(text, at).end()  # type: ignore[union-attr]
-        if end > start and not _is_setting(text[start:end], kind):
+        is_prose = quoted is None and (text[start] == "(" or text[start:end].lower() in _FOLLOWS)
+        if end > start and not is_prose and not _is_setting(text[start:end], kind):
             yield start, end, kind
 
 
