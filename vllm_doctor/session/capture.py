@@ -16,10 +16,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.observation import GpuSeen, Observation, ProcessSeen
 from vllm_doctor.model.reading import Reading, Value
@@ -30,6 +29,7 @@ from vllm_doctor.recording.bundle import FORMAT, written
 from vllm_doctor.recording.metrics import Metrics, MetricsWriter
 from vllm_doctor.session.source import Source
 from vllm_doctor.sources.log import entry_redact
+from vllm_doctor.sources.log.bytes_stream import changed_at
 from vllm_doctor.sources.server import scrapes
 from vllm_doctor.sources.server.exposition import parse
 from vllm_doctor.sources.server.scrapes import Identity
@@ -216,7 +216,7 @@ class Recorder:
             "format": FORMAT,
             "doctor": __version__,
             "rules": self.rules,
-            "taken": datetime.fromtimestamp(began, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "taken": outside.moment(began).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "seconds": round(seconds, 3),
             "shared": self.share,
             "wishes": dict(self.wishes),
@@ -276,8 +276,7 @@ class Recorder:
             name = f"{place:03}.log"
             parts[name] = body.decode()
             logs.append({"name": str(path) if path is not None else "-", "file": name})
-        files = [path for path in source.logs if isinstance(path, Path) and path.is_file()]
-        changed = max((path.stat().st_mtime for path in files), default=self.wall())
+        changed = max((at for path in source.logs if (at := changed_at(path))), default=self.wall())
         entry |= {"logs": logs, "written": round(changed, 3)}
         if is_alive:
             entry["age"] = round(max(0.0, self.wall() - changed), 3)

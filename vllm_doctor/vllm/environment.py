@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
+from vllm_doctor.model import outside
 from vllm_doctor.model.reading import Value
 from vllm_doctor.text.secret_names import is_secret
 
@@ -26,8 +25,5 @@ def is_shown(name: str) -> bool:
 
 def number_or_text(text: str) -> Value:
     """A variable's value as conditions compare it."""
-    try:
-        number = float(text)
-    except ValueError:
-        return text[:_MAX_TEXT]
-    return number if math.isfinite(number) else text
+    number = outside.number(text)
+    return text[:_MAX_TEXT] if number is None else number
