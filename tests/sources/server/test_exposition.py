@@ -231,7 +231,6 @@ HEADS = 'a{x="1"} 1\na{x="2"} 2\nb 3\n'
         HEADS.replace('a{x="1"} 1', "a{x= 1"),
         "",
         "b 3",
-        'a{x="1"}1\n} \n 5\n',
     ],
 )
 def test_a_page_that_begins_as_one_before_gives_the_same(again: str) -> None:
@@ -242,6 +241,12 @@ def test_a_page_that_begins_as_one_before_gives_the_same(again: str) -> None:
     first, kept = parse(again, wanted), parse(again, wanted, heads)
     assert sorted(kept.samples, key=str) == sorted(first.samples, key=str)
     assert (kept.is_metrics, kept.has_vllm) == (first.is_metrics, first.has_vllm)
+
+
+def test_a_line_without_a_space_is_the_head_of_no_other() -> None:
+    heads: Heads = {}
+    page = 'a{x="1"}1\n 5\n'
+    assert parse(page, frozenset("a"), heads).samples == parse(page, frozenset("a"), heads).samples
 
 
 def test_what_is_remembered_of_pages_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
