@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import io
 import json
+import os
 import socket
 import threading
 import zlib
@@ -143,7 +144,7 @@ def examine_command(data: bytes) -> Hashable:
 @harness(harnesses._bundle_parts, '"kind":', '"sources":', '"facts":', '"value":', CANARY, weight=4)
 def examine_recording(data: bytes) -> Hashable:
     """`name`, then the content of that part of a recording."""
-    folder = harnesses._folder() / "recording"
+    folder = harnesses.folder() / "recording"
     for part, body in corpus.parts().items():
         file_of(body, f"recording/{part}")
     name, _, body = data.partition(b"\n")
@@ -183,9 +184,13 @@ class _Hostile:
                 connection.sendall(self.answer)
 
 
-@cache
 def _hostile() -> _Hostile:
-    return _Hostile()
+    return _hostile_of(os.getpid())
+
+
+@cache
+def _hostile_of(pid: int) -> _Hostile:
+    return _Hostile()  # a thread, which a child of this process has not
 
 
 def _responses() -> list[bytes]:
@@ -316,7 +321,7 @@ def examine_compare(data: bytes) -> Hashable:
 @harness(harnesses._logs, *harnesses._LOG_TOKENS, f" {CANARY} ", weight=2)
 def record_log(data: bytes) -> Hashable:
     """A log that is recorded, and the recording examined: neither holds the secret that the log holds."""
-    out = harnesses._folder() / "recorded.tar.gz"
+    out = harnesses.folder() / "recorded.tar.gz"
     out.unlink(missing_ok=True)
     share = ["--share"] if len(data) % 2 else []
     said(["record", str(file_of(data, "server.log")), "-o", str(out), *share], "", codes=(0, 3))
@@ -332,7 +337,7 @@ def record_log(data: bytes) -> Hashable:
 )
 def examine_rules(data: bytes) -> Hashable:
     """A folder of rules: checked, then used."""
-    folder = harnesses._folder() / "own"
+    folder = harnesses.folder() / "own"
     name = "overrides.yaml" if data.startswith(b"over") else "scheduler/x.yaml"
     for other in ("overrides.yaml", "scheduler/x.yaml"):
         (folder / other).unlink(missing_ok=True)
