@@ -15,8 +15,8 @@ from vllm_doctor.launch.start import Fault, Flaw, Form, Holder, Launch, Resource
 from vllm_doctor.launch.unexpanded import is_marked, mark
 from vllm_doctor.launch.unwrap import SAYS, of_script, of_words
 from vllm_doctor.launch.yaml_tree import Documents, Node
+from vllm_doctor.text.secret_names import is_secret
 from vllm_doctor.vllm import flags as catalogue
-from vllm_doctor.vllm.environment import is_secret
 
 _GPU = re.compile(r"(nvidia\.com/(gpu|mig-.+)|amd\.com/gpu|habana\.ai/gaudi|gpu\.intel\.com/\w+)")
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from vllm_doctor.launch import budget
 from vllm_doctor.launch.start import Flaw, Word
 from vllm_doctor.launch.unexpanded import is_marked, mark
-from vllm_doctor.vllm.environment import is_secret
+from vllm_doctor.text.secret_names import is_secret
 
 Variables = dict[str, "str | tuple[Word, ...] | None"]
 """What the text sets: a text, an array, or None for what depends on how it runs."""

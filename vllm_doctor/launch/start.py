@@ -198,6 +198,7 @@ def judged(written: Written) -> Start:
         for flag, value in flags.items()
         if not is_marked(flag) and isinstance(value, str) and is_marked(value)
     )
+    unknown |= {as_written(command_line.flag_of_key(key)) for key in command.strange_keys if not is_marked(key)}
     version = None if written.image is None else version_of(written.image)
     shown = _shown(command, flags, unknown)
     shown = replace(shown, flags=_as_taken(shown, version or catalogue.newest()))

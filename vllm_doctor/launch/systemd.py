@@ -10,7 +10,7 @@ from vllm_doctor.launch import budget, docker, shell
 from vllm_doctor.launch.start import Fault, Flaw, Form, Holder, Resources, Word, Written, flags_in
 from vllm_doctor.launch.unexpanded import is_marked, mark, pieces
 from vllm_doctor.launch.unwrap import SAYS, of_words
-from vllm_doctor.vllm.environment import is_secret
+from vllm_doctor.text.secret_names import is_secret
 
 _UNIT = re.compile(r"^\[(Unit|Service|Install)\][ \t]*$|^ExecStart=", re.MULTILINE)
 _VARIABLE = re.compile(r"\$\$|\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from vllm_doctor.model.errors import SourceError
+from vllm_doctor.sources.host.process_log import ProcessLog
 from vllm_doctor.text import files
 from vllm_doctor.text.encoding import utf16
 
@@ -77,7 +78,7 @@ class Blocks:
     while it is read: not-found, denied, not-a-log, empty, unreadable. To be iterated over once.
     """
 
-    def __init__(self, path: Path | None, size: int = BLOCK) -> None:
+    def __init__(self, path: Path | ProcessLog | None, size: int = BLOCK) -> None:
         self.path = path
         self.name = "standard input" if path is None else str(path)
         self.notes: list[str] = []
@@ -112,6 +113,8 @@ class Blocks:
                 raise SourceError("not-found", "there is no standard input: give the log's name")
             return sys.__stdin__.fileno()
         try:
+            if isinstance(self.path, ProcessLog):
+                return self.path.descriptor()
             descriptor = files.descriptor(self.path)
             os.set_blocking(descriptor, True)  # a pipe of the shell's: `<(…)`
             return descriptor
