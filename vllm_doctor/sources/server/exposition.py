@@ -141,14 +141,14 @@ def _learn(lines: list[str], samples: list[Sample], heads: Heads) -> None:
     if len(heads) > MAX_SERIES:  # series that come and go: begin anew
         heads.clear()
     for line, sample in zip(lines, samples, strict=True):
-        head = line.rpartition(" ")[0]
-        if _is_head(head):
+        head, _, value = line.rpartition(" ")
+        if _is_head(head) and outside.number(value) == sample.value:  # a space may also stand before the labels
             heads[head] = sample.name, sample.labels
 
 
 def _is_head(text: str) -> bool:
     """Whether a value alone may follow: no time stands between."""
-    return text.endswith("}") or (text != "" and " " not in text)
+    return text.endswith("}") or " " not in text
 
 
 def _parsed(lines: list[str]) -> tuple[list[Sample], int]:
