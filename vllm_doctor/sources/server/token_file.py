@@ -9,7 +9,7 @@ _MOST = 64 << 10
 
 
 def read(option: str, path: str) -> str:
-    """The token, for an Authorization header; `option`: how it was given. Raises UsageError, which does not quote it."""
+    """The token, for an Authorization header. `option` is how it was given. Raises UsageError, without it."""
     try:
         content = files.read(path, _MOST)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
