@@ -26,6 +26,7 @@ SLOW = (
     "tests/fleet/*",
     "tests/compare/test_bench_run.py*",
     "tests/fuzz/test_structures.py*",
+    "tests/launch/test_budget.py*",
     "tests/launch/test_patches.py*",
     "tests/prometheus/test_real_prometheus.py*",
     "tests/prometheus/test_survey.py*",

@@ -22,7 +22,7 @@ _GPU = re.compile(r"(nvidia\.com/(gpu|mig-.+)|amd\.com/gpu|habana\.ai/gaudi|gpu\
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
 _INTERPOLATED = re.compile(r"\$\$|\$\{([A-Za-z_]\w*)[^{}]*\}|\$([A-Za-z_]\w*)")
 _CONFIG_SHARE = 0.5
-_STEPS_OF_A_CONTAINER = 30
+_STEPS_OF_A_CONTAINER = 50
 _STACK_FLAGS = {
     "maxModelLen": "--max-model-len",
     "dtype": "--dtype",
