@@ -32,6 +32,7 @@ TEXTS = {
     "shell: starts in a line": lambda: filled("vllm serve m;"),
     "shell: starts, as from Windows": lambda: filled("vllm serve m\r\n"),
     "shell: comments behind backslashes": lambda: filled("vllm serve m \\ # x\n"),
+    "shell: comments in one line": lambda: filled(")\\#", "A=("),
     "shell: lost flags": lambda: filled("vllm serve m\n--a b\n"),
     "shell: arguments": lambda: filled("--a ", "vllm serve m "),
     "shell: one long word": lambda: filled("m", "vllm serve "),

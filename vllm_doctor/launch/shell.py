@@ -30,6 +30,7 @@ _BROKEN = re.compile(r"[ \t]+(?=\n|$|#)")
 _PLACEHOLDER = re.compile(r"<[A-Za-z](?:[\w./:-]|[ ](?![ ])){0,60}[\w.]>(?=[\s'\"/:,]|$)")
 """<your-model>, as documentation writes what the reader has to fill in; no shell would find such a file."""
 _PROMPT = re.compile(r"(?:[\w.-]+@[\w.-]+\S*)?[$%]")
+_SIGNS = re.compile(r"[\"'`$(<>|&;\\]")
 _OPENS = frozenset({"if", "for", "while", "until", "case", "select"})
 _CLOSES = frozenset({"fi", "done", "esac"})
 _SKIPPED = frozenset({"then", "do", "else", "elif", "if", "while", "until", "!", "{", "}"})
@@ -340,7 +341,7 @@ class _Reader:
             is_comment = self._all[blanks.end() : blanks.end() + 1] == "#"
             self._break(Flaw.COMMENT_AFTER_BACKSLASH if is_comment else Flaw.SPACE_AFTER_BACKSLASH, blanks.end())
         elif self._peek() == "#" and not self._in_word and not self._plain:
-            self._break(Flaw.COMMENT_AFTER_BACKSLASH, self._at)
+            self._break(Flaw.COMMENT_AFTER_BACKSLASH, self._at + 1)  # the sign itself is a word now
         if self._peek():
             self._add(self._next())
 
@@ -348,7 +349,7 @@ class _Reader:
         self._simple.broken = self._simple.broken or Broken(kind, self._line)
         end = self._all.find("\n", comment)
         end = len(self._all) if end < 0 else end
-        if re.search(r"[\"'`$(<>|&;\\]", self._all[comment:end]):
+        if _SIGNS.search(self._all, comment, end):
             # The words of the comment are arguments now; an apostrophe among them would hide what follows.
             self._cut = (comment, end)
 
