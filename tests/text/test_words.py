@@ -105,7 +105,7 @@ def test_a_word_is_quoted_so_that_a_shell_expands_what_is_meant_to_be() -> None:
     assert words.folded(["serve", "$M"], 80) == ["serve '$M'"]
 
 
-_HOSTILE = {
+_HOSTILE: dict[str, tuple[Reading, str]] = {
     "name": (Known("$(id); x"), "text"),
     "list": (Known("--a --b`id`"), "words"),
     "count": (Known(1024.0), "tokens"),
