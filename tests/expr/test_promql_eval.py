@@ -260,7 +260,11 @@ def test_what_the_subset_lacks_is_refused_with_the_text(text: str) -> None:
     assert len(str(refused.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("text", ["", "sum by (", "rate(a)", "a{x=~'('}", "a b"])
+OVERLONG = ["a offset 1e20", "a offset 99999999999999999999", "a offset NaN", "rate(a[1e30])", "a[5m:1e99]"]
+"""On these promql_parser panics, which is no Exception of Python's."""
+
+
+@pytest.mark.parametrize("text", ["", "sum by (", "rate(a)", "a{x=~'('}", "a b", *OVERLONG])
 def test_what_is_not_promql_is_refused(text: str) -> None:
     with pytest.raises(PromQLError):
         Expression(text)

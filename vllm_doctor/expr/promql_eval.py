@@ -29,6 +29,11 @@ Vector = dict[Labels, float]
 _MAX_LENGTH = 4000
 
 
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"|`[^`]*+`")
+_OVERLONG = re.compile(r"(?i)(?:\boffset\b[\s+-]{0,99}|\[[^\[\]]{0,999}?)(?:nan|inf|\d{16}|[\d.]{1,15}e)")
+"""A duration, or an offset, in seconds that no clock counts."""
+
+
 class PromQLError(ValueError):
     """The text is not PromQL, or not in the subset."""
 
@@ -106,6 +111,18 @@ _MATCH: dict[str, Callable[[str, str], bool]] = {
 }
 
 
+def parsed(text: str) -> Any:
+    """The tree of a query, of all of PromQL. Raises PromQLError."""
+    if len(text) > _MAX_LENGTH:  # the parser recurses without a limit of its own
+        raise PromQLError(f"longer than {_MAX_LENGTH} characters")
+    if _OVERLONG.search(_QUOTED.sub("", text)):  # the parser panics, and says so on stderr
+        raise PromQLError(f"no duration: {text}")
+    try:
+        return ast.parse(text)
+    except (ValueError, OverflowError) as error:
+        raise PromQLError(f"{error}: {text}") from None
+
+
 class Expression:
     """One parsed and checked PromQL text.
 
@@ -114,12 +131,7 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        if len(text) > _MAX_LENGTH:  # the parser recurses without a limit of its own
-            raise PromQLError(f"longer than {_MAX_LENGTH} characters")
-        try:
-            self._root = ast.parse(text)
-        except ValueError as error:
-            raise PromQLError(f"{error}: {text}") from None
+        self._root = parsed(text)
         try:
             self.names: tuple[str, ...] = tuple(dict.fromkeys(_check(self._root)))
         except RecursionError:
@@ -134,12 +146,7 @@ class Expression:
 
 def aggregated_by(text: str) -> tuple[str, ...]:
     """The labels of a query that is an aggregation by labels, of all of PromQL. Raises PromQLError."""
-    if len(text) > _MAX_LENGTH:
-        raise PromQLError(f"longer than {_MAX_LENGTH} characters")
-    try:
-        root = ast.parse(text)
-    except ValueError as error:
-        raise PromQLError(f"{error}: {text}") from None
+    root = parsed(text)
     if not isinstance(root, ast.AggregateExpr) or root.modifier is None or not _is_by(root.modifier):
         raise PromQLError(f"aggregate by the labels that it is joined by: max by (namespace, pod) (...): {text}")
     return tuple(root.modifier.labels)

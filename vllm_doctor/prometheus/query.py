@@ -34,6 +34,7 @@ from typing import Any
 
 import promql_parser as ast
 
+from vllm_doctor.expr.promql_eval import parsed
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.facts import ENGINE_METRIC
 from vllm_doctor.rules.signal import Exporter
@@ -105,7 +106,7 @@ def matchers(text: str) -> tuple[Matcher, ...]:
     if inside.startswith("{") and inside.endswith("}"):
         inside = inside[1:-1]
     try:
-        found = ast.parse(f"{ENGINE_METRIC}{{{inside}}}")
+        found = parsed(f"{ENGINE_METRIC}{{{inside}}}")
     except ValueError as error:
         raise UsageError(f"--select {text}: {error}; {_SELECT}") from None
     if not isinstance(found, ast.VectorSelector) or found.offset or found.at or found.matchers.or_matchers:

@@ -19,7 +19,7 @@ from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnosis_file import condition_of
 from vllm_doctor.rules.folders import shipped as shipped
 from vllm_doctor.rules.table import Problems, Table, gathered
-from vllm_doctor.text import words
+from vllm_doctor.text import files, words
 from vllm_doctor.vllm import flags
 
 ORIGINS = ("vllm-docs", "vllm-source", "nvidia", "measured", "heuristic")
@@ -131,7 +131,9 @@ def version(folders: Iterable[Path]) -> str:
     told = hashlib.sha256()
     for folder in folders:
         for path in sorted(folder.rglob("*.yaml")):
-            told.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+            told.update(
+                f"{path.relative_to(folder).as_posix()}\0".encode() + files.read(path, document.MAX_BYTES) + b"\0"
+            )
     return told.hexdigest()[:12]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import itertools
 import json
+import os
 import re
 import socket
 import threading
@@ -16,11 +17,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from vllm_doctor.model.errors import SourceError
+from vllm_doctor.model import outside
+from vllm_doctor.model.errors import SourceError, told
 from vllm_doctor.model.observation import GpuSeen, Observation, ProcessSeen
 from vllm_doctor.model.reading import Reading, Value
 from vllm_doctor.model.report import Problem
@@ -30,11 +30,12 @@ from vllm_doctor.recording.bundle import FORMAT, written
 from vllm_doctor.recording.metrics import Metrics, MetricsWriter
 from vllm_doctor.session.source import Source
 from vllm_doctor.sources.log import entry_redact
+from vllm_doctor.sources.log.bytes_stream import changed_at
 from vllm_doctor.sources.server import scrapes
 from vllm_doctor.sources.server.exposition import parse
 from vllm_doctor.sources.server.scrapes import Identity
 from vllm_doctor.sources.server.server import PATIENCE, Server
-from vllm_doctor.text import redact
+from vllm_doctor.text import redact, secret_names
 from vllm_doctor.text.redact import Pseudonyms
 
 _EVERY = 1.0
@@ -66,7 +67,6 @@ class Seen:
     identity: Identity | None = None
     error: Problem | None = None
     notes: list[str] = field(default_factory=list)
-    failure: Exception | None = None
 
 
 def kept_answers(
@@ -103,9 +103,14 @@ class Recorder:
         self._lock = threading.Lock()
         began, started = self.wall(), self.clock()
         every = [Seen(source) for source in self.sources]
-        threads = [threading.Thread(target=self._watch, args=(seen, started), daemon=True) for seen in every]
-        for thread in threads:
-            thread.start()
+        threads = []
+        for seen in every:
+            thread = threading.Thread(target=self._watch, args=(seen, started), daemon=True)
+            try:
+                thread.start()
+                threads.append(thread)
+            except RuntimeError as error:
+                seen.error = Problem(*told(error))
         try:
             while (now := self.clock() - started) < self.seconds and any(thread.is_alive() for thread in threads):
                 if self.is_over():
@@ -118,9 +123,6 @@ class Recorder:
                 thread.join(max(0.1, late - self.clock()))
         finally:
             self._stop.set()
-        for seen in every:
-            if seen.failure is not None:
-                raise seen.failure
         seconds = min(self.seconds, self.clock() - started)
         return self.parts(every, began, seconds, self.more(self.masked))
 
@@ -132,8 +134,10 @@ class Recorder:
                 self._ask(seen, seen.source.server, started)
             elif not seen.source.logs:
                 self._look(seen, started)
-        except Exception as error:  # told to the caller's thread
-            seen.failure = error
+        except Exception as error:  # the others are recorded
+            if os.environ.get("VLLM_DOCTOR_DEBUG"):
+                raise
+            seen.error = Problem(*told(error))
 
     def _ask(self, seen: Seen, server: Server, started: float) -> None:
         """The answers of a server, one a second."""
@@ -216,7 +220,7 @@ class Recorder:
             "format": FORMAT,
             "doctor": __version__,
             "rules": self.rules,
-            "taken": datetime.fromtimestamp(began, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "taken": outside.moment(began).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "seconds": round(seconds, 3),
             "shared": self.share,
             "wishes": dict(self.wishes),
@@ -242,7 +246,7 @@ class Recorder:
             return self._of_log(entry, source)
         end = seen.end
         if end is None:
-            problem = Problem("timeout", f"{source.target} did not answer in time")
+            problem = seen.error or Problem("timeout", f"{source.target} did not answer in time")
             return entry | _told(problem, []), {}
         entry |= _told(end.error, end.notes)
         entry |= {
@@ -276,12 +280,14 @@ class Recorder:
             name = f"{place:03}.log"
             parts[name] = body.decode()
             logs.append({"name": str(path) if path is not None else "-", "file": name})
-        files = [path for path in source.logs if isinstance(path, Path) and path.is_file()]
-        changed = max((path.stat().st_mtime for path in files), default=self.wall())
+        changed = max((at for path in source.logs if (at := changed_at(path))), default=self.wall())
         entry |= {"logs": logs, "written": round(changed, 3)}
         if is_alive:
             entry["age"] = round(max(0.0, self.wall() - changed), 3)
         return entry | _told(None, notes), parts
+
+
+_OF_FACTS = {"value", "from", "unknown", "infinite"}
 
 
 def own_names() -> Pseudonyms:
@@ -333,7 +339,9 @@ def _masked(value: Any, masked: Counter[str]) -> Any:
         return redact.secrets(value, masked)
     if isinstance(value, Mapping):
         return {
-            _masked(key, masked): _hidden(item, masked) if redact.is_secret_name(str(key)) else _masked(item, masked)
+            _masked(key, masked): _hidden(item, kind, masked)
+            if (kind := secret_names.kind(str(key))) is not None
+            else _masked(item, masked)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
@@ -341,16 +349,24 @@ def _masked(value: Any, masked: Counter[str]) -> Any:
     return value
 
 
-def _hidden(value: Any, masked: Counter[str]) -> Any:
-    """What has the name of a secret: a text in it is one."""
-    if isinstance(value, str) and redact.MASK not in value:
-        masked["api-key"] += 1
+def _hidden(value: Any, kind: str, masked: Counter[str]) -> Any:
+    """What has the name of a secret: the texts in it are secrets, and the numbers of passwords."""
+    if isinstance(value, str) or (
+        kind == "password" and isinstance(value, int | float) and not isinstance(value, bool)
+    ):
+        if redact.MASK in str(value):
+            return value
+        masked[kind] += 1
         return redact.MASK
-    if isinstance(value, list):
-        return [_hidden(item, masked) for item in value]
-    if isinstance(value, Mapping) and "value" in value:  # a fact
-        return {**_masked(value, masked), "value": _hidden(value["value"], masked)}
-    return _masked(value, masked)
+    if isinstance(value, list | tuple):
+        return [_hidden(item, kind, masked) for item in value]
+    if isinstance(value, Mapping):
+        is_fact = value.keys() <= _OF_FACTS
+        return {
+            _masked(key, masked): _masked(item, masked) if is_fact and key != "value" else _hidden(item, kind, masked)
+            for key, item in value.items()
+        }
+    return value
 
 
 def _texts(value: Any) -> Iterator[str]:

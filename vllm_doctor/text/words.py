@@ -31,6 +31,8 @@ ORIGIN = {
 """Where a threshold is from, in words."""
 
 _VARIABLE = re.compile(r"\$(?:\w+|\{\w+(?:\[[@*]\])?\}|[@*])", re.ASCII)
+_LONG = 1e15
+"""From here on a number is written with its exponent: nobody counts the digits."""
 _NO_VARIABLES: Mapping[str, bool] = MappingProxyType({})
 _PLACE = re.compile(r"\{(\w+)\}")
 _PIECE = re.compile(r"""(?:[^\s'"\\]|'[^']*'|"(?:\\.|[^"\\])*"|\\.)+""", re.DOTALL)
@@ -51,7 +53,7 @@ def number(value: float, unit: str = "") -> str:
     if unit == "s":
         return _seconds(value)
     if unit == "requests":
-        return f"{round(value):,}" if value >= 10 else f"{round(value, 1):g}"
+        return _digits(float(round(value))) if value >= 10 else f"{round(value, 1):g}"
     if unit == "bytes":
         return _bytes(value)
     text = _digits(value)
@@ -80,6 +82,8 @@ def _seconds(value: float) -> str:
 
 
 def _digits(value: float) -> str:
+    if abs(value) >= _LONG:
+        return f"{value:.3g}"
     if value == int(value) or abs(value) >= 100:
         return f"{round(value):,}"
     return f"{value:.3g}" if abs(value) >= 0.001 else f"{value:.1e}"
@@ -215,7 +219,7 @@ def names(template: str) -> list[str]:
 
 
 def plain(value: Value) -> Value:
-    """A whole number as int: 11.0 -> 11."""
-    if isinstance(value, float) and math.isfinite(value) and value == int(value):
+    """A whole number as int: 11.0 -> 11; one whose digits a float does not hold stays as it is."""
+    if isinstance(value, float) and abs(value) < 2**53 and value == int(value):
         return int(value)
     return value
