@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.paths import FIXTURES
-from tests.serving import Answer, Request, serving, vllm
+from tests.serving import Answer, Request, serving
 
 COMMANDS = {
     "examine": ["{url}", "--timeout", "60", "--json", "-o", "{folder}/report.json"],
