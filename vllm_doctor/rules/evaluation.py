@@ -13,7 +13,7 @@ from vllm_doctor.model.reading import Known, Reading, Subject, Unknown, project
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.snapshot import Evaluated, Series, Snapshot
 from vllm_doctor.model.window import Labels, Window
-from vllm_doctor.rules.signal import DEFAULT_IDENTITY, MEASURED, Signal, expression, info, parsed
+from vllm_doctor.rules.signal import DEFAULT_IDENTITY, MEASURED, TEXTS, Signal, expression, info, parsed
 
 _UNTOLD = "…"
 """The value of a flag that is given, where the text does not hold it."""
@@ -69,7 +69,7 @@ def _observed(
     match signal.way:
         case "fact":
             fact = facts.get(signal.definition, Unknown(signal.reason))
-            is_other = isinstance(fact, Known) and isinstance(fact.value, str) and signal.unit != "text"
+            is_other = isinstance(fact, Known) and isinstance(fact.value, str) and signal.unit not in TEXTS
             return _fact(Unknown(Reason.INVALID) if is_other else fact)
         case "flag":
             return _fact(_given(signal, signal.definition, facts, COMMAND, "cmdline"))
