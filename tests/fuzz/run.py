@@ -106,14 +106,16 @@ def _told(done: list[_Worker], seconds: float) -> int:
     """The table, and each finding; the exit code."""
     out = io.StringIO()
     total = findings = 0
-    print(f"{'harness':<20}{'inputs':>12}{'inputs/s':>10}{'signs':>8}{'slowest':>9}{'found':>7}", file=out)
+    cpu = 0.0
+    print(f"{'harness':<20}{'inputs':>12}{'per CPU s':>11}{'signs':>8}{'slowest':>9}{'found':>7}", file=out)
     for worker in sorted(done, key=lambda worker: worker.name):
         told = worker.outcome or Outcome()
-        total, findings = total + told.inputs, findings + len(told.found)
-        rate = told.inputs / worker.seconds
-        row = f"{told.inputs:>12,}{rate:>10,.0f}{told.signs:>8,}{told.slowest:>7.2f} s{len(told.found):>7}"
+        total, findings, cpu = total + told.inputs, findings + len(told.found), cpu + told.cpu
+        rate = told.inputs / max(told.cpu, 0.01)
+        row = f"{told.inputs:>12,}{rate:>11,.0f}{told.signs:>8,}{told.slowest:>7.2f} s{len(told.found):>7}"
         print(f"{worker.name:<20}{row}", file=out)
-    print(f"{'all':<20}{total:>12,}{total / seconds:>10,.0f}{'':>17}{findings:>7}", file=out)
+    print(f"{'all':<20}{total:>12,}{total / max(cpu, 0.01):>11,.0f}{'':>17}{findings:>7}", file=out)
+    print(f"{total / seconds:,.0f} a second, in {seconds:.0f} s", file=out)
     for worker in done:
         for key, (data, traceback) in (worker.outcome or Outcome()).found.items():
             path = engine.keep(worker.name, data)
