@@ -199,6 +199,11 @@ def load(*folders: Path) -> LogLines:
     return read(folders)
 
 
+def shipped() -> LogLines:
+    """The doctor's own."""
+    return load(places.shipped())
+
+
 def read(folders: Iterable[Path], problems: Problems | None = None) -> LogLines:
     """As load; with `problems`, mistakes are noted there."""
     lines: dict[str, LogLine] = {}

@@ -78,16 +78,12 @@ def parse(text: str, wanted: frozenset[str], heads: Heads | None = None) -> Page
         hit = known.get(head)
         if hit is not None:
             name, labels = hit
-            has_vllm = has_vllm or name.startswith("vllm:")
-            if name not in wanted:
-                continue
             number = outside.number(value)
-            if number is not None:
+            if number is not None and name in wanted:
                 samples.append(Sample(name, labels, number))
+            if number is not None or name not in wanted or _is_unknown(value):
+                has_vllm = has_vllm or name.startswith("vllm:")
                 continue
-            if _is_unknown(value):
-                continue
-            # what stands behind the space may be the labels: it is read as a new line
         line = raw.strip(" \t\r")
         if not line or line[0] == "#":
             is_metrics = is_metrics or line.startswith(("# TYPE ", "# HELP "))
