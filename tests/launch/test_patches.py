@@ -429,7 +429,7 @@ def test_a_key_of_a_stack_that_has_no_value_gets_one(tmp_path: Path) -> None:
     text = "servingEngineSpec:\n  modelSpec:\n  - name: a\n    modelURL: m\n    vllmConfig:\n"
     [patch] = patched(written(tmp_path, text), {"--max-num-seqs": 10.0})
     assert patch.problem is None
-    assert patch.lines[4:] == ("      vllmConfig:", "        extraArgs:", "          - --max-num-seqs", '          - "10"')
+    assert patch.lines[-3:] == ("        extraArgs:", "          - --max-num-seqs", '          - "10"')
 
 
 def test_a_model_of_a_stack_that_is_none_is_changed_by_hand(tmp_path: Path) -> None:
