@@ -12,6 +12,7 @@ import math
 import os
 import re
 import shutil
+import sys
 import tempfile
 import zlib
 from collections import Counter
@@ -21,7 +22,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest import mock
 
 from tests.fuzz import corpus
 from tests.zstandard import zstd
@@ -879,6 +882,68 @@ def nvidia_smi(data: bytes) -> Hashable:
     use = gpu.GpuUse(frozenset({1234}), "0,1", 2)
     gpu.rows(view, use)
     return _facts(gpu.facts(view, use)), len(view.gpus), len(view.samples), len(view.notes)
+
+
+class _Driver:
+    """In place of pynvml: each function answers with one of the lines, as the type that NVML gives."""
+
+    NVML_NVLINK_MAX_LINKS = 4
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self._lines = lines
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("nvml"):
+            raise AttributeError(name)
+        return lambda *arguments: self._answer(name, self._lines[zlib.crc32(name.encode()) % len(self._lines)])
+
+    def _answer(self, name: str, line: bytes) -> Any:
+        number = int.from_bytes(line[:8], "little")
+        word = number % 2**32
+        if line.startswith(b"!"):
+            error = RuntimeError(line)
+            error.value = number % 40  # type: ignore[attr-defined]
+            raise error
+        match name.removeprefix("nvmlDeviceGet"):
+            case "Count" | "P2PStatus" | "MaxMigDeviceCount":
+                return word % 5
+            case "UUID" | "Name" | "nvmlSystemGetDriverVersion" | "nvmlSystemGetProcessName" | "nvmlErrorString":
+                return line[:96].decode()
+            case "PciInfo":
+                return SimpleNamespace(busId=line[:32])
+            case "MigMode" | "CudaComputeCapability":
+                return [word % 100, word % 7]
+            case "RemappedRows":
+                return (word, word, word % 2, word % 3)
+            case "MemoryInfo":
+                return SimpleNamespace(total=number, used=number // 2, free=number // 3, reserved=0)
+            case "UtilizationRates":
+                return SimpleNamespace(gpu=word, memory=word)
+            case "ComputeRunningProcesses":
+                return [SimpleNamespace(pid=word, usedGpuMemory=number)] * (word % 3)
+            case _:
+                return word
+
+
+_DRIVER = (
+    b"NVIDIA H100 80GB HBM3\nGPU-1\n00000000:17:00.0\n\x01\n\x02\n535.104\n\x00\n!\x03\nMIG 1g.10gb\n/bin/python3 x",
+    b"\x01\n\x02\n\x03\n\x04\n\x05\nGPU-a\nGPU-b\n\x50\x46\n\x00\x00\x00\x00\x10",
+)
+
+
+@harness(lambda: list(_DRIVER), "\n!\x03", "\n!\x0f", "\n", "\x01", "MIG 1g.5gb", "NVIDIA A100-SXM4-40GB", most=400)
+def nvml(data: bytes) -> Hashable:
+    """A driver that answers with hostile names and numbers: a line for each of its functions."""
+    from vllm_doctor.sources.gpu import gpu
+    from vllm_doctor.sources.gpu.nvml import Nvml
+    from vllm_doctor.sources.host.kernel import Kernel
+
+    now = iter(range(1000))
+    with mock.patch.dict(sys.modules, {"pynvml": cast(Any, _Driver(data.split(b"\n")))}):
+        view = Nvml(Kernel(_machine()), clock=lambda: float(next(now)), sleep=lambda seconds: None).watch(1.0, 500.0)
+    use = gpu.GpuUse(frozenset({1}), None, 1)
+    gpu.rows(view, use)
+    return _facts(gpu.facts(view, use)), len(view.gpus), str(view.missing)
 
 
 @harness(
