@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.fuzz.harnesses import Harness
+from tests.fuzz.harness import Harness
 from tests.fuzz.mutation import Mutation
 from tests.paths import PACKAGE
 
