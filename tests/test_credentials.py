@@ -209,8 +209,8 @@ def test_a_benchmark_has_the_key_of_the_server_that_it_loads(
         ("tok", "--token-for tok: write"),
         ("ftp://h=tok", "not a URL of a server: ftp://h"),
         ("http://h:8000=nowhere", "--token-for http://h:8000 nowhere: cannot be read"),
-        ("http://h:8000=/dev/zero", "/dev/zero: cannot be read (not a plain file)"),
-        ("http://h:8000=fifo", "fifo: cannot be read (not a plain file)"),
+        ("http://h:8000=/dev/zero", "/dev/zero: cannot be read (a device"),
+        ("http://h:8000=fifo", "fifo: cannot be read (a named pipe"),
     ],
 )
 def test_a_token_for_nobody(word: str, says: str, doctor: Doctor) -> None:
@@ -224,7 +224,7 @@ def test_a_token_for_nobody(word: str, says: str, doctor: Doctor) -> None:
 def test_a_token_file_without_an_end(file: str, doctor: Doctor) -> None:
     os.mkfifo("fifo")
     line = one_line(doctor("http://127.0.0.1:1", "--token-file", file))
-    assert f"--token-file {file}: cannot be read (not a plain file)" in line
+    assert f"--token-file {file}: cannot be read (" in line
 
 
 def test_who_wants_a_token_is_told_how(doctor: Doctor) -> None:

@@ -105,19 +105,19 @@ def add_accessing(parser: Parser) -> None:
 
 def _token(path: str) -> str:
     """Read with the command line, once: a pipe cannot be read again."""
-    from vllm_doctor.sources.server import credentials  # these two late: --help and the lists need neither
+    from vllm_doctor.sources.server import token_file  # these two late: --help and the lists need neither
 
-    return credentials.token("--token-file", path)
+    return token_file.read("--token-file", path)
 
 
 def _token_for(text: str) -> tuple[str, str]:
     """The base of a URL, and its token."""
-    from vllm_doctor.sources.server import credentials, fetch
+    from vllm_doctor.sources.server import fetch, token_file
 
     url, _, path = text.partition("=")
     if not path:
         raise UsageError(f"--token-for {fetch.shown(url)}: write http://host:8000=FILE")
-    return fetch.base_of(url.removeprefix("prom+")), credentials.token(f"--token-for {fetch.shown(url)}", path)
+    return fetch.base_of(url.removeprefix("prom+")), token_file.read(f"--token-for {fetch.shown(url)}", path)
 
 
 def seconds(text: str) -> float:

@@ -39,8 +39,8 @@ UNITS = (
     "ratio", "share", "factor", "s", "1/s", "bytes", "tokens", "blocks", "requests", "engines",
     "adapters", "cores", "W", "MHz", "°C", "text", "words", "flag", "",
 )  # fmt: skip
-TEXTS = ("text", "words")
-"""The units of what is no number; "words" are several of a command."""
+TEXTS = frozenset({"text", "words"})
+"""Units of what is no number. `words`: each of them is one by itself, where it is quoted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Every failure is a SourceError with one line to act on; who asks says in its own
 
 from __future__ import annotations
 
+import os
 import re
 import ssl
 from collections.abc import Callable, Mapping
@@ -17,8 +18,8 @@ import httpx
 
 from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.version import __version__
-from vllm_doctor.sources.server import credentials
 from vllm_doctor.sources.server.access import Access
+from vllm_doctor.text import files
 
 MAX_BODY = 64 * 1024 * 1024
 _REDIRECTS = 3
@@ -192,7 +193,7 @@ def _tls(access: Access) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     if access.ca_file is not None:
         try:
-            credentials.opened(str(access.ca_file)).close()
+            os.close(files.descriptor(access.ca_file))  # no device, and nothing that is waited for
             context.load_verify_locations(access.ca_file)
         except (OSError, ssl.SSLError) as error:
             raise UsageError(f"--ca-file {access.ca_file}: not readable as PEM certificates ({error})") from None

@@ -6,12 +6,12 @@ import select
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from vllm_doctor.model.errors import UsageError
-from vllm_doctor.sources.server import credentials
+from vllm_doctor.sources.server import token_file
+from vllm_doctor.text import files
 
 TOKEN = "s3cr3t-t0ken"
 
@@ -42,33 +42,33 @@ def pipe(*pieces: bytes, first: threading.Event | None = None) -> Iterator[str]:
 def test_a_token_is_one_line(content: str, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(content)
     (tmp_path / "link").symlink_to("token")  # as Kubernetes mounts a secret
-    assert credentials.token("--token-file", str(tmp_path / "link")) == TOKEN
+    assert token_file.read("--token-file", str(tmp_path / "link")) == TOKEN
 
 
 def test_a_token_out_of_a_program() -> None:
     with pipe(TOKEN[:5].encode(), TOKEN[5:].encode(), b"\n") as path:
-        assert credentials.token("--token-file", path) == TOKEN
+        assert token_file.read("--token-file", path) == TOKEN
 
 
 def test_a_program_that_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     waits = threading.Event()
-    real = select.select
+    real = select.poll
 
-    def waiting(*arguments: Any) -> Any:
+    def waiting() -> select.poll:
         waits.set()
-        return real(*arguments)
+        return real()
 
-    monkeypatch.setattr(select, "select", waiting)
+    monkeypatch.setattr(select, "poll", waiting)
     with pipe(TOKEN.encode(), first=waits) as path:
-        assert credentials.token("--token-file", path) == TOKEN
+        assert token_file.read("--token-file", path) == TOKEN
 
 
 def test_a_program_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(credentials, "_SECONDS", 0.01)
+    monkeypatch.setattr(files, "SECONDS", 0.01)
     said = threading.Event()
     with pipe(first=said) as path:
-        with pytest.raises(UsageError, match=r"^--token-file /dev/fd/\d+: cannot be read \(nothing came for 0 s\)$"):
-            credentials.token("--token-file", path)
+        with pytest.raises(UsageError, match=r"^--token-file /dev/fd/\d+: cannot be read \(it did not end in time"):
+            token_file.read("--token-file", path)
         said.set()
 
 
@@ -80,7 +80,7 @@ def test_what_is_no_plain_file_is_refused_at_once(name: str, tmp_path: Path) -> 
     (tmp_path / "folder").mkdir()
     path = str(tmp_path / name)
     with pytest.raises(UsageError, match="cannot be read") as raised:
-        credentials.token("--token-for http://h", path)
+        token_file.read("--token-for http://h", path)
     assert str(raised.value).startswith(f"--token-for http://h {path}: ")
 
 
@@ -88,13 +88,13 @@ def test_what_is_no_plain_file_is_refused_at_once(name: str, tmp_path: Path) -> 
 def test_what_is_no_token(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "token").write_bytes(content)
     with pytest.raises(UsageError, match=r"token: must hold one token, on one line$"):
-        credentials.token("--token-file", str(tmp_path / "token"))
+        token_file.read("--token-file", str(tmp_path / "token"))
 
 
 def test_a_file_without_an_end_is_not_read_to_it(tmp_path: Path) -> None:
     (tmp_path / "token").touch()
     os.truncate(tmp_path / "token", 1 << 40)
     with pytest.raises(UsageError, match="must hold one token"):
-        credentials.token("--token-file", str(tmp_path / "token"))
+        token_file.read("--token-file", str(tmp_path / "token"))
     with pipe(*[b"a" * 4096] * 64) as path, pytest.raises(UsageError, match="must hold one token"):
-        credentials.token("--token-file", path)
+        token_file.read("--token-file", path)
