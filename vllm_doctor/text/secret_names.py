@@ -11,6 +11,7 @@ from functools import lru_cache
 
 STEMS = (
     "key", "token", "secret", "pass", "pwd", "pw", "cred", "auth", "cookie", "salt", "psk", "otp", "jwt", "bearer",
+    "_pat",
 )  # fmt: skip
 """One of these, in lower case, is in the name of every secret."""
 
@@ -105,6 +106,8 @@ def kind(name: str) -> str | None:
             return _KINDS.get(word, "password" if word.startswith(("p", "salt")) or "passw" in word else "api-key")
     if head in ("pass", "phrase") and (head == "pass" or "pass" in before):
         return None if before & _PASSES else "password"
+    if head == "pat":  # a personal access token
+        return "api-key" if before & _OF_SECRETS else None
     if head in ("auth", "oauth", "authentication"):
         return "authorization"
     if head in ("token", "tokens"):
