@@ -14,10 +14,15 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import hyperscan
+from vllm_doctor.sources.log import bytes_find
+
+try:
+    import hyperscan
+except ImportError:  # no build for this machine: then a log takes longer
+    hyperscan = None  # type: ignore[assignment]
 
 LONGEST = 64 * 1024  # bytes of a line: of a longer one the part around a hit stands for it
 FOLLOWING = 16 * 1024
@@ -85,7 +90,10 @@ class Scanner:
         self.literals = tuple(literals)
         self.uncounted = dict(uncounted or {})
         self.overlap = max(map(len, literals), default=1) - 1
-        self._database: tuple[frozenset[int], hyperscan.Database | None] = (frozenset(), self._compiled(frozenset()))
+        self._database: tuple[frozenset[int], hyperscan.Database | _Found | None] = (
+            frozenset(),
+            self._compiled(frozenset()),
+        )
         self.tally = Tally()
 
     def lines(self, blocks: Iterable[bytes | bytearray | memoryview], tally: Tally | None = None) -> Iterator[Line]:
@@ -99,16 +107,18 @@ class Scanner:
             self.tally = tally = Tally()
         return _Stream(self, tally).lines(blocks)
 
-    def database(self, without: frozenset[int]) -> hyperscan.Database | None:
+    def database(self, without: frozenset[int]) -> hyperscan.Database | _Found | None:
         """Of all literals but these; None where no literal is left."""
         if self._database[0] != without:
             self._database = (without, self._compiled(without))
         return self._database[1]
 
-    def _compiled(self, without: frozenset[int]) -> hyperscan.Database | None:
+    def _compiled(self, without: frozenset[int]) -> hyperscan.Database | _Found | None:
         ids = [literal for literal in range(len(self.literals)) if literal not in without]
         if not ids:
             return None
+        if hyperscan is None:
+            return _Found(bytes_find.finder(self.literals, ids))
         database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         database.compile(
             expressions=[self.literals[literal] for literal in ids],
@@ -118,6 +128,17 @@ class Scanner:
             literal=True,
         )
         return database
+
+
+@dataclass(frozen=True)
+class _Found:
+    """In place of a database of Hyperscan."""
+
+    find: bytes_find.Find
+
+    def scan(self, data: memoryview, on_match: Callable[[int, int, int, int, object], None]) -> None:
+        for end, literal in self.find(bytes(data), 0, len(data)):
+            on_match(literal, 0, end, 0, None)
 
 
 class _Hits:
