@@ -21,7 +21,7 @@ def seen(
 ) -> tuple[list[Seen], Tally]:
     """All that is given: offset, raw, hits, number, what follows; and the tally."""
     scanner = Scanner(literals, uncounted)
-    given = scanner.lines(blocks, threads=threads)
+    given = scanner.lines(blocks, may_run_ahead=lambda: threads > 1)
     lines = [(line.offset, line.raw, line.hits, line.number, line.following()) for line in given]
     return lines, scanner.tally
 
@@ -286,7 +286,7 @@ def test_an_error_where_a_second_thread_reads_is_raised_where_the_lines_are_aske
         yield from divided(common, [100_000] * 10)
         raise OSError("gone")
 
-    lines = Scanner([b" rare"]).lines(broken(), threads=2)
+    lines = Scanner([b" rare"]).lines(broken(), may_run_ahead=lambda: True)
     assert next(lines).number == 5000
     with pytest.raises(OSError, match="gone"):
         list(lines)
@@ -302,11 +302,11 @@ def test_who_stops_early_leaves_no_thread_and_no_open_file(common: bytes) -> Non
         finally:
             closed.set()
 
-    lines = Scanner([b"rare"]).lines(blocks(), threads=2)
+    lines = Scanner([b"rare"]).lines(blocks(), may_run_ahead=lambda: True)
     assert [next(lines).raw[-5:] for _ in range(40)] == [b" rare"] * 40
     before = threading.active_count()
     assert not closed.is_set()
-    lines.close()
+    lines.close()  # type: ignore[attr-defined] # a generator's
     assert closed.wait(60)
     assert threading.active_count() <= before
 

@@ -43,7 +43,7 @@ def of_files(names: Sequence[str], how: Attachment, patient: str = "") -> Source
 
     paths = [None if name == STDIN else Path(name) for name in dict.fromkeys(names)]
     table = log_lines.load(rule.shipped(), *how.folders)
-    log = source.Log(paths, table, *periods(how), watch=how.seconds if patient else None)
+    log = source.Log(paths, table, *periods(how), watch=how.seconds if patient else None, threads=how.threads)
     of_server, patient = bool(patient), patient or log.target
     return Source(
         SourceKind.LOG,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import hyperscan
 
-from vllm_doctor.rules import pickled
+from vllm_doctor.rules import log_lines
 
 LONGEST = 1024
 
@@ -34,13 +34,11 @@ def finder(literals: Sequence[bytes], without: frozenset[int] = frozenset()) -> 
 def kept_finder(literals: Sequence[bytes]) -> Find:
     """Looks for all; compiled by an earlier start, where these are the texts of the shipped log lines.
 
-    What Hyperscan loads it believes: it comes from where programs come from, or from nowhere (`pickled`).
+    What Hyperscan loads it believes: it must come from where programs come from (`log_lines.kept`).
     """
     literals = tuple(literals)
-    name = f"literals-{hyperscan.__version__}"
-    texts, dumped = pickled.load(
-        name, lambda: (literals, hyperscan.dumpb(_compiled(literals, range(len(literals)))))
-    )
+    name = f"literals-{getattr(hyperscan, '__version__', '')}"
+    texts, dumped = log_lines.kept(name, lambda: (literals, hyperscan.dumpb(_compiled(literals, range(len(literals))))))
     if texts != literals:
         return finder(literals)
     try:

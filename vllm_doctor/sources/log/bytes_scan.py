@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vllm_doctor.sources.log import bytes_literals, bytes_windows
@@ -26,7 +26,7 @@ _WINDOW = 1024 * 1024  # bytes in which the hits are decided on at once
 _HALF = LONGEST // 2
 _WASTED = 50_000  # hits of common literals, which take as long as to compile a finder without them
 _BUSY = 10  # of which those that make a tenth have a finder of their own
-_AHEAD_FROM = 16 * 1024 * 1024  # bytes: a shorter log is read before a second thread is of use
+_AHEAD_FROM = 8 * 1024 * 1024  # bytes: a short log is read before a second thread is of use
 _STEPS_AHEAD = 4  # windows: with fewer, the threads wait for each other (for Python's lock)
 
 
@@ -89,18 +89,22 @@ class Scanner:
         self.tally = Tally()
 
     def lines(
-        self, blocks: Iterable[bytes | bytearray | memoryview], tally: Tally | None = None, threads: int = 1
+        self,
+        blocks: Iterable[bytes | bytearray | memoryview],
+        tally: Tally | None = None,
+        may_run_ahead: Callable[[], bool] = bool,
     ) -> Iterator[Line]:
         """The lines with a hit, each once, in order. They are told in `tally`, which grows as they are taken.
 
         A literal with many hits is common: from then on a sample of them is given, by chance which is the same each
         time, and fewer and fewer, so that about 10,000 are the most however long the log is.
         A tally of its own is for logs read in turns; without one, the scanner's `tally` is set anew.
-        With a second thread the blocks are asked for in that thread, once there are many; one log at a time.
+        `may_run_ahead` is asked now and then, in a long log, whether a second thread may ask for the blocks from now on
+        and look through them. Then no other log may be read by this scanner before the end of this one.
         """
         if tally is None:
             self.tally = tally = Tally()
-        return _Stream(self, tally).lines(blocks, threads)
+        return _Stream(self, tally).lines(blocks, may_run_ahead)
 
     def finder(self, without: frozenset[int]) -> Find:
         """Of all literals but these."""
@@ -130,9 +134,7 @@ class _Hits:
         self._busy: tuple[frozenset[int], Find] = (frozenset(), bytes_literals.finder(()))
         self._chance = random.Random(0)
 
-    def given(
-        self, window: Window, hits: Sequence[tuple[int, int]], start: int, stop: int
-    ) -> dict[int, int]:
+    def given(self, window: Window, hits: Sequence[tuple[int, int]], start: int, stop: int) -> dict[int, int]:
         """The places in buffer[start:stop] that are given, ascending; with each, for how many hits it stands.
 
         `hits`: those in there that are known.
@@ -231,7 +233,9 @@ class _Stream:
         self._literals: dict[int, int] = {}  # with the number of hits for which each stands
         self._current: Line | None = None
 
-    def lines(self, blocks: Iterable[bytes | bytearray | memoryview], threads: int) -> Iterator[Line]:
+    def lines(
+        self, blocks: Iterable[bytes | bytearray | memoryview], may_run_ahead: Callable[[], bool]
+    ) -> Iterator[Line]:
         windows = Windows(blocks, self._scanner.finder, LONGEST, _WINDOW)
         each = windows.each()
         try:
@@ -240,7 +244,7 @@ class _Stream:
                 for upto in self._steps(window):
                     yield from self._given(window, upto)
                     windows.without = self._hits.apart
-                if threads > 1 and windows.buffers == 1 and self._tally.bytes_read >= _AHEAD_FROM:
+                if windows.buffers == 1 and self._tally.bytes_read >= _AHEAD_FROM and may_run_ahead():
                     windows.buffers, windows.steps = bytes_windows.BUFFERS, _STEPS_AHEAD
                     self._hits.is_alone = False
                     each = bytes_windows.ahead(each)

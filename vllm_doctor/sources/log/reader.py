@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_doctor.model.reading import Value
@@ -53,12 +53,20 @@ class Reading:
     """One log being read. `path` None is standard input; `group` numbers the logs that belong together.
 
     `until`, on time.monotonic: the log of a open_run server, which is followed until then, and of which only the end is
-    read where it is long.
+    read where it is long. `may_run_ahead`: whether a second thread may read it (`Scanner.lines`).
 
     Complete once `sightings` is exhausted.
     """
 
-    def __init__(self, path: Origin, group: int, table: LogLines, scanner: Scanner, until: float | None = None) -> None:
+    def __init__(
+        self,
+        path: Origin,
+        group: int,
+        table: LogLines,
+        scanner: Scanner,
+        until: float | None = None,
+        may_run_ahead: Callable[[], bool] = bool,
+    ) -> None:
         self.name = str(path) if path is not None else "-"
         self.stream = group
         self.tally = Tally()
@@ -74,6 +82,7 @@ class Reading:
         """Seconds to be added to all its times: which year it is, its end may tell."""
         self.may_be_empty = False
         self._path, self._table, self._scanner, self._until = path, table, scanner, until
+        self._may_run_ahead = may_run_ahead
         self._too_slow: Counter[str] = Counter()
         """Ids of lines -> how often one of their patterns took too long."""
 
@@ -82,7 +91,7 @@ class Reading:
         clock = Clock(bytes_stream.written_at(self._path))
         at: float | None = None
         spoken = 0  # up to there it is what a client sent
-        for line in self._scanner.lines(self._blocks(), self.tally):
+        for line in self._scanner.lines(self._blocks(), self.tally, self._may_run_ahead):
             if line.offset < spoken:
                 continue
             found = False
