@@ -152,10 +152,12 @@ def value(text: str) -> Value:
     """A number (a share of "12.5%"), a flag, or the text, cut to 300 characters."""
     if text[:1].isdigit() or text[:1] == "-":
         try:
-            number = float(text)
-            return number if math.isfinite(number) else text[:_MAX_TEXT]
+            if text[-1] != "%":
+                number = float(text)
+                return number if math.isfinite(number) else text[:_MAX_TEXT]
         except ValueError:
-            found = _NUMBER.fullmatch(text)
+            pass
+        found = _NUMBER.fullmatch(text)
         if found is not None:
             return float(found[1].replace(",", "")) / (100.0 if text[-1] == "%" else 1.0)
     if text in ("True", "False"):
