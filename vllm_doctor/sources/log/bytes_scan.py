@@ -27,6 +27,7 @@ _HALF = LONGEST // 2
 _WASTED = 50_000  # hits of common literals, which take as long as to compile a finder without them
 _BUSY = 10  # of which those that make a tenth have a finder of their own
 _AHEAD_FROM = 8 * 1024 * 1024  # bytes: a short log is read before a second thread is of use
+PIECE = 64 * 1024
 _STEPS_AHEAD = 4  # windows: with fewer, the threads wait for each other (for Python's lock)
 
 
@@ -288,7 +289,8 @@ class _Stream:
             yield self._line(first, end, literals)
             literals = {}
         self._first, self._end, self._literals = first, end, literals
-        self._tally.lines_read += self._buffer.count(b"\n", self._scanned, upto)
+        for at in range(self._scanned, upto, PIECE):
+            self._tally.lines_read += self._buffer.count(b"\n", at, min(at + PIECE, upto))
         self._scanned = upto
         self._tally.bytes_read = self._offset + upto
 
