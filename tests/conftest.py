@@ -44,6 +44,7 @@ SLOW = (
     "tests/sources/server/test_server.py*",
     "tests/test_alerts_page.py*",
     "tests/test_api.py*",
+    "tests/test_confused_deputy.py*",
     "tests/test_contributing.py*",
     "tests/test_guides.py*",
     "tests/test_hooks.py*",

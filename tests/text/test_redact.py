@@ -31,7 +31,7 @@ AT = datetime(2030, 1, 2, tzinfo=UTC)
         ("serve m --api-key k1 k2 --port 1", "serve m --api-key [masked] --port 1", "api-key"),
         ("X-Api-Key: abcd1234", "X-Api-Key: [masked]", "api-key"),
         ('{"api_key": "abcd1234", "port": 1}', '{"api_key": "[masked]", "port": 1}', "api-key"),
-        ("{'password': 'abcd1234'}", "{'password': '[masked]'}", "api-key"),
+        ("{'password': 'abcd1234'}", "{'password': '[masked]'}", "password"),
         ("VLLM_API_KEY=sk-abcdefghijkl", "VLLM_API_KEY=[masked]", "api-key"),
         ("with hf_abcdefghijkl in it", "with [masked] in it", "token"),
         ("sk-abcdefghijkl", "[masked]", "token"),

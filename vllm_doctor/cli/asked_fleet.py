@@ -12,6 +12,7 @@ from vllm_doctor.cli import chosen_rules
 from vllm_doctor.cli.options import wishes_of
 from vllm_doctor.fleet import fleet
 from vllm_doctor.fleet.fleet import FleetReport
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.prometheus import query
 from vllm_doctor.prometheus import survey as prometheus
@@ -49,7 +50,7 @@ def moment_of(text: str, now: datetime) -> datetime:
     try:
         told = period(text)
         if told.at is not None:
-            return datetime.fromtimestamp(told.at, UTC)
+            return outside.moment(told.at)
         if told.ago is not None:
             return now - timedelta(seconds=told.ago)
         moment = now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(seconds=told.of_day or 0.0)

@@ -43,7 +43,7 @@ def add_examining(parser: Parser) -> None:
     add("--text", action="store_true", help="text output (the default where the output is no terminal)")
     add("--json", action="store_true", help="JSON output, version 1 (--json=v1 pins it)")
     add("--format", choices=FORMATS, help="output format")
-    add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all")
+    add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all (mode by umask; a .prom: 0644)")
     add("--window", type=seconds, metavar="SECONDS", help="time between first and last scrape (3; at a terminal 30)")
     add("--state", metavar="FILE", help="keep the last scrape there: a hook then answers at once, over the time since")
     add("--timeout", type=seconds, metavar="SECONDS", help="for the whole run (8 + window)")

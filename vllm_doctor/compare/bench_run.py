@@ -25,6 +25,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from vllm_doctor.compare import vllm_bench
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.sources.host import process
 from vllm_doctor.sources.host.kernel import Kernel
@@ -167,8 +168,8 @@ class Run:
                 raise SourceError(
                     "too-large", f"{_told()} saved more than {_MOST_RESULT >> 20} MiB: not --save-detailed"
                 )
-            told = json.loads(self._result.read_bytes())
-        except (OSError, ValueError, RecursionError):
+            told = outside.json(self._result.read_bytes())
+        except (OSError, ValueError):
             raise SourceError("unreadable", f"{_told()} saved no result: {self._last_line()}") from None
         if not vllm_bench.is_result(told):
             raise SourceError("unreadable", f"{_told()} saved a result of an unknown form: of another vLLM?")

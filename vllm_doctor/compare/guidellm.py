@@ -9,12 +9,12 @@ requests' means, not of tokens: they are not read.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from vllm_doctor.compare.comparison import Result
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Measure
@@ -50,6 +50,15 @@ def is_result(document: object) -> bool:
 
 def result(document: Mapping[str, Any], name: str) -> Result:
     """The benchmarks of one file, which must be of one load, as a result. Raises UsageError with what is wrong."""
+    try:
+        return _result(document, name)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"{name} is not a result as GuideLLM 0.2 to 0.8 writes it ({type(error).__name__}: {str(error)[:100]})"
+        ) from None
+
+
+def _result(document: Mapping[str, Any], name: str) -> Result:
     version = (document.get("metadata") or {}).get("version")
     if isinstance(version, int) and version > _NEWEST:
         raise UsageError(
@@ -57,19 +66,14 @@ def result(document: Mapping[str, Any], name: str) -> Result:
             " it needs a newer vllm-doctor"
         )
     runs: Sequence[Mapping[str, Any]] = document["benchmarks"]
-    try:
-        loads = [_asked(run) for run in runs]
-        if any(load != loads[0] for load in loads):
-            raise UsageError(
-                f"{name} holds {len(runs)} benchmarks of different load ({_told(loads)}): compare files of one load"
-            )
-        models = {_model(run) for run in runs}
-        found = {name: list(_figures(runs, name)) for name in _FIGURES}
-        counts = [_counts(run) for run in runs]
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    loads = [_asked(run) for run in runs]
+    if any(load != loads[0] for load in loads):
         raise UsageError(
-            f"{name} is not a result as GuideLLM 0.2 to 0.8 writes it ({type(error).__name__}: {str(error)[:100]})"
-        ) from None
+            f"{name} holds {len(runs)} benchmarks of different load ({_told(loads)}): compare files of one load"
+        )
+    models = {_model(run) for run in runs}
+    found = {name: list(_figures(runs, name)) for name in _FIGURES}
+    counts = [_counts(run) for run in runs]
     if len(models) > 1:
         raise UsageError(f"{name} holds benchmarks of several models: compare one")
     good, bad = sum(done for done, _ in counts), sum(failed for _, failed in counts)
@@ -134,6 +138,7 @@ def _counts(run: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is no number")
-    return float(value)
+    found = outside.number(value) if isinstance(value, int | float) else None
+    if found is None:
+        raise ValueError(f"{str(value)[:40]!r} is no number")
+    return found

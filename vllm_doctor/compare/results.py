@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from vllm_doctor.compare import guidellm, vllm_bench
 from vllm_doctor.compare.comparison import Advice, Result
 from vllm_doctor.compare.measure import definitions, measured, metrics, window_of
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import SCHEMA, Measure
 from vllm_doctor.recording import archive
+from vllm_doctor.text import files
 from vllm_doctor.vllm import command_line
 
 if TYPE_CHECKING:  # late below: two reports need no reader of scrapes
@@ -95,8 +96,7 @@ def _json(path: Path) -> list[Any] | None:
     if not path.is_file():
         return None
     try:
-        with path.open("rb") as file:
-            raw = file.read(_MOST_BYTES + 1)
+        raw = files.read(path, _MOST_BYTES)
     except OSError as error:
         raise UsageError(f"{source} cannot be read ({error.strerror})") from None
     if raw.lstrip()[:1] not in (b"{", b"["):
@@ -109,14 +109,14 @@ def _json(path: Path) -> list[Any] | None:
             f"{source} is JSON of more than {_MOST_BYTES // 2**20} MiB: save it without its single requests"
         )
     try:
-        return [json.loads(raw)]
-    except RecursionError:
+        return [outside.json(raw)]
+    except outside.DepthError:
         raise UsageError(f"{source} is JSON, nested too deeply") from None
     except ValueError:
         pass
     try:
-        found = [json.loads(line) for line in raw.splitlines() if line.strip()]
-    except (ValueError, RecursionError):
+        found = [outside.json(line) for line in raw.splitlines() if line.strip()]
+    except ValueError:
         if raw.lstrip()[:20].replace(b" ", b"").replace(b"\n", b"").startswith(b'{"schema":'):
             raise UsageError(f"{source} is JSON that was cut off: write it again") from None
         return None
@@ -152,7 +152,7 @@ def _of_report(document: Mapping[str, Any], name: str, kind: str | None) -> Resu
         name=name,
         kind=kind or (str(watched[0]["kind"]) if watched else "command"),
         measures=_measures(document),
-        seconds=max((float(source["window_s"]) for source in watched), default=None) if servers else None,
+        seconds=max((_number(source["window_s"]) for source in watched), default=None) if servers else None,
         model=_text(patient["model"]),
         vllm=_text(patient["vllm"]),
         hardware=gpus,
@@ -181,7 +181,7 @@ def _measures(document: Mapping[str, Any]) -> dict[str, Measure]:
         high = math.inf if told["high"] is None else _number(told["high"])
         if told["spread"] not in _SPREADS:
             raise ValueError(f"spread {told['spread']!r}")
-        found[name] = Measure(name, value, low, high, int(told["samples"]), str(told["spread"]))
+        found[name] = Measure(name, value, low, high, int(_number(told["samples"])), str(told["spread"]))
     if found:
         return found
     vitals = document["vitals"]
@@ -193,9 +193,10 @@ def _measures(document: Mapping[str, Any]) -> dict[str, Measure]:
 
 
 def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is no number")
-    return float(value)
+    found = outside.number(value) if isinstance(value, int | float) else None
+    if found is None:
+        raise ValueError(f"{str(value)[:40]!r} is no number")
+    return found
 
 
 def _advice(document: Mapping[str, Any]) -> Iterator[Advice]:

@@ -6,13 +6,13 @@ as the client saw them. With --save-detailed the tokens are counted over parts o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from vllm_doctor.compare.comparison import Result
 from vllm_doctor.compare.measure import MOST_PARTS
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Measure
@@ -44,7 +44,7 @@ def result(runs: Sequence[Mapping[str, Any]], name: str) -> Result:
         values = [value for run in runs if (value := _checked(figure, run, name)) is not None]
         if len(values) == len(runs):
             measures[measure] = Measure(measure, median(values), min(values), max(values), len(values), "runs")
-    if len(runs) == 1 and (tokens := _tokens_in_parts(runs[0])):
+    if len(runs) == 1 and "tokens_out" in measures and (tokens := _tokens_in_parts(runs[0])):
         whole = measures["tokens_out"].value
         measures["tokens_out"] = Measure(
             "tokens_out", whole, min(whole, *tokens), max(whole, *tokens), len(tokens), "parts"
@@ -68,9 +68,10 @@ def _number(run: Mapping[str, Any], key: str, name: str) -> float | None:
     value = run.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    found = outside.number(value) if isinstance(value, int | float) else None
+    if found is None:
         raise UsageError(f"{name}: {key!r} must be a number, as `vllm bench serve` writes it")
-    return float(value)
+    return found
 
 
 def _checked(figure: _Figure, run: Mapping[str, Any], name: str) -> float | None:

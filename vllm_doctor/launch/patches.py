@@ -23,6 +23,7 @@ from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.report import Change, Patch
 from vllm_doctor.text import words as wording
 from vllm_doctor.text import yaml
+from vllm_doctor.text.secret_names import is_secret
 from vllm_doctor.vllm import command_line, flags
 from vllm_doctor.vllm.command_line import MASK, masked
 from vllm_doctor.vllm.environment import is_shown
@@ -715,7 +716,7 @@ def _has_secrets(tree: Any, name: str = "") -> bool:
         return command_line.without_secrets(texts) != texts or any(_has_secrets(item, name) for item in tree)
     if not isinstance(tree, str):
         return False
-    return masked(tree) != tree or (command_line.is_secret("--" + name.lower().replace("_", "-")) and bool(tree))
+    return masked(tree) != tree or (is_secret(name) and bool(tree))
 
 
 # ---- systemd

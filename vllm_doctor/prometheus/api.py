@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.sources.server.access import Access
 from vllm_doctor.sources.server.fetch import Advice, Answer, Connection, base_of, shown
@@ -62,6 +62,8 @@ class Api:
         self._gets = False
         self.warnings: dict[str, None] = {}
         self.queries, self.seconds = 0, 0.0
+        self.unread = 0
+        """Rows that were left out: not as they must be, or with a number that nothing has so many of."""
 
     def close(self) -> None:
         self._connection.close()
@@ -98,13 +100,14 @@ class Api:
                 "denied", f"{self.target} answers {status}: give --token-file, --header, or http://USER:PASSWORD@host"
             )
         try:
-            answer = json.loads(body)
-        except (ValueError, RecursionError):
+            answer = outside.json(body)
+        except ValueError:
             answer = None
         is_api = isinstance(answer, dict) and answer.get("status") in ("success", "error")
         if not is_api:
             raise _no_api(self.target, status)
-        for warning in answer.get("warnings") or ():
+        warnings = answer.get("warnings")
+        for warning in warnings if isinstance(warnings, list) else ():
             if isinstance(warning, str) and len(self.warnings) < 20:
                 self.warnings[plain(warning)] = None
         if answer["status"] == "error" or status != 200:
@@ -113,18 +116,21 @@ class Api:
         result = data.get("result") if isinstance(data, dict) and data.get("resultType") == "vector" else None
         if not isinstance(result, list):
             raise _not_prometheus(self.target, "a query's answer is no vector")
-        return [row for row in map(_row, result) if row is not None]
+        rows = [row for row in map(_row, result) if row is not None]
+        self.unread += len(result) - len(rows)
+        return rows
 
 
 def _row(element: Any) -> Row | None:
     """An element of a vector; None for one that is not as it must be."""
     try:
         labels, pair = element["metric"], element["value"]
-        value = float(pair[1])
+        value = float(pair[1])  # NaN and infinity are values: 0/0, x/0
         "".join(labels.values())  # raises where one is no text
     except (LookupError, TypeError, ValueError, AttributeError):
         return None
-    return Row(labels, value) if isinstance(pair, list) else None
+    is_known = outside.number(value) is not None or not math.isfinite(value)
+    return Row(labels, value) if isinstance(pair, list) and is_known else None
 
 
 def plain(text: str) -> str:

@@ -5,12 +5,14 @@ One instant query a signal, for all engines together; so many whether there is o
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
@@ -64,7 +66,7 @@ class Survey:
     """Those of them whose server is still asked, and does not answer."""
     notes: tuple[str, ...] = ()
     is_partial: bool = False
-    """The Prometheus warned, when it listed the engines: there may be more."""
+    """The Prometheus warned when it listed the engines, or one of them could not be read: there may be more."""
     queries: int = 0
     seconds: float = 0.0
     """Time that was spent waiting for its answers."""
@@ -102,7 +104,10 @@ class Survey:
 
 def chosen(url: str) -> tuple[Matcher, ...]:
     """The labels that a prom+http URL asks for: ?pod=x&instance=y. Raises UsageError."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its own message may quote a password
+        raise UsageError(f"not a URL: {shown(url)}; write prom+http://host:9090") from None
     try:
         pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query), errors="strict")
     except ValueError:
@@ -139,9 +144,10 @@ class Prometheus:
         """
         queries, waited = self.api.queries, self.api.seconds
         self.api.warnings.clear()
+        self.api.unread = 0
         window = f"{max(1, round(seconds * 1000))}ms"
         engines, scope = self._engines(Scope(matchers, (), window, query.NAMES), at, deadline)
-        is_partial = bool(self.api.warnings)
+        is_partial = bool(self.api.warnings or self.api.unread)
         found = EngineColumns(engines, scope)
         gone = self._gone(found, scope, at, deadline)
         down = self._down(gone, scope, at, deadline) if gone else ()
@@ -157,6 +163,8 @@ class Prometheus:
                 notes.append(f"{', '.join(signal.name for signal in question.signals)} unknown: {error}")
                 found.lack(question, Reason.INVALID)
         notes += [f"{self.target} warns: {warning}" for warning in self.api.warnings]
+        if self.api.unread:
+            notes.append(f"{self.target}: {self.api.unread:,} rows of its answers could not be read and were left out")
         notes += [*found.notes(), *_gone_notes(gone, down)]
         return Survey(
             engines=found.subjects,
@@ -239,7 +247,7 @@ class Prometheus:
             if not engines:
                 gone.append(row.labels)
             for engine in engines:
-                found.scrapes[engine] = int(row.value)
+                found.scrapes[engine] = int(outside.number(row.value) or 0)
         return tuple(gone)
 
     def _down(self, gone: Sequence[Labels], scope: Scope, at: float, deadline: float) -> tuple[Labels, ...]:
@@ -359,7 +367,7 @@ class OneServer:
             raise SourceError(
                 "several",
                 f"{self.target} is of {len(servers):,} servers: name one of them by its labels ({', '.join(differ)}):"
-                f" ?{asked}; all of them: vllm-doctor fleet {self.prometheus.target}",
+                f" ?{asked}; all of them: vllm-doctor fleet {shlex.quote(self.prometheus.target)}",
             )
 
 

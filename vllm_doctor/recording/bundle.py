@@ -18,7 +18,6 @@ Version 1, which is read as well, has the answers in metrics.txt, each as what d
 from __future__ import annotations
 
 import bisect
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import GpuSeen, Observation, ProcessSeen
@@ -340,13 +340,9 @@ def _json(name: str, parts: Mapping[str, bytes], part: str) -> Any:
     if len(parts[part]) > _MAX_JSON:
         raise SourceError(KIND, f"{name}: {part} is larger than {_MAX_JSON >> 20} MiB: it was not made by vllm-doctor")
     try:
-        return json.loads(parts[part], parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
+        return outside.json(parts[part])
+    except ValueError as error:
         raise SourceError(KIND, f"{name}: {part} is no JSON ({str(error)[:100]})") from None
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number")
 
 
 def _wishes(told: Any) -> dict[str, Value]:
@@ -358,7 +354,7 @@ def _wishes(told: Any) -> dict[str, Value]:
 
 def _time(text: Any) -> datetime:
     at = datetime.fromisoformat(text)
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def _texts(told: Any) -> tuple[str, ...]:
@@ -368,7 +364,7 @@ def _texts(told: Any) -> tuple[str, ...]:
 
 
 def _number(told: Any) -> float | None:
-    return float(told) if isinstance(told, int | float) and math.isfinite(told) else None
+    return outside.number(told) if isinstance(told, int | float) else None
 
 
 def _facts(told: Any, where: str) -> dict[str, Reading]:
@@ -384,7 +380,7 @@ def _trend(text: bytes, where: str) -> Iterator[tuple[float, Mapping[str, Readin
     if len(text) > _MAX_JSON:
         raise ValueError(f"{where} is larger than {_MAX_JSON >> 20} MiB")
     for line in text.splitlines():
-        told = json.loads(line, parse_constant=_no_number)
+        told = outside.json(line)
         yield float(told["at"]), _facts(told["facts"], where)
 
 
@@ -413,7 +409,11 @@ def reading(told: Fact) -> Reading:
         value = math.inf
     if not isinstance(value, bool | int | float | str):
         raise ValueError("a fact has neither a value nor a reason")
-    value = float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if isinstance(value, int | float) and not isinstance(value, bool) and told.get("infinite") is not True:
+        number = outside.number(value)
+        if number is None:
+            return Unknown(Reason.INVALID)
+        value = number
     return Known(value, origin=str(told.get("from", "")))
 
 

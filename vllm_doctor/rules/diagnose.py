@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -322,17 +321,12 @@ def _value(template: Value, reader: Reader, needs: dict[str, Reason]) -> Value:
 
 
 def _command(template: str, reader: Reader, needs: dict[str, Reason]) -> str:
-    """A shell command with its values as a shell reads them: 1024, not "1,024"."""
-    values: dict[str, str] = {}
+    """A shell command with its values."""
     for name in words.names(template):
         reading = reader(name)
         if isinstance(reading, Unknown):
             needs[name] = reading.reason
-        else:
-            values[f"{{{name}}}"] = shlex.quote(str(words.plain(reading.value)))
-    for place, value in values.items():
-        template = template.replace(place, value)
-    return template
+    return words.command(template, reader.worded)
 
 
 def _folded(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:

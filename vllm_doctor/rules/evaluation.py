@@ -68,7 +68,9 @@ def _observed(
     absent = Reason.NOT_IN_LOG if window.origin == LOG else Reason.ABSENT
     match signal.way:
         case "fact":
-            return _fact(facts.get(signal.definition, Unknown(signal.reason)))
+            fact = facts.get(signal.definition, Unknown(signal.reason))
+            is_other = isinstance(fact, Known) and isinstance(fact.value, str) and signal.unit != "text"
+            return _fact(Unknown(Reason.INVALID) if is_other else fact)
         case "flag":
             return _fact(_given(signal, signal.definition, facts, COMMAND, "cmdline"))
         case "env":

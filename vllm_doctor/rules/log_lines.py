@@ -24,7 +24,6 @@ rules/log-lines/*.yaml, one entry a line:
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from vllm_doctor.expr.formula import Formula
 from vllm_doctor.expr.parser import FormulaError
+from vllm_doctor.model import outside
 from vllm_doctor.model.reading import Known, Value
 from vllm_doctor.model.window import Labels
 from vllm_doctor.rules import document, pickled
@@ -151,15 +151,13 @@ def _compiled(pattern: str) -> Pattern[str]:
 def value(text: str) -> Value:
     """A number (a share of "12.5%"), a flag, or the text, cut to 300 characters."""
     if text[:1].isdigit() or text[:1] == "-":
-        try:
-            if text[-1] != "%":
-                number = float(text)
-                return number if math.isfinite(number) else text[:_MAX_TEXT]
-        except ValueError:
-            pass
+        number = outside.number(text) if text[-1] != "%" else None
+        if number is not None:
+            return number
         found = _NUMBER.fullmatch(text)
-        if found is not None:
-            return float(found[1].replace(",", "")) / (100.0 if text[-1] == "%" else 1.0)
+        number = outside.number(found[1].replace(",", "")) if found is not None else None
+        if number is not None:
+            return number / (100.0 if text[-1] == "%" else 1.0)
     if text in ("True", "False"):
         return text == "True"
     return text.strip()[:_MAX_TEXT]

@@ -17,7 +17,6 @@ a GPU. Its `promql` is evaluated there only, may be all of PromQL, and is aggreg
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from functools import cache
 
 from vllm_doctor.expr.formula import Formula
 from vllm_doctor.expr.promql_eval import Expression, PromQLError
+from vllm_doctor.model import outside
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 
@@ -37,7 +37,7 @@ BETWEEN = "__"
 DEFAULT_IDENTITY = ("engine", "model_name")
 UNITS = (
     "ratio", "share", "factor", "s", "1/s", "bytes", "tokens", "blocks", "requests", "engines",
-    "adapters", "cores", "W", "MHz", "°C", "text", "flag", "",
+    "adapters", "cores", "W", "MHz", "°C", "text", "words", "flag", "",
 )  # fmt: skip
 
 
@@ -121,8 +121,5 @@ def parsed(text: str, signal: Signal) -> Reading:
         return Known(text)
     if text in ("True", "False"):
         return Known(text == "True")
-    try:
-        value = float(text)
-    except ValueError:
-        return Unknown(Reason.INVALID)
-    return Known(value) if math.isfinite(value) else Unknown(Reason.INVALID)
+    value = outside.number(text)
+    return Unknown(Reason.INVALID) if value is None else Known(value)

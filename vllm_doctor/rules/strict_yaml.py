@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import DocumentError
 from vllm_doctor.rules.table import Problems, Table
 
@@ -113,9 +114,9 @@ def _scalar(node: yaml.Node, path: Path, line: int) -> str | float | bool | None
             case _ if not isinstance(node, yaml.ScalarNode):
                 raise DocumentError(path, line, f"tag {node.tag!r} is not allowed")
             case "int":
-                return int(text.replace("_", ""), 0)
+                return _finite(int(text.replace("_", ""), 0), path, line)
             case "float":
-                return float(text.replace("_", ""))
+                return _finite(float(text.replace("_", "")), path, line)
             case "null":
                 return None
             case "bool" if text.lower() in ("true", "false"):
@@ -126,3 +127,9 @@ def _scalar(node: yaml.Node, path: Path, line: int) -> str | float | bool | None
                 raise DocumentError(path, line, f"tag {node.tag!r} is not allowed")
     except ValueError:
         return text
+
+
+def _finite(value: float, path: Path, line: int) -> float:
+    if outside.number(value) is None:
+        raise DocumentError(path, line, f"a number larger than {outside.LARGEST:g}, which nothing has so many of")
+    return value

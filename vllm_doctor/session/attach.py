@@ -34,7 +34,7 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
     if how.command is None:
         found = _named(words, how, opened)
     else:
-        written = command.written(how.command, words)
+        written = command.written(how.command, words, how.deadline)
         if words:
             found = _named(words, replace(how, written=written.only), opened)
             found.append(written.beside(found))

@@ -59,7 +59,7 @@ class Attachment:
 
     @property
     def host_seconds(self) -> float:
-        """With a state the host is only glanced at: its rates are not kept."""
+        """With a state a host that it does not know yet is only glanced at: the next run knows the rates."""
         return self.seconds if self.state is None else min(self.seconds, _GLANCE)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from vllm_doctor.launch import diff
 from vllm_doctor.launch.correction import corrected
+from vllm_doctor.model import outside
 from vllm_doctor.model.kinds import SERVERS, SourceKind
 from vllm_doctor.model.observation import Document, Observation
 from vllm_doctor.model.reading import Known, Reading, Value
@@ -256,17 +257,17 @@ def _patient(
 
     def number(signal: str) -> float | None:
         known = values(signal)
-        return float(known[0]) if len(snapshots) == 1 and known else None
+        return outside.number(known[0]) if len(snapshots) == 1 and known else None
 
     def text(signal: str) -> str | None:
         return ", ".join(sorted({str(value) for value in values(signal)})) or None
 
-    gpus = values("gpus")
+    gpus = [count for value in values("gpus") if (count := outside.number(value)) is not None]
     return Patient(
         vllm=text("vllm_version"),
         model=", ".join(dict.fromkeys(models)) or None,
         engines=len(named) or None,
-        gpus=round(sum(float(count) for count in gpus)) if len(gpus) == len(snapshots) else None,
+        gpus=round(sum(gpus)) if len(gpus) == len(snapshots) else None,
         gpu=text("gpu_name"),
         processes=tuple(process for patient in examined for o in patient.observations for process in o.processes),
         cores_wanted=number("cores_wanted"),

@@ -12,111 +12,87 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from vllm_doctor.model.report import Patch, Report
+from vllm_doctor.text import named_values, secret_names
 
 Shown = TypeVar("Shown")
 
 MASK = "[masked]"
 WHEN_READ = "when-read"
 """What a source has masked itself, of a command line, an environment or a file."""
-_SECRET_NAME = re.compile(r"(?i)(?:api[_-]?key|token|secret|passw(?:or)?d|credentials?|authorization|cookie)$")
-_MORE = r"(?!\[{0,2}masked\]|None\b|null\b|[Tt]rue\b|[Ff]alse\b)"
-"""Not masked already, and no value that says that there is none."""
-_NUMBER = r"(?![+-]?[\d.,]{1,40}(?:[eE][+-]?\d{1,4})?(?![\w/+]))"
-"""bytes_per_token=131072 and the like."""
-_SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    # Each repetition is bounded: a hostile text must not take long. What is masked is the group `it`, or else `or`.
-    ("private-key", re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?P<it>[\w+/=\\\s]{1,9999})")),
-    ("url-credentials", re.compile(r"(?<=://)(?!\[masked\]@)(?P<it>[^/\s]{1,1000})(?=@)")),
-    (
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What a secret looks like, or what stands around it: then it is the group `it`, else the whole match.
+
+    A text without any of `literals` (in lower case, but for `is_exact`) has none: few patterns are ever compiled.
+    Each repetition is bounded or possessive: a hostile text must not take long.
+    """
+
+    what: str
+    literals: tuple[str, ...]
+    pattern: str
+    is_exact: bool = False
+
+    def sub(self, value: str, low: str, masked: Counter[str]) -> str:
+        if not any(literal in (value if self.is_exact else low) for literal in self.literals):
+            return value
+        value, count = _compiled(self.pattern).subn(_mask, value)
+        if count:
+            masked[self.what] += count
+        return value
+
+
+_compiled = cache(re.compile)
+_BEFORE_NAMES = (
+    _Shape("private-key", ("private key-----",), r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?P<it>[\w+/=\\\s]{1,9999})"),
+    _Shape("url-credentials", ("://",), r"(?<=://)(?!\[masked\]@)(?P<it>[^/\s]{1,1000})(?=@)"),
+    _Shape(
         "authorization",
-        re.compile(
-            r"""(?ix)\bauthorization ["']? \s{0,9} [:=] \s{0,9} ["'\[]{0,2} (?!\[?masked\])
-            (?P<it> [^\s"',}\]]{1,9999} (?: [ ] [^\s"',}\]]{1,9999} )? )"""
-        ),
+        ("authorization",),
+        r"""(?ix)\bauthorization ["']? \s{0,9} [:=] \s{0,9} ["'\[]{0,2} (?!\[?masked\])
+            (?P<it> [^\s"',}\]]{1,9999} (?: [ ] [^\s"',}\]]{1,9999} )? )""",
     ),
-    ("authorization", re.compile(r"(?i)\bbearer\s{1,9}(?P<it>[\w.~+/=-]{8,})")),
-    ("authorization", re.compile(r"\b(?i:basic)\s{1,9}(?P<it>(?=[a-z]{0,99}[A-Z0-9+/=])[\w+/=-]{8,})")),
-    (
+    _Shape("authorization", ("bearer",), r"(?i)\bbearer\s{1,9}(?P<it>[\w.~+/=-]{8,})"),
+    _Shape("authorization", ("basic",), r"\b(?i:basic)\s{1,9}(?P<it>(?=[a-z]{0,99}[A-Z0-9+/=])[\w+/=-]{8,})"),
+    _Shape(
         "cookie",
-        re.compile(r"""(?i)\b(?:set-)?cookie["']?\s{0,9}[:=]\s{0,9}["']?(?P<it>(?!\[masked)[^"'\s][^"']{3,9999})"""),
-    ),
-    ("api-key", re.compile(rf"--api-key(?:=|\s{{1,9}}){_MORE}(?P<it>[^\s-]\S{{0,9999}}(?: [^-\s\\]\S{{0,9999}})*)")),
-    (
-        "api-key",
-        re.compile(
-            rf"""(?x) --(?:[a-z-]{{1,60}}[_-])?(?:key|token|secret|password|passwd|credentials?) (?:=|\s{{1,9}}) {_MORE}
-            {_NUMBER} (?P<it>[^\s"'-][^\s"']{{0,9999}})"""
-        ),
-    ),
-    (  # a list of them
-        "api-key",
-        re.compile(
-            rf"""(?ix)(?:api[_-]?keys?|tokens?|secrets?|passwords?)["']?\s{{0,9}}[:=]\s{{0,9}}\[{_MORE}
-            (?P<it>\s{{0,9}}["'][^\]]{{1,9999}})"""
-        ),
-    ),
-    (
-        "api-key",
-        re.compile(
-            rf"""(?ix)(?:(?:x-)?api[_-]?key|secret|passw(?:or)?d)["']?\s{{0,9}}[:=]\s{{0,9}}["']?{_MORE}
-            (?P<it>[^\s"'&,}}\]]{{4,}})"""
-        ),
-    ),
-    (
-        "api-key",
-        re.compile(rf"""(?ix)token["']?\s{{0,9}}[:=]\s{{0,9}}["']?{_MORE}{_NUMBER}(?P<it>[^\s"'&,}}\]]{{4,}})"""),
-    ),
-    (
-        "api-key",
-        re.compile(
-            r"""(?ix) (?: key | tokens? | (?: secret | passw | credential ) [^"']{0,20} ) ["'] \s{0,9} : \s{0,9}
-            (?: "(?P<it>(?!\[masked)(?:[^"\\]|\\.){1,9999})" | '(?P<or>(?!\[masked)[^']{1,9999})' )"""
-        ),
-    ),
-    (
-        "api-key",
-        re.compile(
-            rf"""(?ix)(?:key|token|(?:secret|passw|credential)[\w-]{{0,20}})={_MORE}{_NUMBER}(?P<it>[^\s&,;"'}}]+)"""
-        ),
-    ),
-    (
-        "signature",
-        re.compile(
-            r"""(?i)[?&](?:sig|signature|auth|pwd|x-(?:amz|goog)-[a-z-]{3,20})=(?!\[masked)(?P<it>[^&\s"']{1,9999})"""
-        ),
-    ),
-    (
-        "cloud-key",
-        re.compile(r"""(?i)\b(?:account|sharedaccess)(?:key|signature)=(?!\[masked)(?P<it>[^;\s"']{1,9999})"""),
-    ),
-    (
-        "cloud-key",
-        re.compile(r"\b(?P<it>(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|GOCSPX-[\w-]{10,})"),
-    ),
-    (
-        "prompt",
-        re.compile(
-            r"""(?x) (?<![\w-])
-            (?:prompts? | (?:prompt_|output_)?token_ids | outputs? | messages | content | input_value)
-            ["']? \s?[:=]\s? (?P<it> '(?!\[masked)(?:[^'\\]|\\.){1,9999}'? | "(?!\[masked)(?:[^"\\]|\\.){1,9999}"?
-            | \[(?!masked)[^\]]{1,9999}\]? )"""
-        ),
-    ),
-    (
-        "token",
-        re.compile(
-            r"""(?x)\b(?P<it> hf_[A-Za-z0-9]{10,} | sk-(?:[A-Za-z0-9]{10,}|[\w-]{20,}) | gh[pousr]_\w{8,}
-            | github_pat_\w{20,} | glpat-[\w-]{16,} | xox[abeprs]-[\w-]{8,} | nvapi-[\w-]{20,}
-            | npm_\w{20,} | gsk_\w{20,} | r8_\w{20,}
-            | eyJ[\w-]{10,}\.[\w-]{4,}\.[\w-]{4,} )"""
-        ),
+        ("cookie",),
+        r"""(?i)\b(?:set-)?cookie["']?\s{0,9}[:=]\s{0,9}["']?(?P<it>(?!\[masked)[^"'\s][^"']{3,9999})""",
     ),
 )
+_AFTER_NAMES = (
+    _Shape(
+        "signature",
+        ("sig", "auth", "x-amz", "x-goog"),
+        r"""(?i)[?&](?:sig|signature|auth|x-(?:amz|goog)-[a-z-]{3,20})=(?!\[masked)(?P<it>[^&\s"']{1,9999})""",
+    ),
+    _Shape("cloud-key", ("sharedaccess",), r"""(?i)\bsharedaccesssignature=(?!\[masked)(?P<it>[^;\s"']{1,9999})"""),
+    _Shape(
+        "prompt",
+        ("prompt", "token_ids", "output", "messages", "content", "input_value"),
+        r"""(?x) (?<![\w-])
+            (?:prompts? | (?:prompt_|output_)?token_ids | outputs? | messages | content | input_value)
+            ["']? \s?[:=]\s? (?P<it> '(?!\[masked)(?:[^'\\]|\\.){1,9999}'? | "(?!\[masked)(?:[^"\\]|\\.){1,9999}"?
+            | \[(?!masked)[^\]]{1,9999}\]? )""",
+    ),
+)
+_RUN = re.compile(r"[\w~+/=.:-]{12}")
+"""Each token of `_token_shapes` has as many of these in a row."""
+_SHAPES = Path(__file__).with_name("token_shapes.tsv")
+
+
+@cache
+def _token_shapes() -> tuple[_Shape, ...]:
+    lines = _SHAPES.read_text("utf-8").splitlines()
+    rows = [line.split("\t") for line in lines if not line.startswith("#")]
+    return tuple(_Shape(what, tuple(literals.split(",")), pattern, True) for _, what, _, literals, pattern in rows)
 
 
 def text(value: str, masked: Counter[str]) -> str:
@@ -129,10 +105,15 @@ def text(value: str, masked: Counter[str]) -> str:
 
 def secrets(value: str, masked: Counter[str]) -> str:
     """The text without secrets; else as it stands, with all its lines."""
-    for what, pattern in _SECRETS:
-        value, count = pattern.subn(_mask, value)
-        if count:
-            masked[what] += count
+    low = value.lower()
+    for shape in _BEFORE_NAMES:
+        value = shape.sub(value, low, masked)
+    value = named_values.masked(value, low, masked, MASK)
+    for shape in _AFTER_NAMES:
+        value = shape.sub(value, low, masked)
+    if _RUN.search(value):
+        for shape in _token_shapes():
+            value = shape.sub(value, low, masked)
     return value
 
 
@@ -159,8 +140,7 @@ def _patch(value: Patch, masked: Counter[str]) -> Patch:
 
 
 def _mask(match: re.Match[str]) -> str:
-    name = "it" if match["it"] is not None else "or"
-    start, end = (place - match.start() for place in match.span(name))
+    start, end = (place - match.start() for place in match.span("it" if "it" in match.re.groupindex else 0))
     return match[0][:start] + MASK + match[0][end:]
 
 
@@ -208,15 +188,11 @@ def _fields_of(kind: Any) -> tuple[str, ...]:
 
 def _of_name(name: Any, value: Any, masked: Counter[str]) -> Any:
     """A value, unless its name tells that it is a secret: a label api_key="…"."""
-    if type(name) is not str or type(value) is not str or not is_secret_name(name) or MASK in value:
+    kind = secret_names.kind(name) if type(name) is str and type(value) is str and MASK not in value else None
+    if kind is None:
         return value
-    masked["api-key"] += 1
+    masked[kind] += 1
     return MASK
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether what is called so is a secret."""
-    return _SECRET_NAME.search(name) is not None
 
 
 # ---- names, for a recording that is shared --------------------------------------------------------------------------

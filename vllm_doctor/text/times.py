@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from itertools import groupby
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.report import Finding, Report, RunSeen, Span, Timeline
 from vllm_doctor.text.durations import duration
 from vllm_doctor.text.words import number
@@ -21,25 +21,19 @@ _TICK = 12
 """The least columns from one time on the axis to the next."""
 _BESIDE = 13
 """The columns right of the drawing that a name may take."""
-_FIRST, _LAST = -62135596800.0, 253402300799.0  # the years 1 to 9999
 _KV_CACHE = "KV cache"
 DEATH = "engine-died"
 """The rule whose finding is of moments, the ends of runs, and not of spans."""
 
 
-def _date(at: float) -> datetime:
-    """Of a log whose clock is wrong the nearest that there is."""
-    return datetime.fromtimestamp(min(max(at, _FIRST), _LAST), UTC)
-
-
 def clock(at: float) -> str:
     """ "13 Nov 08:12:05", as the log's own clock has it."""
-    return _date(at).strftime("%d %b %H:%M:%S").lstrip("0")
+    return outside.moment(at).strftime("%d %b %H:%M:%S").lstrip("0")
 
 
 def iso(at: float, zoned: bool) -> str:
     """RFC 3339; without an offset where the log does not tell its zone."""
-    return _date(at).replace(tzinfo=None).isoformat(timespec="seconds") + ("Z" if zoned else "")
+    return outside.moment(at).replace(tzinfo=None).isoformat(timespec="seconds") + ("Z" if zoned else "")
 
 
 def between(first: float, last: float, seconds: bool = True) -> str:

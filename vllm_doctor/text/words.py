@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
@@ -31,8 +31,17 @@ ORIGIN = {
 """Where a threshold is from, in words."""
 
 _VARIABLE = re.compile(r"\$(?:\w+|\{\w+(?:\[[@*]\])?\}|[@*])", re.ASCII)
+_LONG = 1e15
+"""From here on a number is written with its exponent: nobody counts the digits."""
 _NO_VARIABLES: Mapping[str, bool] = MappingProxyType({})
 _PLACE = re.compile(r"\{(\w+)\}")
+_PIECE = re.compile(r"""(?:[^\s'"\\]|'[^']*'|"(?:\\.|[^"\\])*"|\\.)+""", re.DOTALL)
+"""What stands between blanks of a shell command that no quotes hold."""
+_IN_COMMAND = re.compile(
+    r"(?<![\w./-])(?:vllm-doctor|vllm|docker|podman|kubectl|helm|systemctl|journalctl|nvidia-smi|sudo|pgrep|renice"
+    r"|taskset|curl|ray|python3?|bash|sh) [^.;,]*\{\w+\}"
+)
+_OPEN_QUOTE = re.compile(r"""(?:[^'"\\]|\\.|'[^']*'|"(?:\\.|[^"\\])*")*""", re.DOTALL)
 
 
 def number(value: float, unit: str = "") -> str:
@@ -44,7 +53,7 @@ def number(value: float, unit: str = "") -> str:
     if unit == "s":
         return _seconds(value)
     if unit == "requests":
-        return f"{round(value):,}" if value >= 10 else f"{round(value, 1):g}"
+        return _digits(value) if value >= 10 else f"{round(value, 1):g}"
     if unit == "bytes":
         return _bytes(value)
     text = _digits(value)
@@ -73,6 +82,8 @@ def _seconds(value: float) -> str:
 
 
 def _digits(value: float) -> str:
+    if abs(value) >= _LONG:
+        return f"{value:.3g}"
     if value == int(value) or abs(value) >= 100:
         return f"{round(value):,}"
     return f"{value:.3g}" if abs(value) >= 0.001 else f"{value:.1e}"
@@ -107,10 +118,8 @@ def compared(is_: str, than: Value, unit: str = "", than_signal: str | None = No
 
 
 def flag(name: str, value: Value) -> str:
-    """A flag as it stands on a command line: "--max-num-seqs 64", "--enforce-eager", "--no-enable-x"."""
-    if isinstance(value, bool):
-        return name if value else f"--no-{name.removeprefix('--')}"
-    return f"{name} {plain(value)}"
+    """A flag as it stands on a command line, to be pasted: "--max-num-seqs 64", "--enforce-eager", "--no-enable-x"."""
+    return " ".join(map(shlex.quote, setting(name, value)))
 
 
 def bound(at_most: float, basis: str) -> str:
@@ -121,8 +130,14 @@ def bound(at_most: float, basis: str) -> str:
 
 def setting(name: str, value: Value) -> tuple[str, ...]:
     """The words that set a flag: ("--max-num-seqs", "64")."""
-    written, space, text = flag(name, value).partition(" ")
-    return (written, text) if space else (written,)
+    if isinstance(value, bool):
+        return (name if value else f"--no-{name.removeprefix('--')}",)
+    return name, str(plain(value))
+
+
+def variable(name: str, value: Value) -> str:
+    """A variable as it is set before a command, to be pasted: "OMP_NUM_THREADS=1"."""
+    return f"{shlex.quote(name)}={shlex.quote(str(plain(value)))}"
 
 
 def quoted(word: str, variables: Mapping[str, bool]) -> str:
@@ -139,13 +154,48 @@ def quoted(word: str, variables: Mapping[str, bool]) -> str:
 
 def folded(command: Sequence[str], width: int, variables: Mapping[str, bool] = _NO_VARIABLES) -> list[str]:
     """A command line, folded between its words so that it can still be pasted; `variables` as of `quoted`."""
+    return _folded([quoted(word, variables) for word in command], width)
+
+
+def folded_text(command: str, width: int) -> list[str]:
+    """A shell command, folded in the same way."""
+    pieces = _PIECE.findall(command)
+    return _folded(pieces if " ".join(pieces) == command else [command], width)
+
+
+def _folded(pieces: Iterable[str], width: int) -> list[str]:
+    """A line that no backslash ends would be a command of its own."""
     lines: list[str] = []
-    for word in (quoted(word, variables) for word in command):
-        if lines and len(lines[-1]) + len(word) + 3 <= width:
-            lines[-1] += f" {word}"
+    for piece in pieces:
+        if lines and len(lines[-1]) + len(piece) + 3 <= width:
+            lines[-1] += f" {piece}"
         else:
-            lines.append(f"    {word}" if lines else word)
+            lines.append(f"    {piece}" if lines else piece)
     return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
+
+
+def command(template: str, read: Read) -> str:
+    """A shell command with its signals' values as a shell reads them: 1024, not "1,024"; each is one word, whatever
+    stands in it, and those of the unit "words" are several. One that is not known stays a place."""
+
+    def value(match: re.Match[str]) -> str:
+        found, unit = read(match[1])
+        if isinstance(found, Unknown):
+            return match[0]
+        text = str(plain(found.value))
+        return " ".join(map(shlex.quote, text.split())) if unit == "words" else shlex.quote(text)
+
+    return _PLACE.sub(value, template)
+
+
+def unquotable(template: str) -> str:
+    """The place of a shell command that stands within quotes, where `command` cannot quote it; "" for none."""
+    return next((m[0] for m in _PLACE.finditer(template) if not _OPEN_QUOTE.fullmatch(template, 0, m.start())), "")
+
+
+def holds_command(sentence: str) -> bool:
+    """Whether a sentence holds a command with a signal's value in it, which nobody would quote."""
+    return _IN_COMMAND.search(sentence) is not None
 
 
 def fill(template: str, read: Read) -> str | None:
@@ -169,7 +219,7 @@ def names(template: str) -> list[str]:
 
 
 def plain(value: Value) -> Value:
-    """A whole number as int: 11.0 -> 11."""
-    if isinstance(value, float) and math.isfinite(value) and value == int(value):
+    """A whole number as int: 11.0 -> 11; one whose digits a float does not hold stays as it is."""
+    if isinstance(value, float) and abs(value) < 2**53 and value == int(value):
         return int(value)
     return value

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -19,6 +18,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from vllm_doctor.fleet.view_model import SHOWN, EngineRow, FleetSeen, FleetViewModel
+from vllm_doctor.model import outside
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import Verdict
 from vllm_doctor.session.view_model import Session, Status
@@ -231,7 +231,7 @@ def top(view: View) -> list[Text]:
     window = words.number(view_model.window, "s") if view_model.window < 60 else f"{view_model.window / 60:g} min"
     if fleet is None:
         return [spread(left, say((asking, DIM)), view.width), say((f" last {window}", DIM))]
-    when = datetime.fromtimestamp(fleet.at, UTC)
+    when = outside.moment(fleet.at)
     right = say((asking or f"queried and evaluated in {fleet.seconds:.1f} s ", DIM))
     second = say(f" {_counted(len(fleet.engines), 'engine')} of {_counted(fleet.models, 'model')}")
     before = say((f"last {window} before {when:%Y-%m-%d %H:%M:%S} UTC ", DIM))

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import ClassVar, Protocol, cast
 
 from rich.text import Text
@@ -17,6 +16,7 @@ from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 from textual.screen import Screen
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.kinds import SERVERS
 from vllm_doctor.session.view_model import Session, Status, ViewModel
 from vllm_doctor.text import words
@@ -291,7 +291,7 @@ def _when(view: View) -> str:
     if view_model.status in (Status.READING, Status.READ, Status.STARTING, Status.CHOOSING):
         return ""
     if view_model.status is Status.REPLAYED:
-        return f"of {datetime.fromtimestamp(view_model.began, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return f"of {outside.moment(view_model.began):%Y-%m-%d %H:%M:%S} UTC"
     seen = view_model.seen_at
     if view_model.status is Status.PAUSED:
         return f"since {duration(max(0.0, view.now - view_model.since))}"

@@ -6,16 +6,16 @@ Pure but for the given way to read that file. Secrets are masked before anything
 from __future__ import annotations
 
 import json
-import math
 import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.text import redact
+from vllm_doctor.text import redact, secret_names
 from vllm_doctor.vllm import flags as catalogue
 
 MASK = redact.MASK
@@ -97,7 +97,6 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _HUMAN_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _FACTOR = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
-_SECRET_FLAG = re.compile(r"(key|token|secret|password|passwd|credentials?)$")
 ReadConfig = Callable[[str], str | Reason]
 
 
@@ -119,6 +118,8 @@ class Command:
     """The --config file that was read."""
     config_keys: Mapping[str, str] = field(default_factory=dict)
     """The flags that stand in that file and count, with their keys there."""
+    strange_keys: tuple[str, ...] = ()
+    """Keys of that file that are flags of no vLLM. What they hold is not kept: the file may be of another program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,8 @@ def parse(argv: Sequence[str], read_config: ReadConfig) -> Command:
     model = found.model or _text(found.flags.get("--model")) or _text(from_file.flags.get("--model"))
     keys = {flag: key for flag, key in from_file.keys.items() if flag not in found.flags}
     config = path if isinstance(path, str) and from_file.keys else None
-    return Command(clean, name, model, flags, tuple(found.notes + from_file.notes), config, keys)
+    strange = tuple(from_file.strange_keys)
+    return Command(clean, name, model, flags, tuple(found.notes + from_file.notes), config, keys, strange)
 
 
 def changed(argv: Sequence[str], set: Mapping[str, Sequence[str]], unset: Container[str]) -> tuple[str, ...]:
@@ -301,7 +303,8 @@ def _without_secrets(argv: Sequence[str]) -> Iterator[str]:
 
 
 def is_secret(flag: str) -> bool:
-    return _SECRET_FLAG.search(flag) is not None and not (flag.startswith("--max-") or _is_switch(flag))
+    """Whether the flag's value is a secret."""
+    return secret_names.is_secret(flag) and not _is_switch(flag)
 
 
 def _is_switch(flag: str) -> bool:
@@ -318,6 +321,7 @@ class _Settings:
         self.notes: list[str] = []
         self.keys: dict[str, str] = {}
         """Flag -> its key in the --config file."""
+        self.strange_keys: list[str] = []
 
     def take(self, words: Sequence[_Word]) -> None:
         for word, texts in _grouped(words):
@@ -345,7 +349,10 @@ class _Settings:
             self.notes.append(f"--config {path}: not read ({error}), so its flags are not known")
             return
         for key, value in config.items():
-            flag = _long_name(f"--{key}")
+            flag = flag_of_key(key)
+            if not catalogue.is_flag(flag.partition(".")[0]):
+                self.strange_keys.append(key)
+                continue
             self.keys[flag] = key
             self._set_from_config(flag, value)
 
@@ -422,9 +429,8 @@ def _value(flag: str, text: str) -> Value:
         number = _human(text)
         if number is not None:
             return number
-    if _NUMBER.fullmatch(text) and math.isfinite(float(text)):
-        return float(text)
-    return text
+    given = outside.number(text) if _NUMBER.fullmatch(text) else None
+    return text if given is None else given
 
 
 def _human(text: str) -> float | None:
@@ -432,5 +438,5 @@ def _human(text: str) -> float | None:
     match = _HUMAN_NUMBER.fullmatch(text)
     if match is None or (match[2].isupper() and "." in match[1]):
         return None
-    number = float(match[1]) * _FACTOR[match[2]]
-    return float(int(number)) if math.isfinite(number) else None
+    number = outside.number(match[1])
+    return None if number is None else float(int(number * _FACTOR[match[2]]))

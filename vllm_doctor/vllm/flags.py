@@ -12,13 +12,13 @@ vLLM's parser takes too where it is the beginning of one flag only, is not taken
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
+from vllm_doctor.model import outside
 from vllm_doctor.vllm.release_table import History, Release, Row, release
 
 __all__ = ["Release", "release"]  # the versions of other modules too
@@ -329,8 +329,8 @@ def _replaced() -> dict[str, Replacement]:
 def _meant(value: object) -> object:
     if isinstance(value, str):
         try:
-            value = json.loads(value.lower() if value.lower() in ("true", "false") else value)
-        except (ValueError, RecursionError):
+            value = outside.json(value.lower() if value.lower() in ("true", "false") else value)
+        except ValueError:
             return value
     if isinstance(value, bool):
         return ("switch", value)  # True is no 1

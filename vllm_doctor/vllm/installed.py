@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -19,6 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.vllm import flags
 from vllm_doctor.vllm.flags import Flag, Parser
@@ -95,6 +95,7 @@ def _installed(python: Path, asked: Path) -> tuple[str, str]:
         ran = subprocess.run(
             [python, "-c", _WHICH],
             env=_environment(),
+            cwd=os.sep,  # `python -c` imports from where it is started, first
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_VERSION_TIMEOUT,
@@ -146,7 +147,7 @@ def _environment() -> dict[str, str]:
 
 def _understood(answer: bytes, asked: Path) -> Parser:
     try:
-        content = json.loads(answer[: _MAX_ANSWER + 1])
+        content = outside.json(answer[: _MAX_ANSWER + 1])
         if content["format"] != _FORMAT or flags.release(content["version"]) is None:
             raise ValueError
         version = str(content["version"])
@@ -155,7 +156,7 @@ def _understood(answer: bytes, asked: Path) -> Parser:
             tuple(_flag(version, told) for told in content["flags"]),
             frozenset(str(name) for name in content["syntax"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         raise SourceError("unreadable", f"{asked}: the answer of its vLLM is not understood") from None
 
 

@@ -7,11 +7,11 @@ in model_executor/layers/mamba/mamba_utils.py. A sequence's last block is counte
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.vllm import model_config
@@ -176,8 +176,8 @@ def _drafted(bytes_per_token: float, flags: Mapping[str, Value]) -> Reading:
     method = flags.get("--speculative-config.method", flags.get("--spec-method"))
     if method is None:
         try:
-            told: Any = json.loads(str(flags.get("--speculative-config", "")))
-        except (ValueError, RecursionError):
+            told: Any = outside.json(str(flags.get("--speculative-config", "")))
+        except ValueError:
             told = None
         method = told.get("method") if isinstance(told, dict) else None
     if isinstance(method, str) and method.endswith("mtp"):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 
@@ -48,8 +48,8 @@ class UnfitError(ValueError):
 def parse(text: str) -> dict[str, Any] | Reason:
     """config.json as a mapping; `invalid` where it is none."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = outside.json(text)
+    except ValueError:
         return Reason.INVALID
     return found if isinstance(found, dict) else Reason.INVALID
 

@@ -21,7 +21,7 @@ Key = tuple[int, ...]
 OFF = "!"
 """Before a name that means the opposite of the others in its row."""
 
-_VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:\.(\d+))?([^+]*)")
+_VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?([^+]*)")
 
 
 def release(version: str) -> Release | None:
@@ -34,7 +34,7 @@ def _key(version: str) -> Key | None:
     match = _VERSION.match(version)
     if match is None:
         return None
-    post = re.search(r"post(\d+)", match[5])
+    post = re.search(r"post(\d{1,9})", match[5])
     leads_to = re.match(r"[._-]?(a|b|rc)\d", match[5]) or "dev" in match[5]
     return (*(int(part or 0) for part in match.groups()[:4]), int(post[1]) if post else 0, 0 if leads_to else 1)
 

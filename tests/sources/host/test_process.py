@@ -507,7 +507,9 @@ def files(host: FakeProc, links: Mapping[str, str]) -> ProcessFiles:
     host.write("models/m/config.json", "outside")
     for name, target in links.items():
         host.link(f"proc/100/root/{name}", target)
-    return ProcessFiles(host.kernel(), 100)
+    found = only(host).files
+    assert found is not None
+    return found
 
 
 def test_links_stay_within_the_container(host: FakeProc, tmp_path: Path) -> None:

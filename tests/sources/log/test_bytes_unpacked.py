@@ -271,14 +271,20 @@ def test_a_log_that_shrinks_while_it_is_read_is_told(tmp_path: Path) -> None:
     assert read.notes == [f"{path} shrank while it was read: 9,000 of {len(TEXT):,} bytes; was it rotated?"]
 
 
-def test_a_named_pipe_is_read_to_its_end(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    code = f"import gzip; open({str(pipe)!r}, 'wb').write(gzip.compress(b'a line\\n' * 9000)[:-4])"
-    with subprocess.Popen([sys.executable, "-c", code]):
-        got, notes = text(pipe)
+def test_a_pipe_of_the_shell_is_read_to_its_end() -> None:
+    """As `vllm-doctor <(kubectl logs x)` names it."""
+    code = "import gzip, sys; sys.stdout.buffer.write(gzip.compress(b'a line\\n' * 9000)[:-4])"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        got, notes = text(Path(f"/dev/fd/{process.stdout.fileno()}"))
     assert got == b"a line\n" * 9000
     assert len(notes) == 1
+
+
+def test_a_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(SourceError, match="is a named pipe, which may have no writer: let the shell open it"):
+        text(tmp_path / "pipe")
 
 
 READ_STDIN = """

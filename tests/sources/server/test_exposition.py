@@ -231,6 +231,7 @@ HEADS = 'a{x="1"} 1\na{x="2"} 2\nb 3\n'
         HEADS.replace('a{x="1"} 1', "a{x= 1"),
         "",
         "b 3",
+        'a{x="1"}1\n} \n 5\n',
     ],
 )
 def test_a_page_that_begins_as_one_before_gives_the_same(again: str) -> None:

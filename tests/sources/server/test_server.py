@@ -36,6 +36,7 @@ from tests.serving import (
     vllm,
 )
 from vllm_doctor.model.errors import UsageError
+from vllm_doctor.model.kinds import State
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
@@ -856,6 +857,22 @@ def test_a_restart_within_the_window(signals: Catalogue) -> None:
             for reading in readings(seen, signals, name).values():
                 assert isinstance(reading, Unknown) or float(reading.value) >= 0, name
     assert 0 <= value(seen, signals, "preemptions_per_second") < 30
+
+
+def test_a_server_that_restarts_at_every_scrape_is_critical(signals: Catalogue) -> None:
+    now = time.time()
+    texts = [started_at(now + place, text) for place, text in enumerate(pages("idle", 4))]
+    report = judged(worked(examined(vllm(texts), signals)), signals)
+    assert (report.verdict, report.findings[0].rule) == (Verdict.CRITICAL, "restart-loop")
+    seen = {evidence.signal: evidence.seen.value for evidence in report.findings[0].evidence}
+    assert seen == {"restarts": 3, "restart_interval": pytest.approx(1, rel=0.5)}
+
+
+def test_one_restart_of_a_server_that_had_run_for_long_is_no_fault(signals: Catalogue) -> None:
+    now = time.time()
+    texts = [started_at(start, text) for start, text in zip((now - 9e4, now + 9), pages("idle", 2), strict=True)]
+    report = judged(worked(examined(vllm([*texts, texts[-1], texts[-1]]), signals)), signals)
+    assert report.states["restart-loop"] is State.OK
 
 
 def alternating(dates: Mapping[str, str], ages: tuple[float, float] = (9000, 4000)) -> dict[str, Route]:

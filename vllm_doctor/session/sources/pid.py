@@ -56,7 +56,7 @@ def _of_server(found: ServerProcess, how: Attachment, opened: ExitStack) -> list
     """A server found by its processes: its URL and its host."""
     if found.url is not None:
         reached = server.client(found.url, how, opened)
-        return [server.of_url(reached, how), *processes.of_server(found, reached.target, how)]
+        return [server.of_url(reached, how), *processes.of_server(found, reached.target, how, opened)]
     patient = f"pid {found.root}"
     problem = Problem(
         "no-url",
@@ -65,4 +65,4 @@ def _of_server(found: ServerProcess, how: Attachment, opened: ExitStack) -> list
     )
     nowhere = Observation(SourceKind.SERVER, patient, error=problem, patient=patient)
     unreached = Source(SourceKind.SERVER, patient, patient, lambda: nowhere)
-    return [unreached, *processes.of_server(found, patient, how)]
+    return [unreached, *processes.of_server(found, patient, how, opened)]

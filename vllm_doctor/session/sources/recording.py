@@ -46,12 +46,12 @@ def of_recording(found: Recording, how: Attachment, alone: bool = True) -> Itera
     seen = found.seen(how.rules())
     for one in found.sources:
         patient = one.patient if alone else f"{found.name} {one.patient or one.target}"
-        look = partial(_recorded, one, patient, seen, how)
+        look = partial(_recorded, one, patient, seen, found.taken.timestamp(), how)
         replay = None if one.logs else partial(Replayed, one, patient, how.wanted)
         yield Source(one.kind, one.target, patient, look, recording=found, replay=replay)
 
 
-def _recorded(one: Recorded, patient: str, seen: RecordingSeen, how: Attachment) -> Observation:
+def _recorded(one: Recorded, patient: str, seen: RecordingSeen, taken: float, how: Attachment) -> Observation:
     """One source of a recording."""
     if not one.logs:
         return replace(one.observation(how.wanted), patient=patient, recording=seen)
@@ -59,7 +59,8 @@ def _recorded(one: Recorded, patient: str, seen: RecordingSeen, how: Attachment)
     from vllm_doctor.sources.log import source
     from vllm_doctor.sources.log.bytes_stream import Held
 
-    held = [Held(name, text, one.log_written or 0.0) for name, text in one.logs]
+    written = taken if one.log_written is None else one.log_written
+    held = [Held(name, text, written) for name, text in one.logs]
     table = log_lines.load(rule.shipped(), *how.folders)
     read = source.Log(held, table, *log.periods(how), age=one.log_age).examine(patient)
     lacking = (f"the recording lacks {', '.join(one.lacks)}",) if one.lacks else ()

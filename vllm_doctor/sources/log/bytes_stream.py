@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,7 +14,9 @@ from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
+from vllm_doctor.sources.host.process_log import ProcessLog
 from vllm_doctor.sources.log.bytes_tail import Tail
 from vllm_doctor.sources.log.bytes_unpacked import BLOCK, Blocks
 
@@ -31,7 +35,7 @@ class Held:
         return self.name
 
 
-Origin = Path | Held | None
+Origin = Path | ProcessLog | Held | None
 """Where a log is; None: standard input."""
 
 MOST_OF_LIVING = 256 * 1024 * 1024
@@ -59,18 +63,31 @@ def _of_text(held: Held) -> Iterator[bytes]:
         yield held.text[start : start + BLOCK]
 
 
-def written_at(path: Origin) -> datetime:
-    """By when the log was written: it holds no year."""
+def written_at(path: Origin, notes: list[str]) -> datetime:
+    """By when the log was written: it holds no year. What must be said of that goes to `notes`."""
     if isinstance(path, Held):
-        return datetime.fromtimestamp(path.written, UTC)
+        return outside.moment(path.written)
     try:
-        return datetime.fromtimestamp(path.stat().st_mtime, UTC) if path is not None else datetime.now(UTC)
+        written = path.stat().st_mtime if path is not None else None
     except OSError:
-        return datetime.now(UTC)
+        written = None
+    if written is not None and outside.is_time(written):
+        return outside.moment(written)
+    if written is not None:
+        notes.append("its file is dated outside of the years 1 to 9999: its lines are taken to be of the last year")
+    return datetime.now(UTC)
+
+
+def changed_at(path: Origin) -> float | None:
+    """When the file was last written to, POSIX seconds; None where there is none."""
+    if isinstance(path, Held):
+        return path.written
+    about = _about(path)
+    return about.st_mtime if about is not None else None
 
 
 def _of_file(
-    path: Path | None, notes: list[str], until: float | None, may_be_empty: bool
+    path: Path | ProcessLog | None, notes: list[str], until: float | None, may_be_empty: bool
 ) -> Iterator[bytes | memoryview]:
     source = Blocks(path)
     position = _end_of(path) if until is not None else 0
@@ -89,12 +106,22 @@ def _of_file(
         yield from _followed(path, position, until)
 
 
-def _end_of(path: Path | None) -> int:
+def _end_of(path: Path | ProcessLog | None) -> int:
     """Where to begin with a log that is too long to be read beside a open_run server; 0 with one that is not."""
-    return max(0, path.stat().st_size - MOST_OF_LIVING) if path is not None and path.is_file() else 0
+    about = _about(path)
+    return max(0, about.st_size - MOST_OF_LIVING) if about is not None else 0
 
 
-def _followed(path: Path, position: int, until: float) -> Iterator[bytes]:
+def _about(path: Path | ProcessLog | None) -> os.stat_result | None:
+    """Of a regular file."""
+    try:
+        about = path.stat() if path is not None else None
+    except OSError:
+        return None
+    return about if about is not None and stat.S_ISREG(about.st_mode) else None
+
+
+def _followed(path: Path | ProcessLog, position: int, until: float) -> Iterator[bytes]:
     """What stands in the log from there on, and what is written until that time; also across its rotation."""
     with closing(Tail(path, position)) as tail:
         while data := tail.read():

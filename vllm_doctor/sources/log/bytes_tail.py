@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 from vllm_doctor.model.errors import SourceError
+from vllm_doctor.sources.host.process_log import ProcessLog
 from vllm_doctor.sources.log.bytes_unpacked import unreadable
 
 MOST = 4 * 1024 * 1024
@@ -19,7 +20,7 @@ class Tail:
     more than what was there before, and so is what two rotations between two reads put away.
     """
 
-    def __init__(self, path: Path, position: int = 0) -> None:
+    def __init__(self, path: Path | ProcessLog, position: int = 0) -> None:
         self._path = path
         self._descriptor: int | None = None
         self._position = position
@@ -55,8 +56,10 @@ class Tail:
 
     def _open(self) -> bool:
         try:
-            # Without O_NONBLOCK, opening a FIFO would wait for its writer.
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
+            if isinstance(self._path, ProcessLog):
+                descriptor = self._path.descriptor()
+            else:  # without O_NONBLOCK, opening a FIFO would wait for its writer
+                descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
         except FileNotFoundError:
             return False
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -77,7 +80,7 @@ class Tail:
         """Whether another file has the name now. One that is only gone may still be written to."""
         assert self._descriptor is not None
         try:
-            now = os.stat(self._path)
+            now = self._path.stat()
         except FileNotFoundError:
             return False
         return not os.path.samestat(now, os.fstat(self._descriptor))

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Protocol
 
 from vllm_doctor.model.errors import SourceError
+from vllm_doctor.sources.host.process_log import ProcessLog
+from vllm_doctor.text import files
 from vllm_doctor.text.encoding import utf16
 
 BLOCK = 256 * 1024  # read at once; larger ones are slower, as they do not stay in a core's cache
@@ -76,7 +78,7 @@ class Blocks:
     while it is read: not-found, denied, not-a-log, empty, unreadable. To be iterated over once.
     """
 
-    def __init__(self, path: Path | None, size: int = BLOCK) -> None:
+    def __init__(self, path: Path | ProcessLog | None, size: int = BLOCK) -> None:
         self.path = path
         self.name = "standard input" if path is None else str(path)
         self.notes: list[str] = []
@@ -111,12 +113,15 @@ class Blocks:
                 raise SourceError("not-found", "there is no standard input: give the log's name")
             return sys.__stdin__.fileno()
         try:
-            mode = self.path.stat().st_mode
-            if stat.S_ISDIR(mode):
-                raise SourceError("not-a-log", f"{self.name} is a folder: give the log in it")
-            if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
-                raise SourceError("not-a-log", f"{self.name} is a device or a socket: give a file, or - for a pipe")
-            return os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
+            if isinstance(self.path, ProcessLog):
+                return self.path.descriptor()
+            descriptor = files.descriptor(self.path)
+            os.set_blocking(descriptor, True)  # a pipe of the shell's: `<(…)`
+            return descriptor
+        except IsADirectoryError:
+            raise SourceError("not-a-log", f"{self.name} is a folder: give the log in it") from None
+        except files.NoFileError as error:
+            raise SourceError("not-a-log", f"{self.name} is {error.strerror}") from None
         except OSError as error:
             raise unreadable(self.name, error) from None
 

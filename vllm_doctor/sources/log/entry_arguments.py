@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.reading import Value
 from vllm_doctor.vllm import flags as catalogue
 from vllm_doctor.vllm.command_line import MASK, is_secret, masked
@@ -110,11 +111,11 @@ def _is_default(version: str, flag: str, value: Value) -> bool:
 def _value(raw: str) -> Value:
     if raw in ("True", "False"):
         return raw == "True"
-    if _NUMBER.fullmatch(raw):
-        return float(raw)
+    if _NUMBER.fullmatch(raw) and (number := outside.number(raw)) is not None:
+        return number
     if raw[0] == "{":  # a nested configuration: JSON is what the command line takes
         try:
-            return masked(json.dumps(json.loads(_as_json(raw))))[:_MAX_TEXT]
+            return masked(json.dumps(outside.json(_as_json(raw))))[:_MAX_TEXT]
         except ValueError:
             return masked(raw)[:_MAX_TEXT]
     if raw[0] == "[":

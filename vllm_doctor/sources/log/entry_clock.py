@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from vllm_doctor.model import outside
+
 DAY = 86400.0
 MAX_STEP_BACK = 30 * DAY
 """What is earlier by less is of a process that came late with it, or of a clock set right; what is earlier by more is
@@ -75,7 +77,7 @@ def posix_stamp(seconds: float) -> Stamp | None:
     if not 0 <= seconds < _MAX_POSIX:
         return None
     whole, part = divmod(seconds, 1)
-    then = datetime.fromtimestamp(int(whole), UTC)
+    then = outside.moment(whole)
     return Stamp(then.month, then.day, then.hour, then.minute, then.second + part, then.year, 0)
 
 

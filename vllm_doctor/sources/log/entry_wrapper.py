@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
+from vllm_doctor.model import outside
 from vllm_doctor.sources.log.entry_clock import ISO, SYSLOG, TIME, Stamp, iso_stamp, posix_stamp, stamp_of
 
 BLANK = " \t\ufeff\ufffd"  # what a line may begin with, before a wrapper: a byte order mark, and what is left of one
@@ -215,11 +216,11 @@ _MILLISECONDS, _MICROSECONDS, _NANOSECONDS = 1e11, 1e14, 1e17  # POSIX seconds r
 
 def _in_json(text: str, around: Wrapping) -> str | None:
     try:
-        held = json.loads(text)
+        held = outside.json(text)
+    except outside.DepthError:
+        return None
     except ValueError:
         return _in_cut_json(text)
-    except RecursionError:
-        return None
     if not isinstance(held, dict):
         return None
     fields = cast("dict[str, object]", held)

@@ -81,14 +81,14 @@ class Reading:
         self.shift = 0.0
         """Seconds to be added to all its times: which year it is, its end may tell."""
         self.may_be_empty = False
-        self._path, self._table, self._scanner, self._until = path, table, scanner, until
+        self.path, self._table, self._scanner, self._until = path, table, scanner, until
         self._may_run_ahead = may_run_ahead
         self._too_slow: Counter[str] = Counter()
         """Ids of lines -> how often one of their patterns took too long."""
 
     def sightings(self) -> Iterator[Sighting]:
         """The lines of the table, in order. Raises SourceError where the log cannot be read."""
-        clock = Clock(bytes_stream.written_at(self._path))
+        clock = Clock(bytes_stream.written_at(self.path, self.notes))
         at: float | None = None
         spoken = 0  # up to there it is what a client sent
         for line in self._scanner.lines(self._blocks(), self.tally, self._may_run_ahead):
@@ -112,7 +112,7 @@ class Reading:
         self.notes += [_slow(id, times) for id, times in self._too_slow.items()]
 
     def _blocks(self) -> Iterator[bytes | memoryview]:
-        for block in bytes_stream.blocks(self._path, self.notes, self._until, self.may_be_empty):
+        for block in bytes_stream.blocks(self.path, self.notes, self._until, self.may_be_empty):
             if not self.head:
                 self.head = [r.message for raw in bytes(block[:_HEAD]).split(b"\n")[:5] for r in record.records(raw)]
             yield block

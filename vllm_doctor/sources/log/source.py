@@ -20,6 +20,8 @@ from vllm_doctor.model.run import Run
 from vllm_doctor.rules.log_lines import LogLines
 from vllm_doctor.sources.host.idle import idle_processor
 from vllm_doctor.sources.host.kernel import Kernel
+from vllm_doctor.sources.host.process_log import ProcessLog
+from vllm_doctor.sources.log import bytes_stream
 from vllm_doctor.sources.log.bytes_scan import Scanner
 from vllm_doctor.sources.log.bytes_stream import Origin
 from vllm_doctor.sources.log.reader import Reading, merged
@@ -29,7 +31,8 @@ from vllm_doctor.text.times import iso
 
 STDIN = "-"
 _ROTATED = re.compile(
-    r"(?P<base>.*?)(?:\.(?P<number>\d{1,4})|[.-](?P<day>\d{8}(?:-?\d{2,6})?))?(?:\.(?:gz|xz|bz2|zst))?$"
+    r"(?P<base>.*?)(?:\.(?P<number>\d{1,4})|[.-](?P<day>\d{8}(?:-?\d{2,6})?))?(?:\.(?:gz|xz|bz2|zst))?",
+    re.ASCII | re.DOTALL,
 )
 _NAMED = 3
 _DAY = 86400.0
@@ -162,8 +165,7 @@ class Log:
             return last_at + self.age
         if self.watch is None or last_at is None:
             return None
-        files = [path for path in self.paths if isinstance(path, Path)]
-        written = max((path.stat().st_mtime for path in files if path.exists()), default=time.time())
+        written = max((at for path in self.paths if (at := bytes_stream.changed_at(path))), default=time.time())
         return last_at + max(0.0, time.time() - written)
 
     def _between(self, runs: Sequence[Run]) -> tuple[Run, ...]:
@@ -194,10 +196,11 @@ class Log:
                 yield f"{named}none of its {reading.tally.lines_read:,} lines is vLLM's"
 
     def _nothing(self, recognised: int, read: int) -> Problem:
-        head = [line[:_SHOWN_CHARS] for reading in self.readings for line in reading.head[:_SHOWN]][:_SHOWN]
+        named = [reading for reading in self.readings if not isinstance(reading.path, ProcessLog)]  # by the user
+        head = [line[:_SHOWN_CHARS] for reading in named for line in reading.head[:_SHOWN]][:_SHOWN]
         shown = f"; it begins: {' | '.join(head)}" if head else ""
         has_metrics = any(_METRIC in line for reading in self.readings for line in reading.head)
-        hint = f"; {_PAGE}" if has_metrics else ""
+        hint = f"; {_PAGE}" if has_metrics else "" if named else "; if the log is another file, give its name"
         return Problem("not-vllm", f"{self.target}: {recognised:,} of {read:,} lines recognised{hint}{shown}")
 
 
@@ -206,7 +209,7 @@ class Followed:
 
     every = 10.0
 
-    def __init__(self, paths: Sequence[Path | None], table: LogLines, patient: str) -> None:
+    def __init__(self, paths: Sequence[Path | ProcessLog | None], table: LogLines, patient: str) -> None:
         self._paths, self._table, self._patient = paths, table, patient
         self._was: object = None
         self._seen: Observation | None = None
@@ -220,7 +223,7 @@ class Followed:
         return self._seen
 
 
-def _state(path: Path | None) -> tuple[int, float] | None:
+def _state(path: Path | ProcessLog | None) -> tuple[int, float] | None:
     """Whether a file was written to: its size and time."""
     try:
         found = path.stat() if path else None
@@ -252,8 +255,8 @@ def _rotated(paths: Sequence[Origin]) -> list[list[Origin]]:
     """The files of one rotated log together, the oldest first: vllm.log.2.gz, vllm.log.1, vllm.log."""
     groups: dict[str, list[tuple[tuple[int, int], Origin]]] = {}
     for path in dict.fromkeys(paths):
-        named = _ROTATED.match(str(path or STDIN))
-        assert named is not None
+        named = _ROTATED.fullmatch(str(path or STDIN))
+        assert named is not None  # every name has a base
         # logrotate counts up into the past, or names the day, which counts into the future, as the kubelet does.
         age = (0, 0)
         if named["number"] or named["day"]:

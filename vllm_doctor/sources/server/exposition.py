@@ -1,6 +1,6 @@
 """The Prometheus text format, as servers in the wild write it.
 
-prometheus_client parses; what it refuses is left out line by line, so that one torn line does not cost the page.
+prometheus_client parses; what it refuses, or fails on, is left out line by line: one torn line does not cost the page.
 Lines of metrics that no signal uses are dropped unread: a page may hold a hundred thousand of them.
 """
 
@@ -10,10 +10,11 @@ import importlib.util
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.window import Labels, Sample
 
@@ -25,6 +26,8 @@ MAX_SERIES = 200_000
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _RAY = re.compile(r"ray_vllm[:_]")
 _CHUNK = 500
+_MOST_CHARS = 32 * 1024
+"""Of one line: prometheus_client takes time with the square of its length."""
 
 
 def _parser() -> Callable[[str], Iterable[Metric]]:
@@ -59,7 +62,7 @@ Heads = dict[str, tuple[str, Labels]]
 
 
 def parse(text: str, wanted: frozenset[str], heads: Heads | None = None) -> Page:
-    """The samples of the wanted metrics. NaN, and infinite values, are left out: they are not known.
+    """The samples of the wanted metrics. NaN, infinite values, and what no server counts, are left out: not known.
 
     Ray's names (ray_vllm_x, as Ray replaces the colon) count as vllm:x. Raises SourceError if there are too many.
     `heads` is kept by the caller from page to page: a line that begins as one before is not parsed again.
@@ -76,8 +79,12 @@ def parse(text: str, wanted: frozenset[str], heads: Heads | None = None) -> Page
         if hit is not None:
             name, labels = hit
             has_vllm = has_vllm or name.startswith("vllm:")
-            if name in wanted and (sample := _again(name, labels, value)) is not None:
-                samples.append(sample)
+            if name in wanted:
+                number = outside.number(value)
+                if number is not None:
+                    samples.append(Sample(name, labels, number))
+                elif not _is_unknown(value):
+                    refused += 1
             continue
         line = raw.strip(" \t\r")
         if not line or line[0] == "#":
@@ -92,7 +99,9 @@ def parse(text: str, wanted: frozenset[str], heads: Heads | None = None) -> Page
             line = name + line[match.end() :]
         if name.startswith("vllm:"):
             has_vllm = True
-        if name in wanted:
+        if name in wanted and len(line) > _MOST_CHARS:
+            refused += 1
+        elif name in wanted:
             lines.append(line)
         elif heads is not None and len(heads) < 2 * MAX_SERIES and _is_head(head):
             heads[head] = name, ()
@@ -118,13 +127,9 @@ def _read(lines: list[str], heads: Heads | None) -> tuple[list[Sample], int]:
     return samples, refused
 
 
-def _again(name: str, labels: Labels, text: str) -> Sample | None:
-    """A line whose head is known; None where its value is no number."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return Sample(name, labels, value) if math.isfinite(value) else None
+def _is_unknown(value: str) -> bool:
+    """NaN and infinity are how a server says that it does not know."""
+    return value.strip(" \t\r+-").lower() in ("nan", "inf", "infinity")
 
 
 def _learn(lines: list[str], samples: list[Sample], heads: Heads) -> None:
@@ -143,13 +148,13 @@ def _learn(lines: list[str], samples: list[Sample], heads: Heads) -> None:
 
 def _is_head(text: str) -> bool:
     """Whether a value alone may follow: no time stands between."""
-    return text.endswith("}") or " " not in text
+    return text.endswith("}") or (text != "" and " " not in text)
 
 
 def _parsed(lines: list[str]) -> tuple[list[Sample], int]:
     try:
-        return list(_samples(lines)), 0
-    except ValueError:
+        return _samples(lines)
+    except Exception:  # a foreign parser's: it fails on strange lines in several ways
         if len(lines) == 1:
             return [], 1
     half = len(lines) // 2
@@ -157,8 +162,14 @@ def _parsed(lines: list[str]) -> tuple[list[Sample], int]:
     return first + second, bad_first + bad_second
 
 
-def _samples(lines: Iterable[str]) -> Iterator[Sample]:
+def _samples(lines: Iterable[str]) -> tuple[list[Sample], int]:
+    found: list[Sample] = []
+    refused = 0
     for family in _families("\n".join(lines) + "\n"):
         for sample in family.samples:
-            if math.isfinite(sample.value):
-                yield Sample(sample.name, tuple(sorted(sample.labels.items())), float(sample.value))
+            value = outside.number(sample.value)
+            if value is not None:
+                found.append(Sample(sample.name, tuple(sorted(sample.labels.items())), value))
+            elif isinstance(sample.value, int) or math.isfinite(sample.value):
+                refused += 1
+    return found, refused

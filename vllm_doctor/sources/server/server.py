@@ -6,16 +6,17 @@ Nothing else is asked of the patient, nothing is sent to it, and every answer is
 from __future__ import annotations
 
 import email.utils
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Problem
+from vllm_doctor.model.restarts import Starts
 from vllm_doctor.model.window import Window
 from vllm_doctor.sources.server.access import Access
 from vllm_doctor.sources.server.exposition import Heads, Page, parse
@@ -89,7 +90,11 @@ class Server:
             return seen
         seen.window.lone = recalled.reason
         notes = [recalled.note, state.keep(self.target, scrapes[-1])]
-        return replace(seen, notes=(*seen.notes, *(note for note in notes if note)))
+        starts = Starts()
+        for scrape in (*recalled.kept, scrapes[-1]):
+            starts.add(scrape.at, scrape.started)
+        facts = {**seen.facts, **starts.facts(scrapes[-1].at, "metrics")}
+        return replace(seen, facts=facts, notes=(*seen.notes, *(note for note in notes if note)))
 
     def seen(
         self,
@@ -144,8 +149,8 @@ class Server:
         """The JSON answer; {} if there is none: these two only add to what /metrics says."""
         try:
             answer = self._connection.get(path, min(deadline, self._clock() + IDENTITY_SECONDS))
-            return json.loads(answer.body)
-        except (SourceError, ValueError, RecursionError):
+            return outside.json(answer.body)
+        except (SourceError, ValueError):
             return {}
 
 
