@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from vllm_doctor.sources.log import bytes_literals, bytes_windows
 from vllm_doctor.sources.log.bytes_literals import Find
+from vllm_doctor.sources.log.bytes_unpacked import Block
 from vllm_doctor.sources.log.bytes_windows import Window, Windows
 
 LONGEST = 64 * 1024  # bytes of a line: of a longer one the part around a hit stands for it
@@ -27,7 +28,7 @@ _HALF = LONGEST // 2
 _WASTED = 50_000  # hits of common literals, which take as long as to compile a finder without them
 _BUSY = 10  # of which those that make a tenth have a finder of their own
 _AHEAD_FROM = 8 * 1024 * 1024  # bytes: a short log is read before a second thread is of use
-PIECE = 64 * 1024
+_PIECE = 64 * 1024  # bytes in which newlines are counted, until the other thread may have Python's lock
 _STEPS_AHEAD = 4  # windows: with fewer, the threads wait for each other (for Python's lock)
 
 
@@ -91,7 +92,7 @@ class Scanner:
 
     def lines(
         self,
-        blocks: Iterable[bytes | bytearray | memoryview],
+        blocks: Iterable[Block],
         tally: Tally | None = None,
         may_run_ahead: Callable[[], bool] = bool,
     ) -> Iterator[Line]:
@@ -234,9 +235,7 @@ class _Stream:
         self._literals: dict[int, int] = {}  # with the number of hits for which each stands
         self._current: Line | None = None
 
-    def lines(
-        self, blocks: Iterable[bytes | bytearray | memoryview], may_run_ahead: Callable[[], bool]
-    ) -> Iterator[Line]:
+    def lines(self, blocks: Iterable[Block], may_run_ahead: Callable[[], bool]) -> Iterator[Line]:
         windows = Windows(blocks, self._scanner.finder, LONGEST, _WINDOW)
         each = windows.each()
         try:
@@ -289,8 +288,8 @@ class _Stream:
             yield self._line(first, end, literals)
             literals = {}
         self._first, self._end, self._literals = first, end, literals
-        for at in range(self._scanned, upto, PIECE):
-            self._tally.lines_read += self._buffer.count(b"\n", at, min(at + PIECE, upto))
+        for at in range(self._scanned, upto, _PIECE):
+            self._tally.lines_read += self._buffer.count(b"\n", at, min(at + _PIECE, upto))
         self._scanned = upto
         self._tally.bytes_read = self._offset + upto
 

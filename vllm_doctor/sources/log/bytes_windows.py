@@ -12,15 +12,19 @@ read, not mapped: a log that is cut while it is mapped kills its reader (SIGBUS)
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from queue import SimpleQueue
 
 from vllm_doctor.sources.log.bytes_literals import Find
+from vllm_doctor.sources.log.bytes_unpacked import Block, Rest
 
 BUFFERS = 3
 """With a second thread: one is filled and looked through, one is ready, one is being read."""
+_SWITCH = 1e-4
+"""Seconds until a thread gives Python's lock to the other: with the usual 5 ms each waits for the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class Windows:
 
     def __init__(
         self,
-        blocks: Iterable[bytes | bytearray | memoryview],
+        blocks: Iterable[Block],
         finder: Callable[[frozenset[int]], Find],
         margin: int,
         step: int,
@@ -66,16 +70,13 @@ class Windows:
         buffer, view = ring[0], memoryview(ring[0])
         filled = offset = start = 0
         for block in self._blocks:
-            rest = memoryview(block)
-            while rest:
-                taken = min(len(rest), len(buffer) - filled)
-                view[filled : filled + taken] = rest[:taken]
-                filled += taken
-                rest = rest[taken:]
+            readinto = block.readinto if isinstance(block, Rest) else _copying(block)
+            while got := readinto(view[filled:]):
+                filled += got
                 if filled == len(buffer):
                     yield self._window(buffer, offset, start, filled - margin, is_last=False)
                     ring = [*ring[1:], ring[0]] if len(ring) == self.buffers else self._ring()
-                    around = view[filled - 2 * margin : filled]
+                    around = view[filled - 2 * margin :]
                     buffer, view = ring[0], memoryview(ring[0])
                     view[: 2 * margin] = around
                     offset, start, filled = offset + filled - 2 * margin, margin, 2 * margin
@@ -93,8 +94,25 @@ class Windows:
         return Window(buffer, offset, start, stop, is_last, find(buffer, start, stop), without)
 
 
+def _copying(block: bytes | memoryview) -> Callable[[memoryview], int]:
+    """A block as a Rest would read it."""
+    rest = memoryview(block)
+
+    def readinto(memory: memoryview) -> int:
+        nonlocal rest
+        got = min(len(rest), len(memory))
+        memory[:got] = rest[:got]
+        rest = rest[got:]
+        return got
+
+    return readinto
+
+
 def ahead(windows: Generator[Window]) -> Generator[Window]:
-    """The same, prepared by a second thread, as far ahead as BUFFERS allows."""
+    """The same, prepared by a second thread, as far ahead as BUFFERS allows.
+
+    Hyperscan and the kernel work without Python's lock, so that the threads run at the same time.
+    """
     ready: SimpleQueue[Window | BaseException | None] = SimpleQueue()
     room = threading.Semaphore(BUFFERS - 1)
     is_wanted = True
@@ -109,6 +127,8 @@ def ahead(windows: Generator[Window]) -> Generator[Window]:
         except BaseException as error:  # raised again in the thread that asks
             ready.put(error)
 
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH)
     threading.Thread(target=prepare, daemon=True).start()
     try:
         while True:
@@ -120,5 +140,6 @@ def ahead(windows: Generator[Window]) -> Generator[Window]:
                 raise window
             yield window
     finally:
+        sys.setswitchinterval(usual)
         is_wanted = False
         room.release()

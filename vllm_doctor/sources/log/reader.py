@@ -14,6 +14,7 @@ from vllm_doctor.sources.log import bytes_stream, entry_arguments, entry_context
 from vllm_doctor.sources.log import entry as record
 from vllm_doctor.sources.log.bytes_scan import Line, Scanner, Tally
 from vllm_doctor.sources.log.bytes_stream import Origin
+from vllm_doctor.sources.log.bytes_unpacked import Block, Rest
 from vllm_doctor.sources.log.entry import Record
 from vllm_doctor.sources.log.entry_clock import Clock
 
@@ -111,9 +112,9 @@ class Reading:
         self.shift = clock.shift()
         self.notes += [_slow(id, times) for id, times in self._too_slow.items()]
 
-    def _blocks(self) -> Iterator[bytes | memoryview]:
+    def _blocks(self) -> Iterator[Block]:
         for block in bytes_stream.blocks(self.path, self.notes, self._until, self.may_be_empty):
-            if not self.head:
+            if not self.head and not isinstance(block, Rest):
                 self.head = [r.message for raw in bytes(block[:_HEAD]).split(b"\n")[:5] for r in record.records(raw)]
             yield block
 
