@@ -16,9 +16,9 @@ import pytest
 from tests.cli.test_main import Doctor, doctor, one_line
 from tests.compare.test_bench_run import is_alive, script
 from tests.compare.test_vllm_bench import run as result
+from tests.planted import ANSWER, API_KEY, HF, PROMPT, found_in
 from tests.real_prometheus import until
 from tests.serving import Served, pages, serving, vllm
-from tests.test_secrets import ANSWER, API_KEY, HF, PROMPT, found_in
 from tests.zstandard import zstd
 from vllm_doctor.recording import archive, bundle
 

@@ -6,9 +6,12 @@ with a new sign joins those that are mutated (engine.py).
 
 from __future__ import annotations
 
+import atexit
 import json
 import math
+import os
 import re
+import shutil
 import tempfile
 import zlib
 from collections import Counter
@@ -100,20 +103,21 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
+def folder() -> Path:
+    """A folder of this process, in memory where there is such a file system."""
+    return _all_folders() / str(os.getpid())
+
+
 @cache
-def _folder() -> Path:
-    """Of this process, in memory where there is such a file system."""
+def _all_folders() -> Path:
     memory = Path("/dev/shm")
-    made = tempfile.TemporaryDirectory(prefix="vllm-doctor-fuzz-", dir=memory if memory.is_dir() else None)
-    _kept.append(made)
-    return Path(made.name)
-
-
-_kept: list[Any] = []
+    made = Path(tempfile.mkdtemp(prefix="vllm-doctor-fuzz-", dir=memory if memory.is_dir() else None))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)  # by the first process; its children end without this
+    return made
 
 
 def file_of(data: bytes, name: str) -> Path:
-    path = _folder() / name
+    path = folder() / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path
@@ -200,7 +204,8 @@ def _states() -> list[bytes]:
     from vllm_doctor.sources.server import exposition, state
     from vllm_doctor.sources.server.scrapes import Scrape
 
-    path = _folder() / "made.state"
+    path = file_of(b"", "made.state")
+    path.unlink()
     kept = state.State(path, lambda: 10.0, lambda: 1.79e9)
     for at, page in enumerate(corpus.scrapes()[:2]):
         kept.keep("http://h:8000", Scrape(4.0 * at, exposition.parse(page.decode(), _wanted()), 1.7e9, None))
@@ -888,12 +893,12 @@ def gpu_name(data: bytes) -> Hashable:
 
 
 @cache
-def _machine() -> Path:
+def _machine_of(folder: Path) -> Path:
     """A host with a vLLM on it."""
     from tests.sources.host.fake_proc import FakeProc
     from tests.trees import Tree
 
-    root = _folder() / "machine"
+    root = folder / "machine"
     proc = FakeProc(root)
     config = json.dumps({"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64})
     words = ["/usr/bin/python3", "/usr/bin/vllm", "serve", "/models/m", "--port", "8000", "--config", "/c.yaml"]
@@ -925,6 +930,10 @@ def _machine() -> Path:
         tree.write(f"proc/{pid}/numa_maps", "7f00 default anon=1 N0=1\n")
     tree.write("dev/kmsg", "3,1,2,-;NVRM: Xid (PCI:0000:17:00): 79, pid=1, name=x\n")
     return root
+
+
+def _machine() -> Path:
+    return _machine_of(folder())
 
 
 def _machine_files() -> list[bytes]:
@@ -1141,6 +1150,18 @@ def clean(text: str) -> None:
 
 def no_constant(name: str) -> None:
     raise AssertionError(f"JSON holds {name}")
+
+
+def warm() -> None:
+    """Load what many harnesses need, once and not in each process."""
+    from tests.fuzz.examinations import said
+    from tests.making import shipped_catalogue, shipped_rules
+
+    _all_folders()
+    _scanner()
+    shipped_catalogue()
+    shipped_rules()
+    said(["--command", "vllm serve m"], "json")
 
 
 def names_of(chosen: Iterable[str]) -> list[str]:

@@ -52,7 +52,6 @@ class _Worker:
         engine.fuzz(harnesses.HARNESSES[self.name], self.seconds, seed, self._note, outcome)
         sender.send_bytes(pickle.dumps(outcome))
         sender.close()
-        os._exit(0)
 
     def _note(self, data: bytes) -> None:
         self._current[: 4 + len(data)] = len(data).to_bytes(4, "little") + data
@@ -85,6 +84,7 @@ def main() -> int:
     options = parser.parse_args()
     seed = int.from_bytes(os.urandom(4), "little") if options.seed is None else options.seed
     names = harnesses.names_of(options.harness)
+    harnesses.warm()
     weights = sum(harnesses.HARNESSES[name].weight for name in names)
     share = options.seconds * options.jobs / weights
     started = time.monotonic()

@@ -33,7 +33,7 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
     Reason.IDLE: "nothing happened in the window: look under load, or longer (--window 30)",
     Reason.INVALID: "the server exports no number there",
     Reason.UNREACHABLE: "the server did not answer",
-    Reason.DENIED: "permission denied: run vllm-doctor as the server's user, or as root",
+    Reason.DENIED: "permission denied: run vllm-doctor as the server's user, or as root, who reads what that user may",
     Reason.STALE: "it vanished while watched, or the last look (--state) was of another start or too long ago",
     Reason.NOT_IN_LOG: "a log does not carry it: ask /metrics",
     Reason.NO_LOG: "only the server's log holds it: add the log as another argument",

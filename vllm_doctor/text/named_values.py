@@ -47,7 +47,7 @@ _SCHEME = r"(?i)(?:bearer|basic|digest|token|apikey|negotiate|aws4-hmac-sha256)\
 _SIGN = r"""\\{0,7}["'`]|[\[\](){}]"""
 _LEAF = (
     r"""(\\{0,7}["'])(?P<quoted>(?:(?!\1).){0,9999}+)\1(?P<is_key>(?=\s{0,9}:))?"""
-    r"""|[:=]\s{0,9}(?P<bare>[^\s"'`\[\](){}\\,;][^\s"'`\[\](){},;]*)"""
+    r"""|[:=]\s{0,9}(?![\w.-]{1,60}[:=])(?P<bare>[^\s"'`\[\](){}\\,;][^\s"'`\[\](){},;]*)"""
 )
 _MOST = 9999
 """Characters of a list or a mapping that is looked through."""
@@ -113,7 +113,8 @@ def _of_flags(text: str) -> Iterator[tuple[int, int, str]]:
             end = _compiled(r"""[^\s"'`]*+""").match(text, at).end()  # type: ignore[union-attr]
             if name == "--api-key":  # it takes several
                 end = _compiled(r"\S+(?: [^-\s\\]\S*)*").match(text, at).end()  # type: ignore[union-attr]
-        if end > start and not _is_setting(text[start:end], kind):
+        is_prose = quoted is None and (text[start] == "(" or text[start:end].lower() in _FOLLOWS)
+        if end > start and not is_prose and not _is_setting(text[start:end], kind):
             yield start, end, kind
 
 

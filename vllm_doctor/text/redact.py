@@ -31,17 +31,19 @@ WHEN_READ = "when-read"
 class _Shape:
     """What a secret looks like, or what stands around it: then it is the group `it`, else the whole match.
 
-    A text without any of `literals` (in lower case, but for `is_exact`) has none: few patterns are ever compiled.
+    A text without any of `literals`, in lower case, has none: few patterns are ever compiled.
     Each repetition is bounded or possessive: a hostile text must not take long.
     """
 
     what: str
     literals: tuple[str, ...]
     pattern: str
-    is_exact: bool = False
 
     def sub(self, value: str, low: str, masked: Counter[str]) -> str:
-        if not any(literal in (value if self.is_exact else low) for literal in self.literals):
+        for literal in self.literals:
+            if literal in low:
+                break
+        else:
             return value
         value, count = _compiled(self.pattern).subn(_mask, value)
         if count:
@@ -89,10 +91,15 @@ _SHAPES = Path(__file__).with_name("token_shapes.tsv")
 
 
 @cache
-def _token_shapes() -> tuple[_Shape, ...]:
+def _token_shapes() -> tuple[tuple[str, _Shape], ...]:
+    """Each with a text that is in it, as it is written."""
     lines = _SHAPES.read_text("utf-8").splitlines()
     rows = [line.split("\t") for line in lines if not line.startswith("#")]
-    return tuple(_Shape(what, tuple(literals.split(",")), pattern, True) for _, what, _, literals, pattern in rows)
+    return tuple(
+        (literal, _Shape(what, (literal,), pattern))
+        for _, what, _, literals, pattern in rows
+        for literal in literals.split(",")
+    )
 
 
 def text(value: str, masked: Counter[str]) -> str:
@@ -112,8 +119,9 @@ def secrets(value: str, masked: Counter[str]) -> str:
     for shape in _AFTER_NAMES:
         value = shape.sub(value, low, masked)
     if _RUN.search(value):
-        for shape in _token_shapes():
-            value = shape.sub(value, low, masked)
+        for literal, shape in _token_shapes():
+            if literal in value:
+                value = shape.sub(value, value, masked)
     return value
 
 

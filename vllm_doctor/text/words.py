@@ -53,7 +53,7 @@ def number(value: float, unit: str = "") -> str:
     if unit == "s":
         return _seconds(value)
     if unit == "requests":
-        return _digits(value) if value >= 10 else f"{round(value, 1):g}"
+        return _digits(float(round(value))) if value >= 10 else f"{round(value, 1):g}"
     if unit == "bytes":
         return _bytes(value)
     text = _digits(value)

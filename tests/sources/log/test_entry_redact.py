@@ -67,8 +67,8 @@ def test_what_tells_of_the_server_stays_as_it_is(line: str) -> None:
             ["INFO 11-20 10:00:04 [logger.py:39] Received request cmpl-1: [masked]", "[masked]", "", "[masked]", STATS],
         ),
         (
-            ["ValueError: bad input_value='my prompt', input_type=str"],
-            ["ValueError: bad input_value=[masked], input_type=str"],
+            ["NameError: bad input_value='my prompt', input_type=str"],
+            ["NameError: bad input_value=[masked], input_type=str"],
         ),
         (
             ["-----BEGIN RSA PRIVATE KEY-----", "MIIE", "abcd", "-----END RSA PRIVATE KEY-----", STATS],
