@@ -1,20 +1,19 @@
-"""Where literals stand in bytes: Hyperscan looks for all of them at once."""
+"""Where literals stand in bytes: Hyperscan looks for all of them at once. A finder is for one thread at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-import hyperscan
+from collections.abc import Sequence
 
 from vllm_doctor.rules import log_lines
+from vllm_doctor.sources.log import bytes_find
+from vllm_doctor.sources.log.bytes_find import Find
+
+try:
+    import hyperscan
+except ImportError:  # no build for this machine: then a log takes longer
+    hyperscan = None  # type: ignore[assignment]
 
 LONGEST = 1024
-
-Find = Callable[[bytearray, int, int], list[tuple[int, int]]]
-"""(buffer, start, stop) -> where literals end, behind start and up to stop, each with its number; ascending by where.
-
-A finder is for one thread at a time.
-"""
 
 
 def check(literals: Sequence[bytes]) -> None:
@@ -28,7 +27,9 @@ def check(literals: Sequence[bytes]) -> None:
 def finder(literals: Sequence[bytes], without: frozenset[int] = frozenset()) -> Find:
     """Looks for all but those with these numbers."""
     numbers = [number for number in range(len(literals)) if number not in without]
-    return _finder(literals, _compiled(literals, numbers)) if numbers else _nothing
+    if not numbers or hyperscan is None:
+        return bytes_find.finder(literals, numbers)
+    return _finder(literals, _compiled(literals, numbers))
 
 
 def kept_finder(literals: Sequence[bytes]) -> Find:
@@ -37,6 +38,8 @@ def kept_finder(literals: Sequence[bytes]) -> Find:
     What Hyperscan loads it believes: it must come from where programs come from (`log_lines.kept`).
     """
     literals = tuple(literals)
+    if hyperscan is None:
+        return finder(literals)
     name = f"literals-{getattr(hyperscan, '__version__', '')}"
     texts, dumped = log_lines.kept(name, lambda: (literals, hyperscan.dumpb(_compiled(literals, range(len(literals))))))
     if texts != literals:
@@ -64,7 +67,7 @@ def _compiled(literals: Sequence[bytes], numbers: Sequence[int]) -> hyperscan.Da
 def _finder(literals: Sequence[bytes], database: hyperscan.Database) -> Find:
     overlap = max(map(len, literals)) - 1
 
-    def find(buffer: bytearray, start: int, stop: int) -> list[tuple[int, int]]:
+    def find(buffer: bytes | bytearray, start: int, stop: int) -> list[tuple[int, int]]:
         found: list[tuple[int, int]] = []
         append = found.append
         begin = max(0, start - overlap)
@@ -80,7 +83,3 @@ def _finder(literals: Sequence[bytes], database: hyperscan.Database) -> Find:
         return found
 
     return find
-
-
-def _nothing(_buffer: bytearray, _start: int, _stop: int) -> list[tuple[int, int]]:
-    return []

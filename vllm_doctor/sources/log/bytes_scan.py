@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vllm_doctor.sources.log import bytes_literals, bytes_windows
-from vllm_doctor.sources.log.bytes_literals import Find
+from vllm_doctor.sources.log.bytes_find import Find
 from vllm_doctor.sources.log.bytes_unpacked import Block
 from vllm_doctor.sources.log.bytes_windows import Window, Windows
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from queue import SimpleQueue
 
-from vllm_doctor.sources.log.bytes_literals import Find
+from vllm_doctor.sources.log.bytes_find import Find
 from vllm_doctor.sources.log.bytes_unpacked import Block, Rest
 
 BUFFERS = 3
