@@ -350,6 +350,12 @@ def told(text: str) -> dict[str, Value]:
     return {name: value for name, value in values(facts(start)).items() if name.startswith("flags_")}
 
 
+def test_a_key_of_a_config_that_is_no_flag() -> None:
+    [start] = read("model: m\nmax-num-seqs: 4\nswap-speed: 31337\n")
+    assert told("model: m\nmax-num-seqs: 4\nswap-speed: 31337\n")["flags_unknown_names"] == "--swap-speed"
+    assert "31337" not in repr(facts(start))
+
+
 def test_a_flag_that_is_gone_and_one_that_never_was() -> None:
     found = told(f"{IMAGE} --model m --swap-space 16 --num-speculative-decoder-samples 4 --seed 1")
     assert found["flags_unknown"] == 2.0

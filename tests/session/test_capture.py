@@ -206,8 +206,9 @@ def test_our_own_fault_is_not_hidden() -> None:
     def fail() -> Observation:
         raise ZeroDivisionError("x")
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(SourceError, match="internal error: ZeroDivisionError: x") as caught:
         taken([replace(host(), follow=None, look=fail)])
+    assert caught.value.kind == "internal"
 
 
 # ---- what is written ------------------------------------------------------------------------------------------------

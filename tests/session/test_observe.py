@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Problem
@@ -61,12 +62,41 @@ def test_one_that_hangs_does_not_hang_the_doctor(never: threading.Event) -> None
     assert fine.error is None
 
 
-def test_what_a_look_raises_is_raised_here() -> None:
-    def crash() -> Observation:
-        raise ZeroDivisionError("boom")
+def raising(error: Exception) -> Callable[[], Observation]:
+    def look() -> Observation:
+        raise error
 
-    with pytest.raises(ZeroDivisionError, match="boom"):
-        observe([server("fine"), server("ill", crash)], 60)
+    return look
+
+
+def test_a_fault_of_our_own_is_the_error_of_its_source_and_the_others_are_seen() -> None:
+    fine, ill = observe([server("fine"), server("ill", raising(ZeroDivisionError("boom")))], 60)
+    assert fine.error is None
+    assert ill.error is not None
+    assert (ill.target, ill.patient, ill.error.kind) == ("ill", "ill", "internal")
+    assert ill.error.message.startswith("internal error: ZeroDivisionError: boom")
+
+
+def test_a_source_for_which_there_is_no_memory_is_named() -> None:
+    [ill] = observe([server("ill", raising(MemoryError()))], 60)
+    assert ill.error is not None
+    assert ill.error.kind == "no-memory"
+    assert "ulimit -v" in ill.error.message
+
+
+def test_a_mistake_of_the_user_is_raised_here() -> None:
+    with pytest.raises(UsageError, match="--until is before"):
+        observe([server("fine"), server("ill", raising(UsageError("--until is before --since")))], 60)
+
+
+def test_where_there_are_no_more_threads_sources_are_looked_at_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert [(o.target, o.error) for o in observe([server("a"), server("b")], 60)] == [("a", None), ("b", None)]
 
 
 def test_nobody_to_look_at() -> None:

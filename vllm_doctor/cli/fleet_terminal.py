@@ -18,7 +18,10 @@ from vllm_doctor.tui.fleet import FleetApp, Place
 if TYPE_CHECKING:
     from vllm_doctor.fleet.watch import FleetWatch
 
-_OF_ENGINES = ("window", "rules", "rule", "skip", "goal", "slo", "header", "token_file", "ca_file", "insecure")
+_OF_ENGINES = (
+    *("window", "rules", "rule", "skip", "goal", "slo"),
+    *("header", "token_file", "token_for", "ca_file", "insecure"),
+)
 """Options of the fleet that hold for an engine of it, too."""
 
 

@@ -49,14 +49,12 @@ def _told(arguments: Sequence[str]) -> int:
     if arguments == ["--version"]:
         print(f"vllm-doctor {__version__}")
         return 0
-    from vllm_doctor.model.errors import DoctorError, SourceError
+    from vllm_doctor.model.errors import DoctorError, told
 
     try:
         return _dispatched(arguments)
-    except SourceError as error:
-        return _failed(arguments, error.kind, str(error))
     except DoctorError as error:
-        return _failed(arguments, "usage", str(error))
+        return _failed(arguments, *told(error))
     except SystemExit as stop:  # argparse: --help
         return int(stop.code or 0)
     except KeyboardInterrupt:
@@ -68,8 +66,7 @@ def _told(arguments: Sequence[str]) -> int:
 
         if os.environ.get("VLLM_DOCTOR_DEBUG"):
             raise
-        text = f"internal error: {type(error).__name__}: {error} (VLLM_DOCTOR_DEBUG=1 shows where; please report it)"
-        return _failed(arguments, "internal", text)
+        return _failed(arguments, *told(error))
 
 
 def _dispatched(arguments: Sequence[str]) -> int:

@@ -89,10 +89,35 @@ def add_sourcing(parser: Parser) -> None:
 def add_accessing(parser: Parser) -> None:
     """How a server is asked."""
     add = parser.add_argument
-    add("--header", action="append", default=[], metavar="'K: V'", help="HTTP header to send")
-    add("--token-file", metavar="FILE", help="send the token in FILE as Authorization: Bearer")
+    add("--header", action="append", default=[], metavar="'K: V'", help="HTTP header for the servers named here")
+    add("--token-file", type=_token, metavar="FILE", help="token for the servers named here (Authorization: Bearer)")
+    add(
+        "--token-for",
+        type=_token_for,
+        action="append",
+        default=[],
+        metavar="URL=FILE",
+        help="token for the server at URL, named or found, not that of --token-file",
+    )
     add("--ca-file", metavar="FILE", help="certificates to trust (PEM)")
     add("--insecure", action="store_true", help="do not check the server's certificate")
+
+
+def _token(path: str) -> str:
+    """Read with the command line, once: a pipe cannot be read again."""
+    from vllm_doctor.sources.server import token_file  # these two late: --help and the lists need neither
+
+    return token_file.read("--token-file", path)
+
+
+def _token_for(text: str) -> tuple[str, str]:
+    """The base of a URL, and its token."""
+    from vllm_doctor.sources.server import fetch, token_file
+
+    url, _, path = text.partition("=")
+    if not path:
+        raise UsageError(f"--token-for {fetch.shown(url)}: write http://host:8000=FILE")
+    return fetch.base_of(url.removeprefix("prom+")), token_file.read(f"--token-for {fetch.shown(url)}", path)
 
 
 def seconds(text: str) -> float:
@@ -142,16 +167,11 @@ def access_of(options: argparse.Namespace) -> Access:
         name, colon, value = header.partition(":")
         if not colon or not name.strip() or not (name + value).isascii() or not (name + value).isprintable():
             raise UsageError("--header: write it as 'Name: value'")
-        headers[name.strip()] = value.strip()
+        headers[name.strip().lower()] = value.strip()
     if options.token_file:
-        try:
-            token = Path(options.token_file).read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--token-file {options.token_file}: cannot be read ({error})") from None
-        if not token or not token.isascii() or not token.isprintable():
-            raise UsageError(f"--token-file {options.token_file}: must hold one token, on one line")
-        headers["Authorization"] = f"Bearer {token}"
-    return Access(headers, Path(options.ca_file) if options.ca_file else None, options.insecure)
+        headers["authorization"] = f"Bearer {options.token_file}"
+    ca_file = Path(options.ca_file) if options.ca_file else None
+    return Access(headers, ca_file, options.insecure, dict(options.token_for))
 
 
 def attachment_of(

@@ -137,7 +137,8 @@ def _benched(
         is_local = any(source.kind == SourceKind.HOST for source in sources)
         vllm = bench_run.program(server, is_local)
         identity = server.identify(server.scrape(time.monotonic() + PATIENCE).page, time.monotonic() + PATIENCE)
-        key = access_of(options).headers.get("Authorization", "").removeprefix("Bearer ") or None
+        credentials = look.access.credentials(bench_run.loaded(given, server))
+        key = credentials.get("authorization", "").partition("Bearer ")[2] or None
         most = options.duration
         run = opened.enter_context(bench_run.running(vllm, given, server, identity.models_answer, key))
         tell = opened.enter_context(progress.of_recording(most, is_most=True))

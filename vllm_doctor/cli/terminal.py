@@ -52,7 +52,9 @@ def shown(sources: Sequence[str], options: argparse.Namespace, within: str = "")
     Raises DoctorError where there is nothing to watch.
     """
     wishes, access = wishes_of(options), access_of(options)
-    since_of(options)  # what is wrong with it is said before the frame is drawn
+    since_of(options)  # what is wrong is said before the frame is drawn
+    if not sources and options.command is None:
+        access.check_found()
     session = _session(sources, options, wishes, access)
     if options.window or any(source.startswith("prom+") for source in sources):
         session.control.seconds = options.window or ASKED

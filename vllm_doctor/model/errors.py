@@ -37,3 +37,19 @@ class SourceError(DoctorError):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+OWN_FAULTS = ("no-memory", "internal")
+"""The kinds of failures that are the doctor's own."""
+_SCARCE = ("can't start new thread", "unable to allocate memory", "cannot allocate memory", "failed to map segment")
+"""How Python, and the libraries beside it, say that the system gives no more."""
+
+
+def told(error: Exception) -> tuple[str, str]:
+    """Any failure as a kind and a line; what is no DoctorError is our own fault, or the system gives us no more."""
+    if isinstance(error, DoctorError):
+        return error.kind if isinstance(error, SourceError) else "usage", str(error)
+    if isinstance(error, MemoryError) or any(said in str(error).lower() for said in _SCARCE):
+        return "no-memory", "the system gives the doctor no more memory, or threads: raise its limit (ulimit -v, -u)"
+    what = f"{type(error).__name__}: {error}"
+    return "internal", f"internal error: {what} (VLLM_DOCTOR_DEBUG=1 shows where; please report it)"

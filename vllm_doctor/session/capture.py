@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import itertools
 import json
+import os
 import re
 import socket
 import threading
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vllm_doctor.model import outside
-from vllm_doctor.model.errors import SourceError
+from vllm_doctor.model.errors import SourceError, told
 from vllm_doctor.model.observation import GpuSeen, Observation, ProcessSeen
 from vllm_doctor.model.reading import Reading, Value
 from vllm_doctor.model.report import Problem
@@ -66,7 +67,6 @@ class Seen:
     identity: Identity | None = None
     error: Problem | None = None
     notes: list[str] = field(default_factory=list)
-    failure: Exception | None = None
 
 
 def kept_answers(
@@ -103,9 +103,14 @@ class Recorder:
         self._lock = threading.Lock()
         began, started = self.wall(), self.clock()
         every = [Seen(source) for source in self.sources]
-        threads = [threading.Thread(target=self._watch, args=(seen, started), daemon=True) for seen in every]
-        for thread in threads:
-            thread.start()
+        threads = []
+        for seen in every:
+            thread = threading.Thread(target=self._watch, args=(seen, started), daemon=True)
+            try:
+                thread.start()
+                threads.append(thread)
+            except RuntimeError as error:
+                seen.error = Problem(*told(error))
         try:
             while (now := self.clock() - started) < self.seconds and any(thread.is_alive() for thread in threads):
                 if self.is_over():
@@ -118,9 +123,6 @@ class Recorder:
                 thread.join(max(0.1, late - self.clock()))
         finally:
             self._stop.set()
-        for seen in every:
-            if seen.failure is not None:
-                raise seen.failure
         seconds = min(self.seconds, self.clock() - started)
         return self.parts(every, began, seconds, self.more(self.masked))
 
@@ -132,8 +134,10 @@ class Recorder:
                 self._ask(seen, seen.source.server, started)
             elif not seen.source.logs:
                 self._look(seen, started)
-        except Exception as error:  # told to the caller's thread
-            seen.failure = error
+        except Exception as error:  # the others are recorded
+            if os.environ.get("VLLM_DOCTOR_DEBUG"):
+                raise
+            seen.error = Problem(*told(error))
 
     def _ask(self, seen: Seen, server: Server, started: float) -> None:
         """The answers of a server, one a second."""
@@ -242,7 +246,7 @@ class Recorder:
             return self._of_log(entry, source)
         end = seen.end
         if end is None:
-            problem = Problem("timeout", f"{source.target} did not answer in time")
+            problem = seen.error or Problem("timeout", f"{source.target} did not answer in time")
             return entry | _told(problem, []), {}
         entry |= _told(end.error, end.notes)
         entry |= {

@@ -14,18 +14,19 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 
 from vllm_doctor.model import outside
-from vllm_doctor.model.errors import DoctorError
+from vllm_doctor.model.errors import OWN_FAULTS, DoctorError, told
 from vllm_doctor.model.kinds import GRAVE, Severity, SourceKind, State
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Value
-from vllm_doctor.model.report import Report, Span
+from vllm_doctor.model.report import Problem, Report, Span
 from vllm_doctor.model.restarts import Starts
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.rule import Rule
 from vllm_doctor.session.judge import judge
-from vllm_doctor.session.observe import observe
+from vllm_doctor.session.observe import looked, observe
 from vllm_doctor.session.past import ONE_DAY, PastReading
 from vllm_doctor.session.source import Source
 from vllm_doctor.session.tracks import TRACKS, Tracks
@@ -90,7 +91,6 @@ class _Eye:
         self.source = source
         self.feed = source.follow() if source.follow is not None else None
         self.seen: Observation | None = None
-        self.failure: Exception | None = None
         self.began: float | None = None
         self.is_fresh = False
         self._due = -math.inf
@@ -138,11 +138,11 @@ class _Eye:
 
     def _look(self) -> None:
         began, cpu = self.began or self._clock(), self._cpu()
+        source, feed = self.source, self.feed
         try:
-            self.seen = self.feed.look(self._seconds) if self.feed is not None else self.source.look()
-            self.failure = None
-        except Exception as error:  # shown in a banner; the others go on
-            self.failure = error
+            self.seen = looked(source, source.look if feed is None else partial(feed.look, self._seconds))
+        except DoctorError as error:
+            self.seen = Observation(source.kind, source.target, error=Problem(*told(error)), patient=source.patient)
         every = self.feed.every if self.feed is not None else math.inf
         # Not sooner than it may: a look at a large log costs more than one a second may. The first one loads code too.
         before, self._cost = self._cost, self._cpu() - cpu
@@ -302,7 +302,7 @@ class Watch:
             self._judged(observations)
         if any(o.error is not None and o.error.kind == "gone" for o in observations):
             self._reattach("its processes have ended", forced=False)
-        self._view_model = self._drawn(observations, self._own_fault() or error)
+        self._view_model = self._drawn(observations, _own_fault(observations) or error)
         return self._view_model
 
     def _answering(self, observations: Sequence[Observation], is_new: bool) -> None:
@@ -327,14 +327,6 @@ class Watch:
         if self._wall() - self._since > _FIRST_VERDICT:
             return False
         return any(len(o.window.times) == 1 for o in observations if o.error is None)
-
-    def _own_fault(self) -> str | None:
-        """What went wrong in the doctor itself, while it looked at which source."""
-        for eye in self._eyes:
-            if eye.failure is not None:
-                what = f"{type(eye.failure).__name__}: {eye.failure}"
-                return f"the doctor's own fault: {what} ({eye.source.kind} {eye.source.target})"
-        return None
 
     # ---- what is seen -----------------------------------------------------------------------------------------------
 
@@ -536,6 +528,12 @@ class Watch:
                 self.control.wake.clear()
             self.control.again = False
             sources = list(self._attach(self._opened))
+
+
+def _own_fault(observations: Sequence[Observation]) -> str | None:
+    """What went wrong in the doctor itself, while it looked at which source."""
+    errors = ((o, o.error) for o in observations if o.error is not None)
+    return next((f"{e.message} ({o.kind} {o.target})" for o, e in errors if e.kind in OWN_FAULTS), None)
 
 
 def judged(rules: Sequence[RuleSeen], report: Report | None) -> tuple[RuleSeen, ...]:

@@ -183,9 +183,8 @@ def test_a_config_elsewhere(host: FakeProc) -> None:
         "[" * 100_000,
         '{"a":' * 100_000,
         " " * 1_000_001,
-        f'{{"hidden_size": {"9" * 5000}}}',
     ],
-    ids=range(8),
+    ids=range(7),
 )
 def test_a_config_that_is_none(text: str, host: FakeProc) -> None:
     found = told(host, "/m", files={"m/config.json": text, "m/model.safetensors": 5})
@@ -193,7 +192,7 @@ def test_a_config_that_is_none(text: str, host: FakeProc) -> None:
     assert set(found.values()) == {Unknown(Reason.INVALID)}
 
 
-@pytest.mark.parametrize("value", ["32", True, -1, 1e300, float("nan"), float("inf"), [1], {"a": 1}, 2**60])
+@pytest.mark.parametrize("value", ["32", True, -1, 1e300, float("nan"), float("inf"), [1], {"a": 1}, 2**60, 10**400])
 def test_a_number_that_is_none(value: object, host: FakeProc) -> None:
     found = of_config(host, {"hidden_size": value, "num_experts": value, "num_key_value_heads": value})
     for name in ("hidden_size", "model_experts", "kv_heads"):

@@ -65,10 +65,8 @@ def _of_text(held: Held) -> Iterator[bytes]:
 
 def written_at(path: Origin, notes: list[str]) -> datetime:
     """By when the log was written: it holds no year. What must be said of that goes to `notes`."""
-    if isinstance(path, Held):
-        return outside.moment(path.written)
     try:
-        written = path.stat().st_mtime if path is not None else None
+        written = path.written if isinstance(path, Held) else path.stat().st_mtime if path is not None else None
     except OSError:
         written = None
     if written is not None and outside.is_time(written):

@@ -14,7 +14,8 @@ MOST = 4 * 1024 * 1024
 
 
 class Tail:
-    """Follows a log from byte `position` on. It may not exist yet, and may come and go.
+    """Follows a log from byte `position` on. It may not exist yet, and may come and go. A process's log is rotated when
+    the process opens another file; a log that was named, when another file has the name.
 
     Nothing is waited for: ask again for more. What is written between truncation and the next read is lost if it is
     more than what was there before, and so is what two rotations between two reads put away.

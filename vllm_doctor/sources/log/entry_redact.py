@@ -9,7 +9,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from vllm_doctor.model.errors import SourceError
 from vllm_doctor.rules import log_lines
+from vllm_doctor.sources.host.process_log import ProcessLog
 from vllm_doctor.sources.log import entry
 from vllm_doctor.sources.log.bytes_stream import Origin, blocks
 from vllm_doctor.sources.log.entry import Record
@@ -19,6 +21,7 @@ from vllm_doctor.text import redact
 HEAD, TAIL = 1 << 20, 3 << 20
 """Bytes of the start and of the end that are kept."""
 _MAX_LINE = 64 * 1024
+_MOST_LOOKED_AT = 5000
 _REQUEST_LOGGERS = ("request_logger.py:", "logger.py:")
 _REQUEST = re.compile(
     r"\b(?:(?:Received|Finished) request|Generated response|Request)"
@@ -57,7 +60,15 @@ def text(path: Origin, notes: list[str], masked: Counter[str], until: float | No
         left_out, tail = left_out + cut, tail[cut:]
         notes.append(f"the recording holds its start and its end: {left_out:,} bytes between are left out")
     lines = (head + tail).decode("utf-8", "replace").split("\n")
+    if isinstance(path, ProcessLog) and not _is_a_servers(lines):
+        raise SourceError("not-vllm", f"{path}: none of its lines is vLLM's, so it is not kept; is it the log? Name it")
     return "\n".join(_lines(lines, masked)).encode()
+
+
+def _is_a_servers(lines: list[str]) -> bool:
+    """Whether a record is among them, or they are none yet."""
+    shown = [line for line in lines if line.strip()][:_MOST_LOOKED_AT]
+    return not shown or any(found.level for line in shown for found in entry.records(line[:_MAX_LINE].encode()))
 
 
 def _lines(lines: list[str], masked: Counter[str]) -> Iterator[str]:

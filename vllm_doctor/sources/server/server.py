@@ -113,7 +113,7 @@ class Server:
         """One GET of /metrics: when it began on the clock, the page, and the server's own time. Raises SourceError."""
         answer = self._connection.get("/metrics", deadline)
         if answer.status != 200:
-            raise _refused(f"{self.target}/metrics", answer.status)
+            raise _refused(self.target, answer.status)
         return answer.at, answer.body.decode("utf-8", "replace"), _date(answer.headers)
 
     def scrape(self, deadline: float, heads: Heads | None = None) -> Scrape:
@@ -227,10 +227,12 @@ def _date(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def _refused(where: str, status: int) -> SourceError:
+def _refused(target: str, status: int) -> SourceError:
+    where = f"{target}/metrics"
     match status:
         case 401 | 403:
-            return SourceError("denied", f"{where} answers {status}: give --token-file or --header")
+            told = f"give --token-file or --header with its URL, or --token-for {target}=FILE"
+            return SourceError("denied", f"{where} answers {status}: {told}")
         case 404:
             return SourceError("not-found", f"{where} answers 404: is there a path prefix? (http://host:8000/prefix)")
         case _:
