@@ -65,6 +65,7 @@ def test_the_value_is_masked_and_its_surroundings_stay(text: str, clean: str) ->
         "next token: the; per token: 5 ms; a token 151643; the key 12",
         'vllm:iteration_tokens_total_bucket{le="8.0",model_name="m"} 3',
         "the forward pass took 5 s; pass: 3 of 4",
+        "from the host's memory to the GPU in each forward pass: a step takes as long; its primary key: words",
     ],
 )
 def test_what_no_secret_is_called_stays(text: str) -> None:

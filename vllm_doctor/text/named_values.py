@@ -43,6 +43,7 @@ _CALL = r"[A-Za-z_][\w.]{0,60}+\("
 _BARE = r"""[^\s"'`&,;}\])]+"""
 _BARE_PASSWORD = r"""(?:[^\s"'`&,;}\])]|[&,;](?!\s|\Z|["'{\[]|[\w.%-]{1,60}[=:])|[}\])](?![\s,;}\])"'`]|\Z))++"""
 _WORDS = r"""[^"'`&,;}\])\n]+"""
+_SAID_BEFORE = r"([A-Za-z]+) \Z"
 _SCHEME = r"(?i)(?:bearer|basic|digest|token|apikey|negotiate|aws4-hmac-sha256)\s+"
 _SIGN = r"""\\{0,7}["'`]|[\[\](){}]"""
 _LEAF = (
@@ -83,7 +84,9 @@ def _assigned(text: str) -> Iterator[tuple[int, int, str]]:
     while (found := pattern.search(text, at)) is not None:
         at = found.end()
         name = _whole(text, found.start(), found.start("close"))
-        kind = secret_names.kind(name)
+        before = text[max(0, found.start() - 24) : found.start()]
+        said = _compiled(_SAID_BEFORE).search(before) if name == text[found.start() : found.start("close")] else None
+        kind = secret_names.kind(f"{said[1]}_{name}" if said else name)  # "in each forward pass: the …"
         if kind is None or (name.lower() == "key" and found["sign"] == ":" and not found["close"]):  # "no such key: x"
             continue
         if _compiled(_NONE).match(text, at):
