@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import re
+import time
 from collections import Counter
 from dataclasses import fields
 from datetime import UTC, datetime
 
 import pytest
 
+from tests.paths import PACKAGE
 from vllm_doctor.model.kinds import Confidence, Role, Severity, SourceKind, Stage, State
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.reason import Reason
@@ -184,3 +187,32 @@ def test_a_label_that_is_called_a_secret() -> None:
     clean = redact.report(report)
     assert clean.findings[0].subject == {"api_key": "[masked]", "engine": "0"}
     assert clean.redacted == {"api-key": 1}
+
+
+_SHAPES = [
+    row.split("\t")
+    for row in (PACKAGE / "text/token_shapes.tsv").read_text("utf-8").splitlines()
+    if not row.startswith("#")
+]
+
+
+def test_each_row_of_the_shapes_is_whole() -> None:
+    for name, what, source, literals, pattern in _SHAPES:
+        assert what in ("token", "cloud-key"), name
+        assert source in ("gitleaks", "gitleaks, changed", "ours"), name
+        assert all(literals.split(",")), name
+        assert "(?P" not in pattern, name
+        re.compile(pattern)
+
+
+def test_the_shapes_take_time_in_proportion_to_the_text() -> None:
+    def seconds(text: str) -> float:
+        began = time.process_time()
+        redact.secrets(text, Counter())
+        return time.process_time() - began
+
+    plain = max(seconds("a line of words, " * 1200), 0.005)
+    for _, _, _, literals, _ in _SHAPES:
+        for literal in literals.split(","):
+            for text in (literal * 4000, f"{literal}a1" * 3000, literal + "a1B2" * 5000, "a1B2" * 5000 + literal):
+                assert seconds(text[:20_000]) < 40 * plain, literal
