@@ -51,7 +51,7 @@ _PLAIN_KEYS = frozenset(
 
 _MAX_KNOWN = 200_000
 """Texts that are looked through once."""
-_QUOTED = re.compile(r'"(?:[^"\\\n]|\\.){0,9999}"')
+_QUOTED = re.compile(r'"(?:[^"\\\n]++|\\.)*+"?')
 
 Tell = Callable[[float], None]
 
