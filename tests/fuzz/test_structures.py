@@ -12,7 +12,7 @@ import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.harnesses import CANARY, clean, file_of
+from tests.fuzz.harness import CANARY, clean, file_of
 from vllm_doctor.expr import nodes, parser, scalar
 from vllm_doctor.expr.nodes import TruthNode, ValueNode
 from vllm_doctor.launch import source

@@ -132,7 +132,7 @@ class Reading:
                 continue
             cause = str(values["error"]) if "error" in values else None
             if cause is None and entry.marks in ("error", "died"):
-                cause = entry_context.exception(this, line)
+                cause = entry_context.exception(this, line, self._table)
             given = None
             if entry.marks == "arguments":
                 given = _arguments(message, entry_context.wrapped(line) if last else "")
