@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import random
 import re
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -302,11 +303,14 @@ def test_who_stops_early_leaves_no_thread_and_no_open_file(common: bytes) -> Non
         finally:
             closed.set()
 
+    usual = sys.getswitchinterval()
     lines = Scanner([b"rare"]).lines(blocks(), may_run_ahead=lambda: True)
     assert [next(lines).raw[-5:] for _ in range(40)] == [b" rare"] * 40
     before = threading.active_count()
     assert not closed.is_set()
+    assert sys.getswitchinterval() < usual
     lines.close()  # type: ignore[attr-defined] # a generator's
+    assert sys.getswitchinterval() == usual
     assert closed.wait(60)
     assert threading.active_count() <= before
 
