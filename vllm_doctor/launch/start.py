@@ -166,6 +166,8 @@ class Written(Launch):
 
 
 MAX_WORDS = 2000
+_MOST_CHARACTERS = 128 * 1024
+"""Of one argument: MAX_ARG_STRLEN of Linux."""
 _STEPS_OF_A_WORD = 10
 _NO_LETTERS = frozenset(range(0x20)) | {0x7F}
 _PRINTED = 60
@@ -187,6 +189,8 @@ def judged(written: Written) -> Start:
     words = written.words
     if len(words) > MAX_WORDS:
         raise SourceError("too-large", f"a command of {len(words):,} arguments: no server takes so many")
+    if max((len(word.text) for word in words), default=0) > _MOST_CHARACTERS:
+        raise SourceError("too-large", f"an argument of more than {_MOST_CHARACTERS:,} characters: no system takes it")
     budget.spend(_STEPS_OF_A_WORD * len(words) + len(written.environment))
     command = command_line.parse(_without_hidden(words), lambda path: _config(written))
     flags = {flag: value for flag, value in command.flags.items() if not re.search(r"\s", flag)}

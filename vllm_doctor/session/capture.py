@@ -36,7 +36,7 @@ from vllm_doctor.sources.server.exposition import parse
 from vllm_doctor.sources.server.scrapes import Identity
 from vllm_doctor.sources.server.server import PATIENCE, Server
 from vllm_doctor.text import redact, secret_names
-from vllm_doctor.text.redact import Pseudonyms
+from vllm_doctor.text.pseudonyms import Pseudonyms
 
 _EVERY = 1.0
 _COURSE = 10.0

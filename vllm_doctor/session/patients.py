@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -67,8 +67,15 @@ class Examined:
             facts["flags_checked_by"] = facts["flags_judged_as"]
         return facts
 
-    def snapshot(self, catalogue: Catalogue, wished: Mapping[str, Reading], is_tagged: bool) -> Snapshot:
-        """Its signals. `wished`: facts of the user's; `is_tagged`: its name is part of each subject."""
+    def snapshot(
+        self,
+        catalogue: Catalogue,
+        wished: Mapping[str, Reading],
+        is_tagged: bool,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> Snapshot:
+        """Its signals. `wished`: facts of the user's; `is_tagged`: its name is part of each subject. `is_over`: whether
+        there is no time for another engine."""
         scraped = [o.window for o in self.observations if o.window.times]
         window = scraped[0] if scraped else Window()
         evaluated = None if scraped else next((o.evaluated for o in self.observations if o.evaluated), None)
@@ -79,6 +86,7 @@ class Examined:
             {**_with_defaults(self.facts()), **wished, **watched},
             (("server", self.name),) if is_tagged else (),
             evaluated,
+            is_over,
         )
 
 

@@ -44,6 +44,11 @@ _IN_COMMAND = re.compile(
 _OPEN_QUOTE = re.compile(r"""(?:[^'"\\]|\\.|'[^']*'|"(?:\\.|[^"\\])*")*""", re.DOTALL)
 
 
+def shortened(name: str, most: int = 300) -> str:
+    """A name as it is shown: who gives a longer one wants it to be in the way."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
 def number(value: float, unit: str = "") -> str:
     """1234.5 -> "1,234"; 0.034 as a share -> "3.4 %"; 0.0071 s -> "7.1 ms". Three digits are enough."""
     if not math.isfinite(value):
