@@ -21,7 +21,7 @@ import jsonschema
 import referencing
 
 from tests.fake_prometheus import FakePrometheus, targets
-from tests.fuzz import corpus, of_commands, of_logs, of_recordings, of_servers
+from tests.fuzz import corpus, of_commands, of_logs, of_recordings, of_rules, of_servers
 from tests.fuzz.harness import CANARY, HARNESSES, clean, file_of, folder, harness, holds_canary, no_constant
 from tests.paths import PACKAGE
 from tests.serving import Request
@@ -339,7 +339,7 @@ def examine_rules(data: bytes) -> Hashable:
     name = "overrides.yaml" if data.startswith(b"over") else "scheduler/x.yaml"
     for other in ("overrides.yaml", "scheduler/x.yaml"):
         (own / other).unlink(missing_ok=True)
-    file_of(data, f"own/{name}")
+    file_of(of_rules.named_x(data), f"own/{name}")
     clean(said(["rules", "--check", str(own)], "", codes=(0, 3)))
     page = file_of(corpus.scrapes()[0], "good.txt")
     return _sign(said([str(page), "--rules", str(own)], "json"), "json")
@@ -370,7 +370,7 @@ def words(data: bytes) -> Hashable:
         case "alerts":
             given = ["alerts", *_pairs(rest, _OF_ALERTS)]
         case _:
-            given = [str(file_of(corpus.logs()[0][:20_000], "good.log")), *_pairs(rest, _OPTIONS), "--json"]
+            given = [str(file_of(corpus.logs()[0][:4000], "good.log")), *_pairs(rest, _OPTIONS), "--json"]
     return given[0] if command in ("flags", "rules", "alerts") else "", len(said(given, "")) // 1000
 
 

@@ -105,7 +105,7 @@ def state(data: bytes) -> Hashable:
     kept = state.State(path, lambda: 20.0, lambda: 1.79e9 + 10)
     now = Scrape(19.0, exposition.parse(corpus.scrapes()[0].decode(), wanted()), 1.7e9, None)
     recalled = kept.recall("http://h:8000", now)
-    return len(recalled.scrapes), str(recalled.reason), kept.keep("http://h:8000", now)[:40]
+    return len(recalled.scrapes), str(recalled.reason), recalled.note[-20:], kept.keep("http://h:8000", now)[:40]
 
 
 @harness(lambda: [b"http://user:pw@h:8000/prefix/metrics", b"prom+http://h/p?pod=x&instance=y", b"[::1]:8000", b"h:1"])

@@ -99,12 +99,13 @@ _TEXTS = (
 def redacted(data: bytes) -> Hashable:
     """A text as it may leave: no control characters; what was masked stays masked; with names, and without."""
     from vllm_doctor.text import redact
+    from vllm_doctor.text.pseudonyms import Pseudonyms
 
     masked: Counter[str] = Counter()
     text = redact.text(f"{text_of(data)} {CANARY}", masked)
     assert text.isprintable()
     assert CANARY not in text
-    names = redact.Pseudonyms(("db1",), ("alice",))
+    names = Pseudonyms(("db1",), ("alice",))
     names.learn(text)
     names.text(text)
     return tuple(sorted(masked))

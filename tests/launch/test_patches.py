@@ -451,3 +451,13 @@ def test_a_manifest_within_a_script_is_not_taken_for_the_file(tmp_path: Path) ->
     )
     [patch] = patched(written(tmp_path, f"kubectl apply -f - <<E\n{manifest}E\n", "up.sh"), {"--enforce-eager": None})
     assert patch.apply == ("kubectl patch deployment/a --patch-file PATCH",)
+
+
+def test_of_a_long_text_with_many_commands_the_changed_commands_are_told(tmp_path: Path) -> None:
+    """To change it in place it is read again for each of them: more than its readings may take."""
+    path = written(tmp_path, ("vllm serve m --seed 1\n" + "echo a b c d\n" * 100) * 60)
+    source = open_command(str(path))
+    found = source.document.patched({n: changes(start, {"--seed": 2.0}) for n, start in enumerate(source.starts)})
+    assert len(found) == 60
+    assert all("+  --seed 2" in patch.lines for patch in found)
+    assert "not in place" in found[-1].apply[0]

@@ -77,7 +77,7 @@ def judge_of(
                 timeout = ONE_DAY  # nobody waits for an answer
             if not is_quiet:
                 opened.enter_context(progress.shown(sources))
-            observations = observe(sources, timeout)
+            observations = observe(sources, max(0.0, began + timeout - time.monotonic()))
         patched = options.format == "patch"
         is_over = _until(began + timeout)
         report = judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict, patched, is_over)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from vllm_doctor.sources.log import bytes_scan
+from vllm_doctor.sources.log import bytes_literals, bytes_scan
 from vllm_doctor.sources.log.bytes_find import finder
 from vllm_doctor.sources.log.bytes_scan import Scanner
 
@@ -33,5 +33,5 @@ def test_a_log_is_read_as_with_hyperscan(seed: int, monkeypatch: pytest.MonkeyPa
         return [(line.offset, line.raw, line.hits) for line in Scanner(literals, uncounted).lines([data])]
 
     with_it = told()
-    monkeypatch.setattr(bytes_scan, "hyperscan", None)
+    monkeypatch.setattr(bytes_literals, "hyperscan", None)
     assert told() == with_it
