@@ -176,4 +176,5 @@ def test_nothing_that_is_pasted_starts_another_program(tmp_path: Path) -> None:
         told += 1
         texts += outputs(report)
     assert told > 400
+    assert sum(text.startswith("vllm-doctor flags 0.") for text in texts) > 400
     assert run_in_a_shell(texts, tmp_path) == []

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.fuzz.harnesses import Harness
+from tests.fuzz.harness import Harness
 from tests.fuzz.mutation import Mutation
 from tests.paths import PACKAGE
 
@@ -34,6 +34,8 @@ class Outcome:
     """What one process found: for each failure (its kind and place) the smallest input and the traceback."""
 
     inputs: int = 0
+    cpu: float = 0.0
+    """Seconds, without those of making a failing input small."""
     signs: int = 0
     slowest: float = 0.0
     found: dict[str, tuple[bytes, str]] = field(default_factory=dict)
@@ -88,6 +90,7 @@ def fuzz(harness: Harness, seconds: float, seed: int, current: Callable[[bytes],
     signs: set[Hashable] = set()
     with bounded():
         until = time.monotonic() + seconds
+        started, shrinking = time.process_time(), 0.0
         queue = list(corpus)
         while time.monotonic() < until:
             data = queue.pop() if queue else mutation.of(corpus)
@@ -98,12 +101,15 @@ def fuzz(harness: Harness, seconds: float, seed: int, current: Callable[[bytes],
             outcome.inputs += 1
             if isinstance(sign, Failed):
                 if sign.key not in outcome.found:
+                    before = time.process_time()
                     outcome.found[sign.key] = _smallest(harness, data, sign)
+                    shrinking += time.process_time() - before
             elif sign not in signs:
                 signs.add(sign)
                 if len(corpus) < _MOST_KEPT:
                     corpus.append(data)
     outcome.signs = len(signs)
+    outcome.cpu = time.process_time() - started - shrinking
 
 
 def _smallest(harness: Harness, data: bytes, failed: Failed) -> tuple[bytes, str]:

@@ -21,8 +21,8 @@ import jsonschema
 import referencing
 
 from tests.fake_prometheus import FakePrometheus, targets
-from tests.fuzz import corpus, harnesses
-from tests.fuzz.harnesses import CANARY, clean, file_of, harness, holds_canary, no_constant
+from tests.fuzz import corpus, of_commands, of_logs, of_recordings, of_rules, of_servers
+from tests.fuzz.harness import CANARY, HARNESSES, clean, file_of, folder, harness, holds_canary, no_constant
 from tests.paths import PACKAGE
 from tests.serving import Request
 from tests.zstandard import texts_of
@@ -58,7 +58,7 @@ def said(words: Sequence[str], form: str, codes: tuple[int, ...] = (0, 1, 2, 3))
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         mock.patch.object(chosen_rules, "load", _loaded),
-        mock.patch(log, harnesses._log_class()),
+        mock.patch(log, of_logs.log_class()),
     ):
         code = main([*words, *(["--format", form] if form else [])])
     text, told = out.getvalue(), err.getvalue()
@@ -124,7 +124,7 @@ def _examined(data: bytes, *words: str | Path) -> Hashable:
     return _sign(said([str(word) for word in words], form), form)
 
 
-@harness(harnesses._logs, *harnesses._LOG_TOKENS, CANARY, weight=4)
+@harness(of_logs.texts, *of_logs.TOKENS, CANARY, weight=4)
 def examine_log(data: bytes) -> Hashable:
     return _examined(data, file_of(data, "server.log"))
 
@@ -135,16 +135,16 @@ def examine_page(data: bytes) -> Hashable:
 
 
 @harness(
-    lambda: [*corpus.SHELL, *corpus.commands()], *harnesses._FLAGS, *harnesses._YAML, f"--api-key {CANARY}", weight=4
+    lambda: [*corpus.SHELL, *corpus.commands()], *of_commands.FLAGS, *of_commands.YAML, f"--api-key {CANARY}", weight=4
 )
 def examine_command(data: bytes) -> Hashable:
     return _examined(data, "--command", file_of(data, "start.yaml"))
 
 
-@harness(harnesses._bundle_parts, '"kind":', '"sources":', '"facts":', '"value":', CANARY, weight=4)
+@harness(of_recordings.bundle_parts, '"kind":', '"sources":', '"facts":', '"value":', CANARY, weight=4)
 def examine_recording(data: bytes) -> Hashable:
     """`name`, then the content of that part of a recording."""
-    folder = harnesses.folder() / "recording"
+    path = folder() / "recording"
     for part, body in corpus.parts().items():
         file_of(body, f"recording/{part}")
     name, _, body = data.partition(b"\n")
@@ -152,10 +152,10 @@ def examine_recording(data: bytes) -> Hashable:
     if known in corpus.parts() or known in ("report.json", "bench.json"):
         file_of(body, f"recording/{known}")
     try:
-        return _examined(data, folder)
+        return _examined(data, path)
     finally:
         for extra in ("report.json", "bench.json"):
-            (folder / extra).unlink(missing_ok=True)
+            (path / extra).unlink(missing_ok=True)
 
 
 @harness(lambda: corpus.pieces(corpus.smi(), 6000, 3), "<gpu id=", "MiB", "N/A", CANARY, weight=2)
@@ -232,7 +232,7 @@ def examine_server(data: bytes) -> Hashable:
     return _of_server(data)
 
 
-@harness(harnesses._states, '"servers":', '"at":', '"clock":', '"samples":[', "vllm-doctor/state/v1\n", weight=1)
+@harness(of_servers.states, '"servers":', '"at":', '"clock":', '"samples":[', "vllm-doctor/state/v1\n", weight=1)
 def examine_state(data: bytes) -> Hashable:
     """A well server, and a hook's state of it that is hostile."""
     port = str(_hostile().port).encode()
@@ -282,7 +282,7 @@ def _prometheus_answers() -> list[bytes]:
     _fleet()
     known = list(_Prometheus._known.values())
     found = [b"%d\n%b" % (number, body) for number, body in enumerate(known, 1) if len(body) < 6000]
-    return [*found, *(b"0\n" + body for body in harnesses.prometheus_answers())]
+    return [*found, *(b"0\n" + body for body in of_servers.prometheus_answers())]
 
 
 def _fleet() -> str:
@@ -306,7 +306,7 @@ def examine_fleet(data: bytes) -> Hashable:
 # ---- results, recordings, rules, options ----------------------------------------------------------------------------
 
 
-@harness(harnesses._results, '"duration":', '"measures":', '"schema":', "null", CANARY, weight=2, most=100_000)
+@harness(of_recordings.result_texts, '"duration":', '"measures":', '"schema":', "null", CANARY, weight=2, most=100_000)
 def examine_compare(data: bytes) -> Hashable:
     """A result, compared with a good one."""
     good = file_of(corpus.benches()[0], "bench.json")
@@ -318,10 +318,10 @@ def examine_compare(data: bytes) -> Hashable:
     return document.get("outcome"), len(document.get("rows") or ()), (document.get("error") or {}).get("kind")
 
 
-@harness(harnesses._logs, *harnesses._LOG_TOKENS, f" {CANARY} ", weight=2)
+@harness(of_logs.texts, *of_logs.TOKENS, f" {CANARY} ", weight=2)
 def record_log(data: bytes) -> Hashable:
     """A log that is recorded, and the recording examined: neither holds the secret that the log holds."""
-    out = harnesses.folder() / "recorded.tar.gz"
+    out = folder() / "recorded.tar.gz"
     out.unlink(missing_ok=True)
     share = ["--share"] if len(data) % 2 else []
     said(["record", str(file_of(data, "server.log")), "-o", str(out), *share], "", codes=(0, 3))
@@ -332,19 +332,17 @@ def record_log(data: bytes) -> Hashable:
     return _sign(said([str(out)], "json"), "json")
 
 
-@harness(
-    lambda: [*corpus.rules("scheduler/*.yaml"), *harnesses.HARNESSES["overrides"].corpus()], "when:", "info: ", weight=1
-)
+@harness(lambda: [*corpus.rules("scheduler/*.yaml"), *HARNESSES["overrides"].corpus()], "when:", "info: ", weight=1)
 def examine_rules(data: bytes) -> Hashable:
     """A folder of rules: checked, then used."""
-    folder = harnesses.folder() / "own"
+    own = folder() / "own"
     name = "overrides.yaml" if data.startswith(b"over") else "scheduler/x.yaml"
     for other in ("overrides.yaml", "scheduler/x.yaml"):
-        (folder / other).unlink(missing_ok=True)
-    file_of(data, f"own/{name}")
-    clean(said(["rules", "--check", str(folder)], "", codes=(0, 3)))
+        (own / other).unlink(missing_ok=True)
+    file_of(of_rules.named_x(data), f"own/{name}")
+    clean(said(["rules", "--check", str(own)], "", codes=(0, 3)))
     page = file_of(corpus.scrapes()[0], "good.txt")
-    return _sign(said([str(page), "--rules", str(folder)], "json"), "json")
+    return _sign(said([str(page), "--rules", str(own)], "json"), "json")
 
 
 _OPTIONS = (
@@ -372,7 +370,7 @@ def words(data: bytes) -> Hashable:
         case "alerts":
             given = ["alerts", *_pairs(rest, _OF_ALERTS)]
         case _:
-            given = [str(file_of(corpus.logs()[0][:20_000], "good.log")), *_pairs(rest, _OPTIONS), "--json"]
+            given = [str(file_of(corpus.logs()[0][:4000], "good.log")), *_pairs(rest, _OPTIONS), "--json"]
     return given[0] if command in ("flags", "rules", "alerts") else "", len(said(given, "")) // 1000
 
 

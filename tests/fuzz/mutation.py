@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Sequence
+from typing import Any
 
+_DECODER = json.JSONDecoder()
 _NUMBER = re.compile(rb"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _WORD = re.compile(rb"[A-Za-z_][\w:-]*|[^\s\w]")
 _NUMBERS = (
@@ -24,6 +27,13 @@ _TOKENS = (
     b"1970-01-01T00:00:00Z",
 )  # fmt: skip
 
+_VALUES: tuple[Any, ...] = (
+    None, True, False, 0, -1, 1, 10**400, 1e308, -1e308, float("nan"), float("inf"), 2**63, 0.5, "", "x", "NaN",
+    "1e999", "\x1b[31m", "\ud800", "\x00", "9" * 400, [], {}, [[]], [None], {"": None}, ["a", 1], {"a": {}},
+    "2026-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "../x", "-", [1, 2, 3, 4],
+)  # fmt: skip
+"""In place of a part of a JSON document."""
+
 
 class Mutation:
     """`tokens`: words of the language of these inputs."""
@@ -39,8 +49,41 @@ class Mutation:
         pick = self._random
         data = pick.choice(corpus)
         for _ in range(1 + int(pick.expovariate(0.7))):
-            data = self._changed(data, corpus)
+            data = (pick.random() < 0.3 and self._document(data)) or self._changed(data, corpus)
         return data[: self._most]
+
+    def _document(self, data: bytes) -> bytes:
+        """With another value, key or order in the JSON document that begins in its first lines; b"" without one."""
+        start = data.find(b"{")
+        if not 0 <= start < 100:
+            return b""
+        try:
+            document, end = _DECODER.raw_decode(data[start:].decode())
+        except (ValueError, RecursionError):
+            return b""
+        holders = [document]
+        for holder in holders:  # which grows
+            inner = holder.values() if isinstance(holder, dict) else holder
+            holders += [value for value in inner if isinstance(value, dict | list) and value]
+        pick = self._random
+        holder = pick.choice(holders)
+        if not holder:
+            return b""
+        key = pick.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
+        match pick.randrange(6):
+            case 0:
+                del holder[key]
+            case 1 if isinstance(holder, dict):
+                holder[pick.choice(("", "x", "\x1b", "__class__", "a" * 300))] = holder.pop(key)
+            case 1 | 2:
+                other = pick.choice(holders)
+                holder[key] = pick.choice(list(other.values()) if isinstance(other, dict) else other or [None])
+            case _:
+                holder[key] = pick.choice(_VALUES)
+        try:
+            return data[:start] + json.dumps(document).encode() + data[start + end :]
+        except (ValueError, RecursionError):  # it holds itself now
+            return b""
 
     def _changed(self, data: bytes, corpus: Sequence[bytes]) -> bytes:
         pick = self._random

@@ -24,6 +24,7 @@ from typing import Any
 
 from tests.fuzz import engine, harnesses
 from tests.fuzz.engine import Outcome
+from tests.fuzz.harness import HARNESSES
 
 _PATIENCE = 60.0
 """Seconds that a process may take longer than its share: to start, and to make a finding small."""
@@ -49,7 +50,7 @@ class _Worker:
         outcome = Outcome()
         with open(os.devnull, "w") as nowhere:  # also what libraries write there by themselves
             os.dup2(nowhere.fileno(), sys.stderr.fileno())
-        engine.fuzz(harnesses.HARNESSES[self.name], self.seconds, seed, self._note, outcome)
+        engine.fuzz(HARNESSES[self.name], self.seconds, seed, self._note, outcome)
         sender.send_bytes(pickle.dumps(outcome))
         sender.close()
 
@@ -85,17 +86,17 @@ def main() -> int:
     seed = int.from_bytes(os.urandom(4), "little") if options.seed is None else options.seed
     names = harnesses.names_of(options.harness)
     harnesses.warm()
-    weights = sum(harnesses.HARNESSES[name].weight for name in names)
+    weights = sum(HARNESSES[name].weight for name in names)
     share = options.seconds * options.jobs / weights
     started = time.monotonic()
     print(f"seed {seed}, {len(names)} harnesses", flush=True)
-    waiting = sorted(names, key=lambda name: -harnesses.HARNESSES[name].weight)
+    waiting = sorted(names, key=lambda name: -HARNESSES[name].weight)
     running: list[_Worker] = []
     done: list[_Worker] = []
     while waiting or running:
         while waiting and len(running) < options.jobs:
             name = waiting.pop(0)
-            running.append(_Worker(name, harnesses.HARNESSES[name].weight * share, seed))
+            running.append(_Worker(name, HARNESSES[name].weight * share, seed))
         time.sleep(0.05)
         done += [worker for worker in running if worker.is_done()]
         running = [worker for worker in running if worker.outcome is None]
@@ -106,14 +107,16 @@ def _told(done: list[_Worker], seconds: float) -> int:
     """The table, and each finding; the exit code."""
     out = io.StringIO()
     total = findings = 0
-    print(f"{'harness':<20}{'inputs':>12}{'inputs/s':>10}{'signs':>8}{'slowest':>9}{'found':>7}", file=out)
+    cpu = 0.0
+    print(f"{'harness':<20}{'inputs':>12}{'per CPU s':>11}{'signs':>8}{'slowest':>9}{'found':>7}", file=out)
     for worker in sorted(done, key=lambda worker: worker.name):
         told = worker.outcome or Outcome()
-        total, findings = total + told.inputs, findings + len(told.found)
-        rate = told.inputs / worker.seconds
-        row = f"{told.inputs:>12,}{rate:>10,.0f}{told.signs:>8,}{told.slowest:>7.2f} s{len(told.found):>7}"
+        total, findings, cpu = total + told.inputs, findings + len(told.found), cpu + told.cpu
+        rate = told.inputs / max(told.cpu, 0.01)
+        row = f"{told.inputs:>12,}{rate:>11,.0f}{told.signs:>8,}{told.slowest:>7.2f} s{len(told.found):>7}"
         print(f"{worker.name:<20}{row}", file=out)
-    print(f"{'all':<20}{total:>12,}{total / seconds:>10,.0f}{'':>17}{findings:>7}", file=out)
+    print(f"{'all':<20}{total:>12,}{total / max(cpu, 0.01):>11,.0f}{'':>17}{findings:>7}", file=out)
+    print(f"{total / seconds:,.0f} a second, in {seconds:.0f} s", file=out)
     for worker in done:
         for key, (data, traceback) in (worker.outcome or Outcome()).found.items():
             path = engine.keep(worker.name, data)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz import engine, harnesses
-from tests.fuzz.harnesses import HARNESSES
+from tests.fuzz.harness import HARNESSES, Harness
 
 NAMES = harnesses.names_of([])
 SEEDS = sorted(path for path in engine.SEEDS.rglob("*") if path.is_file() and path.suffix != ".traceback")
@@ -34,7 +34,7 @@ def test_a_broken_promise_is_found_made_small_and_told_once() -> None:
 
     tried: list[bytes] = []
     outcome = engine.Outcome()
-    broken = harnesses.Harness("x", breaks, lambda: [b"some text with a 1 and a 2\n"], (b"17",), most=200)
+    broken = Harness("x", breaks, lambda: [b"some text with a 1 and a 2\n"], (b"17",), most=200)
     engine.fuzz(broken, 1.0, 5, tried.append, outcome)
     ((data, traceback),) = outcome.found.values()
     assert data == b"17"
@@ -51,12 +51,12 @@ def test_an_input_that_takes_too_long_is_found(monkeypatch: pytest.MonkeyPatch) 
             pass
 
     outcome = engine.Outcome()
-    engine.fuzz(harnesses.Harness("x", hangs, lambda: [b"again"]), 0.2, 5, lambda data: None, outcome)
+    engine.fuzz(Harness("x", hangs, lambda: [b"again"]), 0.2, 5, lambda data: None, outcome)
     assert list(outcome.found) == ["HangError"]
 
 
 def test_an_input_that_takes_all_memory_is_found() -> None:
     outcome = engine.Outcome()
-    greedy = harnesses.Harness("x", lambda data: len(bytearray(2 * engine.MEMORY)), lambda: [b"a"])
+    greedy = Harness("x", lambda data: len(bytearray(2 * engine.MEMORY)), lambda: [b"a"])
     engine.fuzz(greedy, 0.1, 5, lambda data: None, outcome)
     assert [key.split()[0] for key in outcome.found] == ["MemoryError"]

@@ -16,21 +16,22 @@ def seen(*looks: tuple[float, float], now: float | None = None) -> dict[str, flo
 
 
 def test_a_crash_loop() -> None:
-    assert seen((0, 1000), (60, 1060), (90, 1060), (120, 1120), (180, 1180)) == {
+    assert seen((1010, 1000), (1070, 1060), (1100, 1060), (1130, 1120), (1190, 1180)) == {
         "restarts": 3, "restart_interval": 60, "lived_before_restart": 60,
     }  # fmt: skip
 
 
 def test_one_restart_has_no_interval() -> None:
-    assert seen((0, 1000), (60, 1500)) == {"restarts": 1, "lived_before_restart": 500}
+    assert seen((1100, 1000), (1600, 1500)) == {"restarts": 1, "lived_before_restart": 500}
 
 
 @pytest.mark.parametrize(
     "looks",
     [
-        pytest.param(((0, 1000), (60, 1000)), id="none"),
-        pytest.param(((0, 0.0), (60, 1060), (120, 0.0)), id="it does not say"),
-        pytest.param(((0, 1000), (1, 900), (2, 1000), (3, 900)), id="servers in turns"),
+        pytest.param(((1010, 1000), (1070, 1000)), id="none"),
+        pytest.param(((1010, 0.0), (1070, 1060), (1130, 0.0)), id="it does not say"),
+        pytest.param(((9000, 1000), (9001, 900), (9002, 1000), (9003, 900)), id="servers in turns"),
+        pytest.param(((9000, 1000), (9060, 1300)), id="another server, that was there at the last look"),
     ],
 )
 def test_nothing_is_told_where_no_restart_is_known(looks: tuple[tuple[float, float], ...]) -> None:
@@ -38,4 +39,4 @@ def test_nothing_is_told_where_no_restart_is_known(looks: tuple[tuple[float, flo
 
 
 def test_an_hour_later_it_is_forgotten() -> None:
-    assert seen((0, 1000), (60, 1060), now=60 + MEMORY) == {}
+    assert seen((1010, 1000), (1070, 1060), now=1070 + MEMORY) == {}

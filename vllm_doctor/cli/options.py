@@ -50,6 +50,7 @@ def add_examining(parser: Parser) -> None:
     add("--since", metavar="TIME", help="of a log: from here on (13:30, 2025-11-20T13:30, or 2h before its end)")
     add("--until", metavar="TIME", help="of a log: up to here")
     add("--last", metavar="TIME", help="of a log: only its end (2h)")
+    add("--threads", type=int, choices=(1, 2), help="of a log: read by so many (2 where a processor is idle)")
     add("--strict", action="store_true", help="any unknown rule makes the verdict unknown")
     add_failing(parser)
     add_choosing(parser)
@@ -207,6 +208,7 @@ def examining_attachment_of(
         attachment_of(options, access, signals, seconds, deadline),
         since=since_of(options),
         until=options.until,
+        threads=options.threads,
         signals=signals,
         asked=ASKED if options.window is None else options.window,
     )

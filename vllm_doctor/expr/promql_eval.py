@@ -22,6 +22,7 @@ from typing import Any
 
 import promql_parser as ast
 
+from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.window import Labels, Point, Window, increase
 
 Vector = dict[Labels, float]
@@ -106,9 +107,26 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 _MATCH: dict[str, Callable[[str, str], bool]] = {
     "MatchOp.Equal": lambda value, text: value == text,
     "MatchOp.NotEqual": lambda value, text: value != text,
-    "MatchOp.Re": lambda value, text: re.fullmatch(text, value) is not None,
-    "MatchOp.NotRe": lambda value, text: re.fullmatch(text, value) is None,
+    "MatchOp.Re": lambda value, text: _is_like(value, text),
+    "MatchOp.NotRe": lambda value, text: not _is_like(value, text),
 }
+_REPEAT = re.compile(r"[*+{]")
+_PATTERN_SECONDS = 1.0
+"""Of processor time, for one pattern on one label."""
+
+
+def _is_like(value: str, pattern: str) -> bool:
+    """Whether a label matches. What repeats has a time limit: a pattern of a user's own cannot hang the doctor."""
+    try:
+        if not _REPEAT.search(pattern):
+            return re.fullmatch(pattern, value) is not None
+        import regex  # imported when first needed: no shipped signal has such a pattern
+
+        return regex.fullmatch(pattern, value, timeout=_PATTERN_SECONDS) is not None
+    except TimeoutError:
+        raise UsageError(f"=~{pattern!r} takes longer than {_PATTERN_SECONDS:g} s on one label: simplify it") from None
+    except Exception as error:  # re.error, or that of `regex`
+        raise UsageError(f"=~{pattern!r} is no regular expression here: {error}") from None
 
 
 def parsed(text: str) -> Any:

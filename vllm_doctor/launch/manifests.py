@@ -20,7 +20,7 @@ from vllm_doctor.vllm import flags as catalogue
 
 _GPU = re.compile(r"(nvidia\.com/(gpu|mig-.+)|amd\.com/gpu|habana\.ai/gaudi|gpu\.intel\.com/\w+)")
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
-_INTERPOLATED = re.compile(r"\$\$|\$\{([A-Za-z_]\w*)[^{}]*\}|\$([A-Za-z_]\w*)")
+_INTERPOLATED = re.compile(r"\$\$|\$\{([A-Za-z_]\w*+)[^{}]*+\}|\$([A-Za-z_]\w*)")
 _CONFIG_SHARE = 0.5
 _STEPS_OF_A_CONTAINER = 50
 _STACK_FLAGS = {

@@ -655,8 +655,14 @@ def _operations(holder: Container, new: _New) -> Iterator[dict[str, Any]]:
 
 
 def _put(tree: Any, keys: Sequence[str], value: Any) -> None:
-    for key in keys[:-1]:
-        tree = tree.setdefault(key, {})
+    """Raises UnwritableError where one of the keys is of no mapping."""
+    for place, key in enumerate(keys):
+        if not isinstance(tree, dict):
+            raise UnwritableError(f"what holds {'.'.join(keys[place:])} is no mapping")
+        if place < len(keys) - 1:
+            if tree.get(key) is None:  # not there, or there without a value
+                tree[key] = {}
+            tree = tree[key]
     if value is None:
         tree.pop(keys[-1], None)
     else:

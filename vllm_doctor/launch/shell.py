@@ -29,7 +29,7 @@ _ENDS = ";&|\n()"
 _BROKEN = re.compile(r"[ \t]+(?=\n|$|#)")
 _PLACEHOLDER = re.compile(r"<[A-Za-z](?:[\w./:-]|[ ](?![ ])){0,60}[\w.]>(?=[\s'\"/:,]|$)")
 """<your-model>, as documentation writes what the reader has to fill in; no shell would find such a file."""
-_PROMPT = re.compile(r"(?:[\w.-]+@[\w.-]+\S*)?[$%]")
+_PROMPT = re.compile(r"(?:[\w.-]+@[\w.-]\S*)?[$%]")
 _SIGNS = re.compile(r"[\"'`$(<>|&;\\]")
 _OPENS = frozenset({"if", "for", "while", "until", "case", "select"})
 _CLOSES = frozenset({"fi", "done", "esac"})

@@ -179,8 +179,10 @@ _NO_BREAK = re.compile("[\u00a0\u2007\u202f\u3000\u2002-\u2006\u2008-\u200b\ufef
 _JOINED = re.compile(r"(--?[A-Za-z][\w.-]*)[ \t\n]+\S")
 _LED_BY_BLANK = re.compile(r"\s+(--?[A-Za-z][\w.-]*)")
 _VERSION = r"v?(\d+\.\d+\.\d+(?:\.\d+)?(?:(?:\.?(?:rc|post|dev))\d+)*)(?:[-+_].*)?"
-_TAG = re.compile(_VERSION)
-_NAMED_TAG = re.compile(rf"(?:.*[-_.])?vllm[-_]?{_VERSION}", re.IGNORECASE)  # rocm6.4.1_vllm_0.9.0.1_20250605
+_TAG = re.compile(_VERSION, re.DOTALL)
+_NAMED_TAG = re.compile(
+    rf"(?:.*[-_.])?vllm[-_]?{_VERSION}", re.IGNORECASE | re.DOTALL
+)  # rocm6.4.1_vllm_0.9.0.1_20250605
 _OTHERS_TAGS = frozenset({"lmcache", "rhaiis"})  # images with vLLM in them, whose tags are versions of something else
 
 
@@ -267,7 +269,7 @@ def _in_a_line(text: str) -> str:
         outside.json(text)
     except ValueError:
         return text
-    return re.sub(r"\s*\n\s*", " ", text)  # no line ends within JSON's own texts
+    return " ".join(line for part in text.split("\n") if (line := part.strip()))  # none ends within JSON's own texts
 
 
 def _as_taken(command: Command, version: str) -> dict[str, Value]:

@@ -100,7 +100,7 @@ def _of_words(words: Sequence[Word], form: Form, environment: Mapping[str, str |
 
 def _of_shell(words: Sequence[Word], form: Form, environment: Mapping[str, str | None], depth: int) -> Iterator[Launch]:
     for place, word in enumerate(words[1:], 1):
-        if re.fullmatch(r"-[a-z]*c[a-z]*", word.text) and place + 1 < len(words):
+        if re.fullmatch(r"-[abd-z]*c[a-z]*", word.text) and place + 1 < len(words):
             yield from _within(words[place + 1], form, environment, depth)
             return
         if not word.text.startswith("-"):

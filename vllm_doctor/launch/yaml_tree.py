@@ -22,7 +22,7 @@ MAX_DEPTH = 50
 
 _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
-_TEMPLATE = re.compile(r"\{\{-?\s*([\w.$]*)[^{}]{0,1000}\}\}")
+_TEMPLATE = re.compile(r"\{\{-?\s*+([\w.$]*+)[^{}]{0,1000}+\}\}")
 _TEMPLATE_LINE = re.compile(r"^[ \t]*\{\{-?[ \t]*(\w*)[^\n]{0,1000}\}\}[ \t]*$", re.MULTILINE)
 _CONTROL = frozenset({"if", "else", "end", "range", "with", "define", "block"})
 

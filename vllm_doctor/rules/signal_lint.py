@@ -18,9 +18,9 @@ from vllm_doctor.rules.signal import DEFAULT_IDENTITY, expression, info
 from vllm_doctor.rules.table import Table
 from vllm_doctor.vllm import metrics
 
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|' + r"'(?:[^'\\]|\\.)*'")
-_RANGE = re.compile(r"\[([^\]]*)\]")
-_BY = re.compile(r"\b(?:by|without)\s*\(([^)]*)\)")
+_QUOTED = re.compile(r'"(?:[^"\\]++|\\.)*+"?|' + r"'(?:[^'\\]++|\\.)*+'?")
+_RANGE = re.compile(r"\[([^\[\]]*)\]")
+_BY = re.compile(r"\b(?:by|without)\s*\(([^()]*)\)")
 _PROCESS = ("python_", "process_", "http_")
 """What the Python client and the web server of a vLLM show beside its own metrics."""
 

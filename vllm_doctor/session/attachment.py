@@ -37,6 +37,8 @@ class Attachment:
     since: str | None = None
     until: str | None = None
     """Of logs: what to judge."""
+    threads: int | None = None
+    """Of logs: how many read one, 1 or 2; None: a second one where a processor is idle."""
     command: str | None = None
     """A command line as a text, or the file that holds one."""
     gpu: str | None = None

@@ -36,7 +36,7 @@ from vllm_doctor.sources.server.exposition import parse
 from vllm_doctor.sources.server.scrapes import Identity
 from vllm_doctor.sources.server.server import PATIENCE, Server
 from vllm_doctor.text import redact, secret_names
-from vllm_doctor.text.redact import Pseudonyms
+from vllm_doctor.text.pseudonyms import Pseudonyms
 
 _EVERY = 1.0
 _COURSE = 10.0
@@ -51,7 +51,7 @@ _PLAIN_KEYS = frozenset(
 
 _MAX_KNOWN = 200_000
 """Texts that are looked through once."""
-_QUOTED = re.compile(r'"(?:[^"\\\n]|\\.){0,9999}"')
+_QUOTED = re.compile(r'"(?:[^"\\\n]++|\\.)*+"?')
 
 Tell = Callable[[float], None]
 

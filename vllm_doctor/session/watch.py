@@ -357,8 +357,8 @@ class Watch:
         if len(times) != 1:
             return seen
         starts = self._starts.setdefault(seen.target, Starts())
-        starts.add(self._clock(), *times.values())
-        return replace(seen, facts={**seen.facts, **starts.facts(self._clock(), "metrics")})
+        starts.add(self._wall(), *times.values())
+        return replace(seen, facts={**seen.facts, **starts.facts(self._wall(), "metrics")})
 
     def _measure(self, observations: Sequence[Observation]) -> None:
         """One more moment of the vital signs."""

@@ -43,6 +43,7 @@ _CALL = r"[A-Za-z_][\w.]{0,60}+\("
 _BARE = r"""[^\s"'`&,;}\])]+"""
 _BARE_PASSWORD = r"""(?:[^\s"'`&,;}\])]|[&,;](?!\s|\Z|["'{\[]|[\w.%-]{1,60}[=:])|[}\])](?![\s,;}\])"'`]|\Z))++"""
 _WORDS = r"""[^"'`&,;}\])\n]+"""
+_SAID_BEFORE = r"([A-Za-z]+) \Z"
 _SCHEME = r"(?i)(?:bearer|basic|digest|token|apikey|negotiate|aws4-hmac-sha256)\s+"
 _SIGN = r"""\\{0,7}["'`]|[\[\](){}]"""
 _LEAF = (
@@ -83,7 +84,9 @@ def _assigned(text: str) -> Iterator[tuple[int, int, str]]:
     while (found := pattern.search(text, at)) is not None:
         at = found.end()
         name = _whole(text, found.start(), found.start("close"))
-        kind = secret_names.kind(name)
+        before = text[max(0, found.start() - 24) : found.start()]
+        said = _compiled(_SAID_BEFORE).search(before) if name == text[found.start() : found.start("close")] else None
+        kind = secret_names.kind(f"{said[1]}_{name}" if said else name)  # "in each forward pass: the …"
         if kind is None or (name.lower() == "key" and found["sign"] == ":" and not found["close"]):  # "no such key: x"
             continue
         if _compiled(_NONE).match(text, at):
@@ -108,14 +111,19 @@ def _of_flags(text: str) -> Iterator[tuple[int, int, str]]:
             continue
         at = found.end()
         quoted = _quoted(text, at)
-        start, end = quoted if quoted is not None else (at, at)
         if quoted is None:
-            end = _compiled(r"""[^\s"'`]*+""").match(text, at).end()  # type: ignore[union-attr]
-            if name == "--api-key":  # it takes several
-                end = _compiled(r"\S+(?: [^-\s\\]\S*)*").match(text, at).end()  # type: ignore[union-attr]
-        is_prose = quoted is None and (text[start] == "(" or text[start:end].lower() in _FOLLOWS)
-        if end > start and not is_prose and not _is_setting(text[start:end], kind):
+            word = _end_of(r"""[^\s"'`]*+""", text, at)
+            if text[at] == "(" or text[at:word].lower() in _FOLLOWS:  # "--api-key or VLLM_API_KEY"
+                continue
+            quoted = at, _end_of(r"\S+(?: [^-\s\\]\S*)*", text, at) if name == "--api-key" else word  # it takes several
+        start, end = quoted
+        if end > start and not _is_setting(text[start:end], kind):
             yield start, end, kind
+
+
+def _end_of(pattern: str, text: str, at: int) -> int:
+    found = _compiled(pattern).match(text, at)
+    return found.end() if found is not None else at
 
 
 def _spoken(text: str) -> Iterator[tuple[int, int, str]]:
@@ -180,7 +188,7 @@ def _quoted(text: str, at: int) -> tuple[int, int] | None:
         return None
     start = quote.end()
     if not quote[1]:
-        return start, _compiled(_BODY[quote[2]]).match(text, start).end()  # type: ignore[union-attr]
+        return start, _end_of(_BODY[quote[2]], text, start)
     end = text.find(quote[1] + quote[2], start)
     if end < 0:
         end = text.find("\n", start)

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 STEMS = (
     "key", "token", "secret", "pass", "pwd", "pw", "cred", "auth", "cookie", "salt", "psk", "otp", "jwt", "bearer",
+    "_pat",
 )  # fmt: skip
 """One of these, in lower case, is in the name of every secret."""
 
@@ -59,16 +60,17 @@ _OF_TEXT = words("""
     recovered sampled new cached computed scheduled external local preempted recomputed placeholder delimiter
     separator vocab word sub byte added extra control text patch time latency throughput inter single one answer
     request requests lora kv cache prefill decode stats model budget limit language unknown lm recompute sleep
-    queued block blocks encoder decoder return ignore current multimodal generated
+    queued block blocks encoder decoder return ignore current multimodal generated avg mean median active load
+    delta
 """)
 """Before `token`: it is a piece of text."""
 _PLAIN_KEYS = words("""
     public pub cache caches primary foreign sort routing route partition group dict hash map block transfer
     request lookup json label metric metrics config state param parameter tensor weight layer module query value
     index row column missing unexpected mm lora adapter remote prefix answer translation kv idempotency dedup
-    extra duplicate unknown required optional invalid object registry sorted page event field
-    feature item entry by topology video image audio prompt text data fn reward taint toleration annotation
-    selector affinity node num max min head heads qk pre post norm shape
+    extra duplicate unknown required optional invalid object registry sorted page event field feature item entry
+    by topology video image audio prompt text data fn reward taint toleration annotation selector affinity node
+    num max min head heads qk pre post norm shape first last arg
 """)
 """Before `key`: it opens nothing."""
 _PASSES = words("""
@@ -105,6 +107,8 @@ def kind(name: str) -> str | None:
             return _KINDS.get(word, "password" if word.startswith(("p", "salt")) or "passw" in word else "api-key")
     if head in ("pass", "phrase") and (head == "pass" or "pass" in before):
         return None if before & _PASSES else "password"
+    if head == "pat":  # a personal access token
+        return "api-key" if before & _OF_SECRETS else None
     if head in ("auth", "oauth", "authentication"):
         return "authorization"
     if head in ("token", "tokens"):

@@ -25,7 +25,9 @@ _PYTHON = re.compile(r"(python|pypy)[\d.]*t?(-dbg)?")
 _PYTHON_TAKES_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 _API_SERVER = re.compile(r"vllm\.entrypoints\.([\w.]+\.)?api_server(\.entry)?")
 _COMMANDS = frozenset({"vllm", "vllm.entrypoints.cli.main", "vllm.scripts"})
-_SCRIPT = re.compile(r"(?:^|/)(vllm/entrypoints/(?:[\w/]+/)?api_server|vllm/entrypoints/cli/main|vllm/scripts)\.py$")
+_SCRIPT = re.compile(
+    r"(?:^|/)(vllm/entrypoints/(?:[\w/]{1,200}/)?api_server|vllm/entrypoints/cli/main|vllm/scripts)\.py$"
+)
 _CONSOLE_SCRIPTS = frozenset({"vllm", ".vllm-wrapped"})
 
 

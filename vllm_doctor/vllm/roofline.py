@@ -19,7 +19,7 @@ _MEMORY_FITS = 0.1
 _CUT = "..."
 """How the table of nvidia-smi ends a name that is too long for it."""
 _VENDOR = re.compile(r"^(?:NVIDIA )?(?:Tesla )?")
-_ALTERNATIVES = re.compile(r"\(([^)]*)\)")
+_ALTERNATIVES = re.compile(r"\(([^()]*)\)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def of_files(given: Sequence[Path | ProcessLog | None], how: Attachment, patient
     paths = list(dict.fromkeys(given))
     table = log_lines.load(rule.shipped(), *how.folders)
     watch = how.seconds if how.state is None else 0.0  # a hook takes what stands there
-    log = source.Log(paths, table, *periods(how), watch=watch if patient else None)
+    log = source.Log(paths, table, *periods(how), watch=watch if patient else None, threads=how.threads)
     of_server, patient = bool(patient), patient or log.target
     return Source(
         SourceKind.LOG,

@@ -73,6 +73,9 @@ def _host(server: Server, url: str, how: Attachment, opened: ExitStack) -> list[
         case process.Listener(pid=pid, name=name) if pid != os.getpid():  # the demo is served by ourselves
             note = f"port {port} is {name} (pid {pid}), not vLLM itself: for its host, name the vLLM behind it"
             return [noted(SourceKind.HOST, f"port {port}", server.target, note), *unseen]
+        case None if process.hides_others(how.kernel):
+            note = f"whose port {port} is, is not known: {process.HIDDEN}; run vllm-doctor as its user, or as root"
+            return [noted(SourceKind.HOST, f"port {port}", server.target, note), *unseen]
         case _:
             return unseen
 

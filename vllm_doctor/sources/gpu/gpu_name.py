@@ -14,7 +14,7 @@ from vllm_doctor.vllm import roofline
 
 OPTION = "--gpu"
 
-_COUNTED = re.compile(r"\s*(?:(\d{1,6})\s*[xX×*]\s*)?(.*?)\s*", re.DOTALL)
+_COUNTED = re.compile(r"(?:(\d{1,6})\s*[xX×*]\s*)?(.*)", re.DOTALL)
 _MOST = 1024
 _NAMED = 4
 
@@ -44,7 +44,7 @@ class NamedGpu:
 
 def parse(text: str) -> NamedGpu:
     """The GPU that is meant by "H100", "NVIDIA A100-SXM4-80GB", "8xL40S". Raises UsageError, with the nearest names."""
-    match = _COUNTED.fullmatch(text)
+    match = _COUNTED.fullmatch(text.strip())
     counted, name = (match[1], match[2]) if match else (None, text)
     count = None if counted is None else int(counted)
     if count is not None and not 1 <= count <= _MOST:
@@ -70,7 +70,7 @@ def facts(named: NamedGpu) -> dict[str, Reading]:
 
 def _nearest(name: str) -> str:
     wanted = name.lower()
-    words = set(re.findall(r"[a-z]*\d+\w*", wanted))
+    words = {word for word in re.findall(r"[^\W_]+", wanted) if re.search(r"\d", word)}
 
     def unlike(known: str) -> tuple[bool, float]:
         shares = any(word in known.lower() or known.lower() in word for word in words)

@@ -177,14 +177,14 @@ def _is_in_our_container(kernel: Kernel, pid: int) -> bool:
 
 # The first that is found holds: what is nested within others comes first.
 _NAMES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
-    ("slurm", re.compile(r"/slurm.*?/job_(\d+)")),
+    ("slurm", re.compile(r"/slurm(?:(?!/slurm).)*?/job_(\d+)")),
     ("kubernetes", re.compile(rf"pod({_POD})\b")),
     ("kubernetes", re.compile(rf"/(?:cri-containerd|crio)-({_ID})\b")),
     ("podman", re.compile(rf"/libpod-({_ID})\b")),
     ("docker", re.compile(rf"/docker[-/]({_ID})\b")),
     ("lxc", re.compile(r"/lxc(?:\.payload)?[./]([^/\n]+)")),
-    ("systemd", re.compile(r".*/([^/\n]+\.(?:service|scope))(?=/|$)", re.MULTILINE)),
-    ("systemd", re.compile(r".*/([^/\n]+\.slice)(?=/|$)", re.MULTILINE)),
+    ("systemd", re.compile(r"^.*/([^/\n]+\.(?:service|scope))(?=/|$)", re.MULTILINE)),
+    ("systemd", re.compile(r"^.*/([^/\n]+\.slice)(?=/|$)", re.MULTILINE)),
 )
 
 

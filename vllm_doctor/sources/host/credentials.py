@@ -49,7 +49,10 @@ def of_process(kernel: Kernel, pid: int) -> Credentials | Reason:
     except OSError as error:
         return reason_of(error)
     rows = table(status)
-    uids, gids, groups = ([int(word) for word in rows.get(name, "").split()] for name in ("Uid", "Gid", "Groups"))
+    try:
+        uids, gids, groups = ([int(word) for word in rows.get(name, "").split()] for name in ("Uid", "Gid", "Groups"))
+    except ValueError:  # no kernel's, but a sandbox's own
+        return Reason.NOT_SUPPORTED
     if program & (stat.S_ISUID | stat.S_ISGID) or len(set(uids)) != 1 or len(set(gids)) != 1:
         return Reason.DENIED
     return Credentials(uids[0], gids[0], tuple(groups))

@@ -95,11 +95,19 @@ class ServerProcess:
         return cls(root=0)
 
 
+HIDDEN = "/proc hides it (mounted with hidepid)"
+
+
 def find(kernel: Kernel) -> list[ServerProcess]:
     """Every vLLM server on the host, by pid. A script that runs vLLM itself counts where it listens on a port."""
     host = _Host(kernel)
     servers = [_server(host, root) for root in sorted(host.roots)]
     return [server for server in servers if server.command.program or server.url]
+
+
+def hides_others(kernel: Kernel) -> bool:
+    """Whether /proc hides the processes of other users: it does not even show the first of all."""
+    return bool(kernel.names("proc")) and _row(kernel, 1) is None
 
 
 def of_pid(kernel: Kernel, pid: int) -> ServerProcess:
@@ -112,7 +120,7 @@ def of_pid(kernel: Kernel, pid: int) -> ServerProcess:
         pid = _leader(kernel, pid)  # a thread, as `top -H` shows it
     row = host.rows.get(pid)
     if row is None:
-        hidden = "" if 1 in host.rows else ", or /proc hides it (run vllm-doctor as the server's user, or as root)"
+        hidden = "" if 1 in host.rows else f", or {HIDDEN}: run vllm-doctor as the server's user, or as root"
         raise SourceError("not-found", f"there is no process {pid}{hidden}; pgrep -f 'vllm serve' lists the pids")
     if row.is_dead:
         raise SourceError("not-found", f"process {pid} ({row.name}) has ended and waits for its parent: start it again")

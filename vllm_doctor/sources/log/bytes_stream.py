@@ -18,7 +18,7 @@ from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.sources.host.process_log import ProcessLog
 from vllm_doctor.sources.log.bytes_tail import Tail
-from vllm_doctor.sources.log.bytes_unpacked import BLOCK, Blocks
+from vllm_doctor.sources.log.bytes_unpacked import BLOCK, Block, Blocks, Rest, read
 
 _HEAD = 4096
 
@@ -44,7 +44,7 @@ _MOST_CARRIED = 4 * 1024 * 1024
 _JOURNAL_BYTES = re.compile(rb'("MESSAGE" ?: ?)\[([0-9, ]{1,1000000})\]')
 
 
-def blocks(path: Origin, notes: list[str], until: float | None, may_be_empty: bool) -> Iterator[bytes | memoryview]:
+def blocks(path: Origin, notes: list[str], until: float | None, may_be_empty: bool) -> Iterator[Block]:
     """The log's blocks; what must be said of it goes to `notes`. Raises SourceError where it cannot be read.
 
     `until`, on time.monotonic: the log of a open_run server, which is followed until then, and of which only the end is
@@ -86,14 +86,14 @@ def changed_at(path: Origin) -> float | None:
 
 def _of_file(
     path: Path | ProcessLog | None, notes: list[str], until: float | None, may_be_empty: bool
-) -> Iterator[bytes | memoryview]:
+) -> Iterator[Block]:
     source = Blocks(path)
     position = _end_of(path) if until is not None else 0
     try:
         if position:
             notes.append(f"only its last {MOST_OF_LIVING >> 20} MiB were read, as the server is alive")
         else:
-            yield from source
+            yield from source.with_rest()
             position = source.position
     except SourceError as error:
         if error.kind != "empty" or not may_be_empty:
@@ -129,7 +129,7 @@ def _followed(path: Path | ProcessLog, position: int, until: float) -> Iterator[
             yield data
 
 
-def _readable(blocks: Iterator[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+def _readable(blocks: Iterator[Block]) -> Iterator[Block]:
     """The blocks, with the messages as text that `journalctl -o json` writes as arrays of bytes.
 
     It does so for what is not printable, such as colours. The scanner would find nothing in them.
@@ -137,12 +137,12 @@ def _readable(blocks: Iterator[bytes | memoryview]) -> Iterator[bytes | memoryvi
     first = next(blocks, None)
     if first is None:
         return
-    if bytes(first[:1]) != b"{" or b'"__REALTIME_TIMESTAMP"' not in bytes(first[:_HEAD]):
+    if isinstance(first, Rest) or bytes(first[:1]) != b"{" or b'"__REALTIME_TIMESTAMP"' not in bytes(first[:_HEAD]):
         yield first
         yield from blocks
         return
     rest = b""
-    for block in chain([first], blocks):
+    for block in read(chain([first], blocks)):
         whole, newline, rest = (rest + bytes(block)).rpartition(b"\n")
         if newline or len(rest) > _MOST_CARRIED:
             yield _JOURNAL_BYTES.sub(_journal_text, whole + newline or rest)

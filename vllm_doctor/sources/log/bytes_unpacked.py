@@ -13,7 +13,9 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -29,6 +31,15 @@ MAX_WINDOW_LOG = 26  # of zstd, as a power of two: 64 MiB of memory, enough for 
 MAX_XZ_MEMORY = 80 << 20  # bytes: xz -9 needs 65 MiB
 _HEAD = 8 * 1024
 
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What follows: `readinto` puts the next bytes where they are needed, and tells how many; 0 at the end."""
+
+    readinto: Callable[[memoryview], int]
+
+
+Block = bytes | memoryview | Rest
 _Block = bytes | memoryview
 
 _PACKED = {
@@ -83,10 +94,15 @@ class Blocks:
         self.name = "standard input" if path is None else str(path)
         self.notes: list[str] = []
         self._size = size
+        self._expected = 0
         self.position = 0
         """Bytes read of the file itself."""
 
     def __iter__(self) -> Iterator[_Block]:
+        return read(self.with_rest(), self._size)
+
+    def with_rest(self) -> Iterator[Block]:
+        """The same, except that of what is neither packed nor transcoded the last one is a Rest, not read yet."""
         descriptor = self._opened()
         try:
             head, stream = self._with_head(self._raw(descriptor))
@@ -102,7 +118,11 @@ class Blocks:
             self._check(head, packing)
             if head.startswith(codecs.BOM_UTF8):
                 stream = itertools.chain([head[3:]], itertools.islice(stream, 1, None))
-            yield from stream
+            if packing or encoding:
+                yield from stream
+            else:
+                yield next(stream)  # the head: what follows it was not read yet
+                yield Rest(partial(self._read, descriptor))
         finally:
             if self.path is not None:
                 os.close(descriptor)
@@ -127,20 +147,26 @@ class Blocks:
 
     def _raw(self, descriptor: int) -> Iterator[memoryview]:
         block = memoryview(bytearray(self._size))
-        expected = 0
         try:
             about = os.fstat(descriptor)
             if stat.S_ISREG(about.st_mode):
-                expected = about.st_size - (os.lseek(descriptor, 0, os.SEEK_CUR) if self.path is None else 0)
-            while got := os.readv(descriptor, [block]):
-                self.position += got
-                yield block[:got]
+                self._expected = about.st_size - (os.lseek(descriptor, 0, os.SEEK_CUR) if self.path is None else 0)
         except OSError as error:
             raise unreadable(self.name, error) from None
-        if self.position < expected:
+        while got := self._read(descriptor, block):
+            yield block[:got]
+
+    def _read(self, descriptor: int, memory: memoryview) -> int:
+        try:
+            got = os.readv(descriptor, [memory])
+        except OSError as error:
+            raise unreadable(self.name, error) from None
+        self.position += got
+        if not got and memory and self.position < self._expected:
             self.notes.append(
-                f"{self.name} shrank while it was read: {self.position:,} of {expected:,} bytes; was it rotated?"
+                f"{self.name} shrank while it was read: {self.position:,} of {self._expected:,} bytes; was it rotated?"
             )
+        return got
 
     def _with_head(self, stream: Iterator[_Block]) -> tuple[bytes, Iterator[_Block]]:
         """The first bytes, _HEAD or more where there are as many, and the stream that still begins with them."""
@@ -234,6 +260,17 @@ class Blocks:
             return SourceError("empty", "standard input gave nothing: did the command before the pipe fail?")
         inside = f" ({packing} of nothing)" if packing else ""
         return SourceError("empty", f"{self.name} is empty{inside}: give the log that the server writes to")
+
+
+def read(blocks: Iterable[Block], size: int = BLOCK) -> Iterator[_Block]:
+    """The blocks, with a Rest read."""
+    for block in blocks:
+        if not isinstance(block, Rest):
+            yield block
+            continue
+        memory = memoryview(bytearray(size))
+        while got := block.readinto(memory):
+            yield memory[:got]
 
 
 def unreadable(name: str, error: OSError) -> SourceError:

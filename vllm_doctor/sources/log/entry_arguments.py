@@ -19,8 +19,8 @@ from vllm_doctor.vllm.command_line import MASK, is_secret, masked
 
 _OPEN, _CLOSE = "{[(", "}])"
 _KEY = re.compile(r"\s*(?:'(\w+)': |(\w+)=)")
-_QUOTED = re.compile(r"'(?:[^'\\]++|\\.)*+'|\"(?:[^\"\\]++|\\.)*+\"")
-_OBJECT = re.compile(r"<|[A-Za-z_]\w*\(")
+_QUOTED = re.compile(r"'(?:[^'\\]++|\\.)*+'?|\"(?:[^\"\\]++|\\.)*+\"?")
+_OBJECT = re.compile(r"<|\w\(")
 """The repr of an object, outside of quotes."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 _MAX_TEXT = 300

@@ -129,7 +129,7 @@ class Raised:
             stream.is_traced, stream.is_engine = _TRACEBACK in words, None
             return None
         if stream.is_traced and (frame := _FRAME.match(words)) is not None:
-            stream.is_engine = stream.is_engine is not False and _is_engine(frame)
+            stream.is_engine = stream.is_engine is not False and is_of_engine(frame)
             return None
         if stream.is_traced and (text[:1] in ("", " ", "\t") or this.level in ("INFO", "WARNING", "DEBUG")):
             return None
@@ -137,38 +137,20 @@ class Raised:
         is_engine = stream.is_traced and stream.is_engine is True
         if end is not None:
             stream.is_traced = False
-            if self._is_kept(end[1], text, is_engine) or not text[end.end() :].strip():
+            if _is_kept(end[1], text, is_engine, self._known) or not text[end.end() :].strip():
                 return None
             stream.hides = this.source, this.stamp
             return begin + end.end()
         for found in _RAISED.finditer(text):
             name = _name(text, found)
-            if not self._is_kept(name, text[found.start() - len(name) + len(found[1]) :], is_engine):
-                if self._knows(text):
+            if not _is_kept(name, text[found.start() - len(name) + len(found[1]) :], is_engine, self._known):
+                if _knows(text, self._known):
                     return None
                 stream.hides = this.source, this.stamp
                 return begin + found.end()
             if name != found[1]:
                 break  # what a kept one quotes is kept
         return None
-
-    def _is_kept(self, name: str, text: str, is_engine: bool) -> bool:
-        if _MACHINE.fullmatch(name):
-            return not (_OF_FILES.search(name) and _SENTENCE.search(text))
-        said = text.partition(": ")[2]
-        return is_engine or _OF_THE_MACHINE.match(said) is not None or self._knows(text)
-
-    def _knows(self, text: str) -> bool:
-        """Whether it is a line that the rules know."""
-        text = text[:_MOST]
-        raw = text.encode()
-        for place, find in enumerate(self._known.finds):
-            if find in raw:
-                for line in self._known.of_find[place]:
-                    with suppress(TimeoutError):
-                        if line.values(text) is not None:
-                            return True
-        return False
 
     def _without_fields(self, line: str) -> str:
         """One whose JSON holds exceptions beside the message, with their tracebacks."""
@@ -180,9 +162,42 @@ class Raised:
             frames = list(_FRAME.finditer(line, start, at))
             end = _STRING.match(line, at).end()  # type: ignore[union-attr]
             text = line[found.start() - len(name) + len(found[1]) : end]
-            if not self._is_kept(name, text, bool(frames) and all(map(_is_engine, frames))) and frames:
+            if not _is_kept(name, text, bool(frames) and all(map(is_of_engine, frames)), self._known) and frames:
                 line = f"{line[:at]}{MASK}{line[end:]}"
         return line
+
+
+def shown(text: str, is_engine: bool, known: LogLines) -> str:
+    """The last line of a traceback as it may be kept; `is_engine`: all its frames are the engine's."""
+    end = _END.match(text)
+    if end is None or not text[end.end() :].strip() or _is_kept(end[1], text, is_engine, known):
+        return text
+    return f"{text[: end.end()].rstrip()} {MASK}"
+
+
+def frame_of(text: str) -> re.Match[str] | None:
+    """A line of a traceback that names a file."""
+    return _FRAME.match(text)
+
+
+def _is_kept(name: str, text: str, is_engine: bool, known: LogLines) -> bool:
+    if _MACHINE.fullmatch(name):
+        return not (_OF_FILES.search(name) and _SENTENCE.search(text))
+    said = text.partition(": ")[2]
+    return is_engine or _OF_THE_MACHINE.match(said) is not None or _knows(text, known)
+
+
+def _knows(text: str, known: LogLines) -> bool:
+    """Whether it is a line that the rules know."""
+    text = text[:_MOST]
+    raw = text.encode()
+    for place, find in enumerate(known.finds):
+        if find in raw:
+            for line in known.of_find[place]:
+                with suppress(TimeoutError):
+                    if line.values(text) is not None:
+                        return True
+    return False
 
 
 def _name(text: str, found: re.Match[str]) -> str:
@@ -205,7 +220,7 @@ def _of_day(stamp: Stamp) -> float:
     return stamp.hour * 3600 + stamp.minute * 60 + stamp.second
 
 
-def _is_engine(frame: re.Match[str]) -> bool:
+def is_of_engine(frame: re.Match[str]) -> bool:
     """Whether it is code in which nobody reads a request."""
     path, function = frame["path"], frame["function"] or ""
     ours = path.rpartition("/vllm/")[2] if "/vllm/" in path else None

@@ -14,6 +14,7 @@ from vllm_doctor.rules import log_lines
 from vllm_doctor.sources.host.process_log import ProcessLog
 from vllm_doctor.sources.log import entry
 from vllm_doctor.sources.log.bytes_stream import Origin, blocks
+from vllm_doctor.sources.log.bytes_unpacked import read
 from vllm_doctor.sources.log.entry import Record
 from vllm_doctor.sources.log.entry_raised import Raised
 from vllm_doctor.text import redact
@@ -44,7 +45,7 @@ _PROMPT = "prompt"
 def text(path: Origin, notes: list[str], masked: Counter[str], until: float | None = None) -> bytes:
     """The log as it may be kept, as UTF-8. Raises SourceError where it cannot be read."""
     head, tail, left_out = b"", b"", 0
-    for block in blocks(path, notes, until, True):
+    for block in read(blocks(path, notes, until, True)):
         tail += bytes(block)
         if not head and len(tail) > HEAD + TAIL:
             at = tail.rfind(b"\n", 0, HEAD) + 1 or HEAD

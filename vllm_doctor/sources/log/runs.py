@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -425,4 +424,4 @@ def _interval(points: Sequence[_Point]) -> float:
         if before is not None and at > before:
             steps.append(at - before)
         latest[engine, line.id] = at
-    return statistics.median_low(steps) if len(steps) > 2 else _INTERVAL
+    return sorted(steps)[(len(steps) - 1) // 2] if len(steps) > 2 else _INTERVAL

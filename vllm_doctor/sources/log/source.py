@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -18,6 +18,8 @@ from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import LinesSeen, Problem
 from vllm_doctor.model.run import Run
 from vllm_doctor.rules.log_lines import LogLines
+from vllm_doctor.sources.host.idle import idle_processor
+from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.host.process_log import ProcessLog
 from vllm_doctor.sources.log import bytes_stream
 from vllm_doctor.sources.log.bytes_scan import Scanner
@@ -87,10 +89,13 @@ class Log:
     """Seconds in which it is followed, beside its open_run server."""
     age: float | None = None
     """Of the log of a open_run server in a recording: seconds since it was last written to."""
+    threads: int | None = None
+    """1 or 2; None: a second one only where a processor is idle. Beside its server, and for several logs by time, 1."""
     readings: list[Reading] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._scanner = Scanner(self.table.finds, self.table.uncounted)  # before anything is watched: it takes its time
+        # before anything is watched: it takes its time
+        self._scanner = Scanner(self.table.finds, self.table.uncounted, is_kept=True)
 
     @property
     def target(self) -> str:
@@ -137,9 +142,13 @@ class Log:
 
     def _read(self, runs: Runs, until: float | None) -> None:
         """All files, those of a rotated set one after the other, the others by time. Raises SourceError."""
+        rotated = _rotated(self.paths)
+        may_run_ahead: Callable[[], bool] = bool
+        if until is None and len(rotated) == 1 and self.threads != 1:
+            may_run_ahead = idle_processor(Kernel()) if self.threads is None else lambda: True
         groups = [
-            [Reading(path, stream, self.table, self._scanner, until) for path in paths]
-            for stream, paths in enumerate(_rotated(self.paths))
+            [Reading(path, stream, self.table, self._scanner, until, may_run_ahead) for path in paths]
+            for stream, paths in enumerate(rotated)
         ]
         self.readings = [reading for readings in groups for reading in readings]
         for reading in self.readings:

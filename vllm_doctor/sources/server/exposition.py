@@ -165,7 +165,7 @@ def _samples(lines: Iterable[str]) -> tuple[list[Sample], int]:
     refused = 0
     for family in _families("\n".join(lines) + "\n"):
         for sample in family.samples:
-            value = outside.number(sample.value)
+            value = outside.number(sample.value) if _NAME.fullmatch(sample.name) else None
             if value is not None:
                 found.append(Sample(sample.name, tuple(sorted(sample.labels.items())), value))
             elif isinstance(sample.value, int) or math.isfinite(sample.value):

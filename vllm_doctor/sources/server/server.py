@@ -90,10 +90,10 @@ class Server:
             return seen
         seen.window.lone = recalled.reason
         notes = [recalled.note, state.keep(self.target, scrapes[-1])]
-        starts = Starts()
+        starts, wall = Starts(), time.time() - self._clock()
         for scrape in (*recalled.kept, scrapes[-1]):
-            starts.add(scrape.at, scrape.started)
-        facts = {**seen.facts, **starts.facts(scrapes[-1].at, "metrics")}
+            starts.add(wall + scrape.at, scrape.started)
+        facts = {**seen.facts, **starts.facts(wall + scrapes[-1].at, "metrics")}
         return replace(seen, facts=facts, notes=(*seen.notes, *(note for note in notes if note)))
 
     def seen(

@@ -1,0 +1,74 @@
+"""No text makes a regular expression of the package slow: each takes time in proportion to the text.
+
+All cases, instead of some of each pattern: VLLM_DOCTOR_ALL_PATTERNS=1 pytest tests/test_patterns.py
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+
+from tests.patterns import Use, slow, uses
+from vllm_doctor.vllm import roofline
+
+MADE = {
+    "expr.promql_eval line": [],  # a rule author's own, searched with a time limit
+    "rules.log_lines line": [],  # the table's, which are below; with a time limit as well
+    "launch.source end": [r"^[ \t]*EOF[ \t]*$"],
+    "sources.gpu.nvidia_smi found": ["<uuid>([^<>]{1,100})</uuid>"],
+    "sources.gpu.nvidia_smi line": [r"[\w.]{1,40}"],
+    "sources.host.topology found": ["node([0-9]{1,5})"],
+    "sources.log.entry line": [r"(?:[^'\\]++|\\.)*+'"],
+    "text.redact line": [r"(?<![\w-])(?:gpu\-box\-17|gpu)(?![\w-])"],
+    "text.words line": [r"(\$\{A\}|\$B)"],
+    "vllm.roofline line": [known.pattern for known in roofline.gpus()],
+}
+"""Patterns that are made while it runs, by where: as they come out."""
+EXEMPT = {
+    "sources.log.entry_redact _REQUEST": "secrets",
+    "text.redact": "secrets",
+}
+CASES = None if os.environ.get("VLLM_DOCTOR_ALL_PATTERNS") else 24
+ALL = uses()
+MADE_SOMEWHERE = [use for use in ALL if use.method == "made"]
+
+
+def _place(use: Use) -> str:
+    return re.sub(r" line \d+$", " line", use.where)
+
+
+def test_all_are_found() -> None:
+    assert len(ALL) > 400
+    assert {_place(use) for use in MADE_SOMEWHERE} == MADE.keys()
+
+
+MODULES = sorted({use.where.split(" ")[0] for use in ALL})
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_time_grows_with_the_text_alone(module: str) -> None:
+    told = [use for use in ALL if use.where.split(" ")[0] == module]
+    tried = [use for use in told if use.method != "made"]
+    for use in told:
+        if use.method == "made":
+            tried += [Use(use.where, text, re.IGNORECASE, "search") for text in MADE[_place(use)]]
+    found = {use.id: took for use in tried if not _is_exempt(use) and (took := slow(use, CASES))}
+    assert found == {}
+
+
+def _is_exempt(use: Use) -> bool:
+    return any(use.where.startswith(name) for name in EXEMPT)
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"(a+)+b", r"[ \t]+$", r"\s*\n\s*", r"(?:\w+@\w+\S*)?x", r".{0,2000}?\bRequest", r"(a|aa)+b", r"(x*)*y"]
+)
+def test_the_sweep_sees_what_is_slow(pattern: str) -> None:
+    assert slow(Use("here", pattern, 0, "search"), CASES)
+
+
+@pytest.mark.parametrize("pattern", [r"a{1,9}b", r"(?>a+)b", r"^\s*+x", r"-[a-z]*c"])
+def test_the_sweep_lets_pass_what_is_not(pattern: str) -> None:
+    assert slow(Use("here", pattern, 0, "match"), CASES) is None
