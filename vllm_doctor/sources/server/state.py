@@ -109,7 +109,10 @@ class State:
                 servers[target] = [*before[-_SCRAPES + 1 :], one]  # the last one written stands last
                 for name in list(servers)[:-_SERVERS]:
                     del servers[name]
-                text = f"{FORMAT}\n{json.dumps({'servers': servers}, separators=(',', ':'), allow_nan=False)}\n"
+                try:
+                    text = _as_text(servers)
+                except ValueError:  # it was torn: a number that no file of ours holds
+                    text = _as_text({target: [one]})
                 if len(text) > _MOST_BYTES:
                     return (
                         f"--state {self.path}: more than {_MOST_BYTES // 2**20} MiB would have to be kept; it was not"
@@ -198,6 +201,10 @@ class State:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
+
+
+def _as_text(servers: dict[str, list[Any]]) -> str:
+    return f"{FORMAT}\n{json.dumps({'servers': servers}, separators=(',', ':'), allow_nan=False)}\n"
 
 
 def _is_same_server(before: Scrape, now: Scrape) -> bool:
