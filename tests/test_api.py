@@ -12,6 +12,7 @@ import pytest
 
 import vllm_doctor
 from tests.paths import FIXTURES, LOGS, ROOT
+from tests.serving import pages, serving, vllm
 from vllm_doctor import DoctorError, SourceError, UsageError, Verdict
 from vllm_doctor.cli.main import main
 from vllm_doctor.model.report import Report
@@ -82,6 +83,16 @@ def test_a_source_that_says_nothing_is_an_error_with_its_kind(tmp_path: Path) ->
         vllm_doctor.examine("http://127.0.0.1:9", window=0, timeout=5)
     assert raised.value.kind == "unreachable"
     assert isinstance(raised.value, DoctorError)
+
+
+def test_each_server_gets_its_own_token(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("its-own\n")
+    with serving(vllm(pages("preemption"))) as one, serving(vllm(pages("preemption"))) as other:
+        vllm_doctor.examine(one.url, other.url, window=0, token_for={one.url: tmp_path / "token"})
+        assert {request.headers.get("authorization") for request in one.requests} == {"Bearer its-own"}
+        assert {request.headers.get("authorization") for request in other.requests} == {None}
+    with pytest.raises(UsageError, match="go to servers that you name"):
+        vllm_doctor.examine(headers={"x-api-key": "its-own"})
 
 
 def test_the_rules_can_be_listed() -> None:

@@ -3,259 +3,31 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from textual.pilot import Pilot
 
-from tests.cli.test_examine_local import fake_vllm
 from tests.cli.test_main import Doctor, doctor
-from tests.paths import NVIDIA_SMI
-from tests.serving import pages, serving, vllm
+from tests.fake_prometheus import FakePrometheus, targets
+from tests.planted import FLAGS, LABELS, LOG, SECRETS, SOURCES, found_in
+from tests.serving import serving
+from tests.tui.showing import run, shown, watched
+from tests.tui.watching import TARGET, Pages
 from tests.zstandard import texts_of
 from vllm_doctor.cli.options import FORMATS
+from vllm_doctor.launch.source import open_command
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.recording import archive
+from vllm_doctor.session.source import Source
+from vllm_doctor.tui.app import DoctorApp
 
 __all__ = ["doctor"]
-
-SMI = NVIDIA_SMI / "h100-driver-550.xml"
-
-API_KEY = "s3cr3tApiKey0123456789"
-BEARER = "b34r3rT0kenValue.abcdef-0123456789"
-HF = "hf_Zq0123456789abcdefGHIJklmn"
-SK = "sk-proj-Zq0123456789abcdefGHIJ"
-AWS = "AKIAZQ0123456789ABCD"
-AWS_SECRET = "wJalrXUtnFEMIzK7MDENGbPxRfiCYSECRETKEY"
-JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJzM2NyM3QifQ.c2lnbmF0dXJlLXMzY3IzdA"
-PASSWORD = "p4ssw0rd-Zq9"
-BASIC = base64.b64encode(f"alice:{PASSWORD}".encode()).decode()
-SIGNATURE = "51gn4tur3Zq0123456789"
-AZURE = "Zm9vYmFyU2VjcmV0QXp1cmVLZXk0123"
-PROMPT = "my doctor told me that I have zq-syndrome"
-ANSWER = "you should rest and drink zq-tea"
-PEM = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCZqZqZq0123456789"
-
-SECRETS = {
-    "an API key": API_KEY,
-    "a bearer token": BEARER,
-    "a Hugging Face token": HF,
-    "an OpenAI key": SK,
-    "an AWS key": AWS,
-    "an AWS secret": AWS_SECRET,
-    "a JWT": JWT,
-    "a password in a URL": PASSWORD,
-    "basic authorization": BASIC,
-    "a signed URL": SIGNATURE,
-    "an Azure key": AZURE,
-    "a prompt": PROMPT,
-    "an answer": ANSWER,
-    "a private key": PEM,
-}
-ENCODED_PASSWORD = "p%34ssw0rd-Zq9"
-
-Plant = Callable[[Path], contextlib.AbstractContextManager[Sequence[str | Path]]]
-
-WORDS = [
-    "--api-key", API_KEY, SK,
-    "--hf-token", HF,
-    "--otlp-traces-endpoint", f"http://alice:{PASSWORD}@otlp:4317",
-    "--download-dir", f"https://b.blob.core/x?sv=1&sig={SIGNATURE}",
-    "--kv-transfer-config", json.dumps({"auth_token": BEARER, "aws_secret_access_key": AWS_SECRET}),
-    "--additional-config", json.dumps({"headers": {"Authorization": f"Bearer {JWT}"}, "id": AWS}),
-]  # fmt: skip
-ENVIRONMENT = {
-    "HF_TOKEN": HF,
-    "VLLM_API_KEY": API_KEY,
-    "AWS_SECRET_ACCESS_KEY": AWS_SECRET,
-    "VLLM_S3_ENDPOINT": f"https://alice:{PASSWORD}@s3:9000",
-    "VLLM_EXTRA": f"key={SK}",
-    "NCCL_X": AWS,
-    "RAY_ADDRESS": f"ray://alice:{ENCODED_PASSWORD}@head:10001",
-    "CUDA_NOTE": f"AccountKey={AZURE};x=1",
-}
-
-
-@contextlib.contextmanager
-def command_line(folder: Path) -> Iterator[Sequence[str]]:
-    with fake_vllm(folder, *WORDS, name="preemption") as fake:
-        yield [str(fake.pid)]
-
-
-@contextlib.contextmanager
-def environment(folder: Path) -> Iterator[Sequence[str]]:
-    with fake_vllm(folder, name="preemption", env=ENVIRONMENT) as fake:
-        yield [str(fake.pid)]
-
-
-@contextlib.contextmanager
-def config_file(folder: Path) -> Iterator[Sequence[str]]:
-    (folder / "c.yaml").write_text(
-        f"api-key: [{API_KEY}, {SK}]\nhf_token: {HF}\notlp-traces-endpoint: http://alice:{PASSWORD}@h:1\n"
-        f"kv-transfer-config: {{auth_token: {BEARER}, key: {AZURE}}}\n"
-    )
-    with fake_vllm(folder, "--config", str(folder / "c.yaml"), name="preemption") as fake:
-        yield [str(fake.pid)]
-
-
-@contextlib.contextmanager
-def url(folder: Path) -> Iterator[Sequence[str]]:
-    with serving(vllm(pages("preemption"))) as server:
-        yield [server.url.replace("://", f"://alice:{PASSWORD}@") + f"/?token={API_KEY}"]
-
-
-@contextlib.contextmanager
-def dead_url(folder: Path) -> Iterator[Sequence[str]]:
-    yield [f"http://alice:{PASSWORD}@127.0.0.1:1/x?api_key={API_KEY}"]
-
-
-@contextlib.contextmanager
-def header(folder: Path) -> Iterator[Sequence[str]]:
-    (folder / "token").write_text(JWT)
-    with serving(vllm(pages("preemption"))) as server:
-        yield [server.url, "--header", f"X-Api-Key: {API_KEY}", "--header", f"Cookie: a={SK}", "--token-file",
-               str(folder / "token")]  # fmt: skip
-
-
-@contextlib.contextmanager
-def labels(folder: Path) -> Iterator[Sequence[str]]:
-    """A server that tells secrets in its metrics, and in its model's card."""
-    planted = ",".join(
-        f'{name}="{value}"'
-        for name, value in (("api_key", API_KEY), ("auth", f"Bearer {BEARER}"), ("who", HF), ("by", SK), ("k", AWS),
-                            ("url", f"http://alice:{PASSWORD}@h/x?X-Amz-Signature={SIGNATURE}"), ("jwt", JWT))
-    )  # fmt: skip
-    told = [re.sub(r'engine="0"', rf'engine="0",{planted}', page) for page in pages("preemption")]
-    card = {"id": f"m-{HF}", "owned_by": "vllm", "root": f"s3://alice:{PASSWORD}@b/{SK}", "max_model_len": 2048}
-    models = {"object": "list", "data": [card]}
-    with serving(vllm(told, version={"version": f"0.32.0+{HF}"}, models=models)) as server:
-        yield [server.url]
-
-
-LOG = f"""\
-INFO 11-20 10:00:00 [api_server.py:100] vLLM API server version 0.32.0
-INFO 11-20 10:00:01 [utils.py:233] non-default args: {{'model': 'tiny', 'api_key': ['{API_KEY}', '{SK}'], \
-'hf_token': '{HF}', 'otlp_traces_endpoint': 'http://alice:{PASSWORD}@h:4317'}}
-INFO 11-20 10:00:02 [x.py:1] Authorization: Bearer {BEARER} Authorization: Basic {BASIC}
-INFO 11-20 10:00:02 [x.py:1] headers {{'authorization': 'Bearer {JWT}', 'cookie': 'session={API_KEY}'}}
-ERROR 11-20 10:00:03 [x.py:2] RuntimeError: cannot read s3://alice:{PASSWORD}@b/x?X-Amz-Signature={SIGNATURE}&x=1
-INFO 11-20 10:00:03 [x.py:2] AWS_SECRET_ACCESS_KEY={AWS_SECRET} id {AWS} AccountKey={AZURE};
-INFO 11-20 10:00:03 [x.py:2] -----BEGIN PRIVATE KEY-----
-{PEM}
------END PRIVATE KEY-----
-INFO 11-20 10:00:04 [logger.py:39] Received request cmpl-1: prompt: '{PROMPT}', params: SamplingParams(n=1)
-INFO 11-20 10:00:04 [logger.py:39] Received request cmpl-2: prompt: 'x
-{PROMPT}
-', params: SamplingParams(n=1)
-INFO 11-20 10:00:04 [request_logger.py:109] Generated response cmpl-1: output: '{ANSWER}', finish_reason: stop
-DEBUG 11-20 10:00:04 [request_logger.py:60] Request cmpl-1 details: prompt: "{PROMPT}", prompt_token_ids: [1, 2]
-DEBUG 11-20 10:00:04 [request_logger.py:77] Request cmpl-1 JSON body: {{"messages": [{{"content": "{PROMPT}"}}]}}
-INFO:     127.0.0.1:1234 - "POST /v1/completions?api_key={API_KEY} HTTP/1.1" 200 OK
-INFO 11-20 10:00:10 [loggers.py:236] Engine 000: Avg prompt throughput: 770.0 tokens/s, Avg generation throughput: \
-2768.0 tokens/s, Running: 17 reqs, Waiting: 7 reqs, GPU KV cache usage: 99.0%, Prefix cache hit rate: 0.0%
-INFO 11-20 10:00:20 [loggers.py:236] Engine 000: Avg prompt throughput: 770.0 tokens/s, Avg generation throughput: \
-2768.0 tokens/s, Running: 17 reqs, Waiting: 7 reqs, GPU KV cache usage: 99.0%, Prefix cache hit rate: 0.0%
-ERROR 11-20 10:00:21 [core.py:900] EngineCore encountered a fatal error.
-ERROR 11-20 10:00:21 [core.py:900] Traceback (most recent call last):
-ERROR 11-20 10:00:21 [core.py:900]   File "/x/y.py", line 1, in f
-ERROR 11-20 10:00:21 [core.py:900] ValueError: token {HF} refused, api_key={API_KEY}, input_value='{PROMPT}'
-"""
-
-
-def docker(line: str) -> str:
-    return json.dumps({"log": line + "\n", "stream": "stderr", "time": "2026-11-20T10:00:00.1Z"})
-
-
-def cri(line: str) -> str:
-    return f"2026-11-20T10:00:00.123456789Z stderr F {line}"
-
-
-def journald(line: str) -> str:
-    return f"Nov 20 10:00:00 host vllm[7]: {line}"
-
-
-def compose(line: str) -> str:
-    return f"vllm-1  | {line}"
-
-
-def plain(line: str) -> str:
-    return line
-
-
-def log(wrap: Callable[[str], str]) -> Plant:
-    @contextlib.contextmanager
-    def written(folder: Path) -> Iterator[Sequence[str]]:
-        path = folder / "vllm.log"
-        path.write_text("".join(wrap(line) + "\n" for line in LOG.splitlines()))
-        yield [str(path)]
-
-    return written
-
-
-@contextlib.contextmanager
-def nvidia_smi(folder: Path) -> Iterator[Sequence[str]]:
-    text = SMI.read_text()
-    told = f"python --api-key {API_KEY} --hf-token {HF} http://alice:{PASSWORD}@h {SK}"
-    text = re.sub(r"<process_name>[^<]*</process_name>", f"<process_name>{told}</process_name>", text)
-    text = text.replace("<product_name>NVIDIA H100", f"<product_name>{AWS} NVIDIA H100")
-    (folder / "smi.xml").write_text(text)
-    with serving(vllm(pages("preemption"))) as server:
-        yield [server.url, "--nvidia-smi", str(folder / "smi.xml")]
-
-
-@contextlib.contextmanager
-def manifest(folder: Path) -> Iterator[Sequence[str]]:
-    (folder / "compose.yaml").write_text(
-        "services:\n  vllm:\n    image: vllm/vllm-openai:v0.32.0\n"
-        f"    command: --model tiny --api-key {API_KEY} --hf-token {HF} --max-num-seqs 4 --enforce-eager\n"
-        f"    environment:\n      VLLM_API_KEY: {SK}\n      AWS_SECRET_ACCESS_KEY: {AWS_SECRET}\n"
-        f"      VLLM_S3: https://alice:{PASSWORD}@s3:9000\n"
-    )
-    yield ["--command", str(folder / "compose.yaml")]
-
-
-@contextlib.contextmanager
-def written_command(folder: Path) -> Iterator[Sequence[str]]:
-    yield ["--command", f"AWS_SECRET_ACCESS_KEY={AWS_SECRET} vllm serve tiny --api-key {API_KEY} --hf-token={HF}"
-           f" --otlp-traces-endpoint http://alice:{PASSWORD}@h --enforce-eager"]  # fmt: skip
-
-
-SOURCES: dict[str, Plant] = {
-    "command line": command_line,
-    "environment": environment,
-    "--config file": config_file,
-    "URL": url,
-    "URL that refuses": dead_url,
-    "header and token file": header,
-    "metrics and model card": labels,
-    "log": log(plain),
-    "log of docker": log(docker),
-    "log of Kubernetes": log(cri),
-    "log of journald": log(journald),
-    "log of compose": log(compose),
-    "nvidia-smi file": nvidia_smi,
-    "compose file": manifest,
-    "command as text": written_command,
-}
-
-
-def found_in(text: str) -> list[str]:
-    """Which secrets stand in a text: as they are, in base64 at any place of three, percent-encoded, escaped."""
-    texts = [text, text.replace("\\", "")]
-    found = []
-    for what, secret in SECRETS.items():
-        forms = {secret, quote(secret, safe=""), secret.upper(), secret.lower()}
-        if what == "a password in a URL":
-            forms |= {ENCODED_PASSWORD, f"alice:{PASSWORD}"}
-        for shift in range(3):
-            coded = base64.b64encode(b"\0" * shift + secret.encode()).decode()
-            forms.add(coded[4 if shift else 0 : len(coded) // 4 * 4 - 4])
-        if any(form in one for form in forms for one in texts):
-            found.append(what)
-    return found
 
 
 def test_what_looks_for_secrets_finds_them() -> None:
@@ -297,6 +69,102 @@ def test_no_secret_leaves_in_a_recording(source: str, share: Sequence[str], tmp_
     again = doctor(path, "--json")
     assert found_in(again.out + again.err) == []
     assert again.report["redacted"] == json.loads(found["report.json"])["redacted"]
+
+
+# ---- the other commands, and the screens ----------------------------------------------------------------------------
+
+
+def test_no_secret_leaves_in_a_comparison(tmp_path: Path, doctor: Doctor) -> None:
+    with SOURCES["log"](tmp_path) as [log]:
+        report = tmp_path / "before.json"
+        report.write_text(doctor(log, "--json").out)
+        command = ("--command", " ".join(map(str, ["vllm serve tiny", shlex.join(FLAGS)])))
+        for form in ("text", "json"):
+            ran = doctor("compare", report, log, *command, "--format", form)
+            assert found_in(ran.out + ran.err) == [], form
+            assert ran.out
+
+
+def test_no_secret_leaves_from_a_fleet(doctor: Doctor) -> None:
+    labelled = [{**target, **LABELS} for target in targets(2)]
+    with serving(FakePrometheus(zip(labelled, ("preemption", "idle"), strict=True)).routes()) as server:
+        url = server.url.replace("://", f"://alice:{SECRETS['a password in a URL']}@")
+        for form in ("text", "json"):
+            ran = doctor("fleet", url, "--format", form)
+            assert found_in(ran.out + ran.err) == [], form
+            assert "2" in ran.out
+
+
+def test_no_secret_leaves_in_alerts(tmp_path: Path, doctor: Doctor) -> None:
+    with SOURCES["metrics and model card"](tmp_path) as [url]:
+        named = str(url).replace("://", f"://alice:{SECRETS['a password in a URL']}@")
+        ran = doctor("alerts", "--url", named, "-o", tmp_path / "alerts")
+    written = [path for path in (tmp_path / "alerts").rglob("*") if path.is_file()]
+    assert written
+    assert found_in(ran.out + ran.err + "\n".join(path.read_text() for path in written)) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["flags", "0.33.0", f"--hf-token={SECRETS['a Hugging Face token']}"],
+        ["flags", "0.33.0", SECRETS["a GitHub token"]],
+        ["flags", "0.33.0", "--api-key", SECRETS["a Stripe key"]],
+        ["--api-key", SECRETS["an API key"]],
+        ["fleet", f"http://alice:{SECRETS['a password in a URL']}@127.0.0.1:1/?api_key={SECRETS['an API key']}"],
+        ["alerts", "--url", f"http://alice:{SECRETS['a password in a URL']}@127.0.0.1:1/?pwd={SECRETS['called pwd']}"],
+        ["compare", f"http://alice:{SECRETS['a password in a URL']}@127.0.0.1:1", "x.json"],
+        ["--command", f"vllm serve m --db-pass {SECRETS['called db_pass']} 'unbalanced"],
+        ["rules", "--check", f"/nowhere/{SECRETS['a GitLab token']}"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_no_secret_of_the_doctors_own_command_line_is_repeated(words: Sequence[str], doctor: Doctor) -> None:
+    ran = doctor(*words)
+    assert found_in(ran.out + ran.err) == []
+    assert ran.out + ran.err
+
+
+def test_no_secret_is_on_a_screen_or_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    command = open_command(shlex.join(["vllm", "serve", "tiny", "--num-gpu-blocks-override", "80", *FLAGS]))
+    start = command.starts[0]
+    written = Source(SourceKind.COMMAND, "--command", TARGET, lambda: command.examine(start, TARGET))
+    labels = ",".join(f'{name}="{value}"' for name, value in LABELS.items())
+    pages = Pages("preemption", edit=lambda page: page.replace('engine="0"', f'engine="0",{labels}'))
+    view_model = watched(pages, written, seconds=6)
+    seen: list[str] = []
+
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        for key in (
+            "1",
+            "c",
+            "enter",
+            "y",
+            "escape",
+            "j",
+            "y",
+            "2",
+            "y",
+            "3",
+            "y",
+            "4",
+            "5",
+            "question_mark",
+            "escape",
+            "1",
+            "w",
+        ):
+            await pilot.press(key)
+            await pilot.pause()
+            seen.extend((shown(app), app.clipboard))
+
+    run(steps, view_model, size=(200, 60))
+    kept = [path.read_text() for path in tmp_path.rglob("*") if path.suffix in (".sh", ".md")]
+    assert any(text.startswith("vllm serve") and "[masked]" in text for text in kept), "the cure of what was planted"
+    seen += kept
+    assert found_in("\n".join(seen)) == []
 
 
 # ---- names, in what is shared ---------------------------------------------------------------------------------------

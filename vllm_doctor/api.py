@@ -43,6 +43,7 @@ def examine(
     nvidia_smi: PathLike | None = None,
     since: str | None = None,
     until: str | None = None,
+    threads: int | None = None,
     goal: str | None = None,
     slo: Mapping[str, float] | None = None,
     rules: Iterable[PathLike] = (),
@@ -50,6 +51,7 @@ def examine(
     skip: Iterable[str] = (),
     strict: bool = False,
     headers: Mapping[str, str] | None = None,
+    token_for: Mapping[str, PathLike] | None = None,
     ca_file: PathLike | None = None,
     insecure: bool = False,
 ) -> Report:
@@ -58,7 +60,7 @@ def examine(
     A source is what the command line takes: a URL, a pid, a log, a recording, a saved page of /metrics; none: every
     vLLM server of this host. The keywords are the command line's options (`vllm-doctor --help`): `window` and `timeout`
     in seconds, `slo` in seconds by name (`{"ttft": 2.0, "itl": 0.05}`), `rules` folders of more rules, `only` and
-    `skip` rule ids.
+    `skip` rule ids, `headers` for the servers that are named, `token_for` by a server's URL the file with its token.
 
     Raises UsageError where the arguments ask for what cannot be done, and SourceError where nothing could be examined;
     both are DoctorErrors, with one line to act on. A source that fails beside others is in `Report.sources`, and
@@ -72,12 +74,14 @@ def examine(
         *_words("nvidia-smi", nvidia_smi),
         *_words("since", since),
         *_words("until", until),
+        *_words("threads", threads),
         *_words("goal", goal),
         *_words("slo", *(f"{name}={seconds}" for name, seconds in (slo or {}).items())),
         *_words("rules", *rules),
         *_words("rule", *only),
         *_words("skip", *skip),
         *_words("header", *(f"{name}: {value}" for name, value in (headers or {}).items())),
+        *_words("token-for", *(f"{url}={_text(file)}" for url, file in (token_for or {}).items())),
         *_words("ca-file", ca_file),
         *(["--strict"] if strict else []),
         *(["--insecure"] if insecure else []),

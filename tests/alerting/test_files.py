@@ -81,7 +81,7 @@ def test_an_alert_tells_what_and_why_and_what_to_do(folder: Path) -> None:
         told = entry["annotations"]
         assert set(told) == {"summary", "description", "remedy", "runbook_url"}
         assert told["runbook_url"].startswith("https://")
-        assert "vllm-doctor http://{{ $labels.instance }}" in told["remedy"]
+        assert "vllm-doctor 'http://{{ reReplaceAll" in told["remedy"]
         assert entry["labels"]["severity"] in ("critical", "warning")
         assert entry["for"] == "5m"
     (preemption, _) = (entry for entry in rules(folder) if entry["alert"] == "VllmPreemption")

@@ -1,12 +1,14 @@
-"""How fast logs are read, beside ripgrep, grep and zcat, as ratios within one run. usage: log.py [MB ...]
+"""How fast logs are read, beside ripgrep, grep and zcat, as ratios within one run. usage: log.py [--before TREE] [MB …]
 
-Writes made logs of these sizes (20 200 2000) to a folder that is removed at the end. Prints tables; never fails: a
-bound missed on a busy machine is for a person to read. Files are in the page cache, the best of three rounds counts,
-and in a round all commands take turns, so that a busy moment of the machine falls on all of them.
+Writes made logs of these sizes (20 500 2000) to a folder that is removed at the end. With --before, the program of
+another checkout takes turns with this one's. Prints tables; never fails: a bound missed on a busy machine is for a
+person to read. Files are in the page cache, the best of some rounds counts, and in a round all commands take turns, so
+that a busy moment of the machine falls on all of them. On a busy machine two threads have one processor: read the CPU.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import random
 import shutil
@@ -18,21 +20,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from vllm_doctor.rules import log_lines, rule
+from vllm_doctor.rules import log_lines
 
-ROUNDS = 3
-SIZES = (20, 200, 2000)
+ROUNDS = 5
+SIZES = (20, 500, 2000)
 
 SCAN = """
 import sys
 from pathlib import Path
-from vllm_doctor.rules import log_lines, rule
+from vllm_doctor.rules import log_lines
 from vllm_doctor.sources.log.bytes_unpacked import Blocks
 from vllm_doctor.sources.log.bytes_scan import Scanner
-table = log_lines.load(rule.shipped() / log_lines.FOLDER)
-scanner = Scanner(table.finds, table.uncounted)
-given = sum(1 for _ in scanner.lines(Blocks(Path(sys.argv[1]))))
-print(given, "lines given of", scanner.tally.lines_read, file=sys.stderr)
+table = log_lines.shipped()
+scanner = Scanner(table.finds, table.uncounted, is_kept=True)
+lines = scanner.lines(Blocks(Path(sys.argv[1])).with_rest(), may_run_ahead=lambda: sys.argv[2] == "2")
+print(sum(1 for _ in lines), "lines given of", scanner.tally.lines_read, file=sys.stderr)
 """
 
 
@@ -92,53 +94,61 @@ def table(title: str, commands: dict[str, list[str] | str], size: int, reference
     for _ in range(ROUNDS):
         for name, command in commands.items():
             runs[name].append(run(command))
-    beside = min(wall for wall, _, _ in runs[reference]) if reference in runs else None
-    print(f"\n{title:<42}    wall      CPU     GB/s   peak MB   speed of {reference}")
+    beside = min(wall for wall, _, _ in runs[reference]), min(cpu for _, cpu, _ in runs[reference])
+    print(f"\n{title:<36}    wall      CPU     GB/s   peak MB   wall and CPU, of {reference}")
     for name, measured in runs.items():
         wall, cpu = min(wall for wall, _, _ in measured), min(cpu for _, cpu, _ in measured)
-        ratio = f"{beside / wall:.2f} x" if beside else "-"
         print(
-            f"{name:<42} {wall:>6.2f} s {cpu:>6.2f} s {size / wall / 1e9:>8.2f} {max(p for *_, p in measured):>9.0f}"
-            f"   {ratio:>8}"
+            f"{name:<36} {wall:>6.2f} s {cpu:>6.2f} s {size / wall / 1e9:>8.2f} {max(p for *_, p in measured):>9.0f}"
+            f"   {wall / beside[0]:>6.2f} x {cpu / beside[1]:>6.2f} x",
+            flush=True,
         )
 
 
-def main(sizes: list[int]) -> None:
+def doctors(log: Path, before: Path | None) -> dict[str, list[str] | str]:
+    """The doctor's commands: this checkout's, and that of an earlier one."""
+    tail = [str(log), "--json", "--fail-on", "never"]
+    python = [sys.executable, "-m", "vllm_doctor", *tail]
+    commands: dict[str, list[str] | str] = {"doctor FILE --json": python}
+    commands |= {f"the same, --threads {threads}": [*python, "--threads", threads] for threads in "12"}
+    commands |= {f"its scan, {threads} thread(s)": [sys.executable, "-c", SCAN, str(log), threads] for threads in "12"}
+    if before is not None:
+        commands["doctor FILE --json, before"] = [str(before / ".venv" / "bin" / "vllm-doctor"), *tail]
+    return commands
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--before", type=Path)
+    options.add_argument("sizes", nargs="*", type=int, default=SIZES)
+    given = options.parse_args()
+    before = given.before and given.before.absolute()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # as where it is installed
     with tempfile.TemporaryDirectory() as folder:
-        log, packed, patterns = Path(folder, "server.log"), Path(folder, "server.log.gz"), Path(folder, "patterns")
-        texts = log_lines.load(rule.shipped() / log_lines.FOLDER).finds
+        log, packed = Path(folder, "server.log"), Path(folder, "server.log.gz")
+        patterns, sixteen = Path(folder, "patterns"), Path(folder, "16")
+        texts = log_lines.shipped().finds
         patterns.write_bytes(b"\n".join(texts) + b"\n")
-        for megabytes in sizes:
+        sixteen.write_bytes(b"\n".join(texts[:: len(texts) // 16][:16]) + b"\n")
+        for megabytes in given.sizes:
             write(log, megabytes)
             size = log.stat().st_size
-            commands: dict[str, list[str] | str] = {
-                "doctor FILE --json": [sys.executable, "-m", "vllm_doctor", str(log), "--json", "--fail-on", "never"],
-                "its scan": [sys.executable, "-c", SCAN, str(log)],
-                "LC_ALL=C grep -c -F -f": f"LC_ALL=C grep -c -F -f {patterns} {log}",
-                "wc -l": ["wc", "-l", str(log)],
-            }
+            commands = doctors(log, before)
+            commands |= {"LC_ALL=C grep -c -F -f": f"LC_ALL=C grep -c -F -f {patterns} {log}"}
+            commands |= {"wc -l": ["wc", "-l", str(log)]}
+            reference = "wc -l"
             if shutil.which("rg"):
                 commands["rg -c -F -f"] = ["rg", "-c", "-F", "-f", str(patterns), str(log)]
-            table(f"{size / 1e6:,.0f} MB, {len(texts)} texts", commands, size, "rg -c -F -f")
+                reference = "rg -F -f, 16 texts"
+                commands[reference] = ["rg", "-F", "-f", str(sixteen), str(log)]
+            table(f"{size / 1e6:,.0f} MB, {len(texts)} texts", commands, size, reference)
             with packed.open("wb") as file:
-                subprocess.run(["gzip", "-c", str(log)], stdout=file, check=True)
-            commands = {
-                "doctor FILE --json": [
-                    sys.executable,
-                    "-m",
-                    "vllm_doctor",
-                    str(packed),
-                    "--json",
-                    "--fail-on",
-                    "never",
-                ],
-                "its scan": [sys.executable, "-c", SCAN, str(packed)],
-                "zcat | wc -l": f"zcat {packed} | wc -l",
-            }
+                subprocess.run(["gzip", "-1", "-c", str(log)], stdout=file, check=True)
+            commands = doctors(packed, before) | {"zcat | wc -l": f"zcat {packed} | wc -l"}
             table(f"{size / 1e6:,.0f} MB in gzip, {len(texts)} texts", commands, size, "zcat | wc -l")
             packed.unlink()
     print(f"\nbest of {ROUNDS}, in turns; {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":
-    main([int(size) for size in sys.argv[1:]] or list(SIZES))
+    main()

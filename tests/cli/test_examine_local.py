@@ -54,6 +54,8 @@ sys.stdin.read()
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         global asked
+        with (here / "requests").open("a") as log:
+            print(self.path, self.headers, file=log)
         kind = "application/json"
         if self.path == "/version":
             body = json.dumps({"version": "0.32.0"}).encode()
@@ -95,6 +97,8 @@ class Fake:
     pid: int
     core: int
     worker: int
+    requests: Path
+    """What it was asked, with the headers."""
 
 
 @contextlib.contextmanager
@@ -115,7 +119,7 @@ def fake_vllm(
     try:
         assert process.stdout is not None
         core, worker = map(int, process.stdout.readline().split())  # the others stand when it has said so
-        yield Fake(f"http://127.0.0.1:{port}", process.pid, core, worker)
+        yield Fake(f"http://127.0.0.1:{port}", process.pid, core, worker, folder / "requests")
     finally:
         process.kill()
         process.communicate()

@@ -277,6 +277,13 @@ def test_a_wrong_period(arguments: Sequence[str], says: str, path: Path, doctor:
     assert says in one_line(doctor(written(path, QUEUED), *arguments))
 
 
+def test_one_thread_or_two_is_asked_for_and_no_more(path: Path, doctor: Doctor) -> None:
+    written(path, QUEUED)
+    reports = [doctor(path, "--json", "--threads", threads).report for threads in ("1", "2")]
+    assert rules(reports[0]) == rules(reports[1])
+    assert "--threads" in one_line(doctor(path, "--threads", "3"))
+
+
 def test_a_period_without_anything_says_so(path: Path, doctor: Doctor) -> None:
     line = one_line(doctor(written(path, QUEUED), "--since", "2025-11-21"))
     assert f"nothing in {path} is between --since and --until" in line

@@ -80,6 +80,16 @@ def but_for_time_and_target(text: str) -> dict[str, Any]:
     return report
 
 
+@pytest.mark.parametrize("mask", [0o000, 0o077])
+def test_it_is_readable_only_by_its_owner(mask: int, tmp_path: Path, doctor: Doctor) -> None:
+    before = os.umask(mask)
+    try:
+        assert doctor("record", LOG, "-o", tmp_path / "r.tar.gz").code == 0
+    finally:
+        os.umask(before)
+    assert (tmp_path / "r.tar.gz").stat().st_mode & 0o777 == 0o600
+
+
 # ---- the same verdict, anywhere -------------------------------------------------------------------------------------
 
 

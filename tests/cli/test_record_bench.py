@@ -16,9 +16,9 @@ import pytest
 from tests.cli.test_main import Doctor, doctor, one_line
 from tests.compare.test_bench_run import is_alive, script
 from tests.compare.test_vllm_bench import run as result
+from tests.planted import ANSWER, API_KEY, HF, PROMPT, found_in
 from tests.real_prometheus import until
 from tests.serving import Served, pages, serving, vllm
-from tests.test_secrets import ANSWER, API_KEY, HF, PROMPT, found_in
 from tests.zstandard import zstd
 from vllm_doctor.recording import archive, bundle
 
@@ -136,7 +136,8 @@ def test_it_ends_with_the_doctor(
     until(lambda: not is_alive(pid))
     assert (out, (tmp_path / "r.tar.gz").exists()) == ("", False)
     if number is not signal.SIGKILL:
-        assert (started.returncode, err) == (3, "vllm-doctor: interrupted\n")
+        said = "interrupted" if number is signal.SIGINT else f"ended by {number.name}"
+        assert (started.returncode, err) == (3, f"vllm-doctor: {said}\n")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.serving import Served, pages, serving, vllm
 from vllm_doctor.compare import bench_run
 from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.sources.host import process
+from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.server.server import Server
 from vllm_doctor.vllm.command_line import Command
 
@@ -108,6 +110,22 @@ def test_what_was_given_is_not_filled_in(server: Server, given: list[str], fille
     told = bench_run.command(Path("vllm"), given, server, MODELS, Path("x"))[3 + len(given) :]
     ours = {"--base-url", "--model", "--served-model-name"}
     assert [word for word in told if word in ours] == filled
+
+
+@pytest.mark.parametrize(
+    ("given", "base"),
+    [
+        ([], None),
+        (["--seed", "1"], None),
+        (["--base-url", "http://x:1/"], "http://x:1"),
+        (["--base_url=https://x/v1"], "https://x/v1"),
+        (["--host=x"], "http://x:8000"),
+        (["--port", "1", "--seed", "2"], "http://127.0.0.1:1"),
+        (["--host", "x", "--port=1"], "http://x:1"),
+    ],
+)
+def test_which_server_it_loads(server: Server, given: list[str], base: str | None) -> None:
+    assert bench_run.loaded(given, server) == (base or server.base)
 
 
 NAMELESS: list[Any] = [
@@ -228,20 +246,57 @@ def test_a_file_that_cannot_be_run(tmp_path: Path, server: Server) -> None:
         ran(tmp_path / "vllm", server)
 
 
-def test_beside_the_server_only_what_is_ours_is_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server
-) -> None:
-    """Another user's server names the file: as root, that would be run with more rights than that user has."""
+@pytest.fixture
+def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `vllm` beside the Python of the server, and none on the PATH."""
     monkeypatch.setenv("PATH", "")
     own = script(tmp_path / "venv/bin", "")
     found = process.ServerProcess(root=1, command=Command((str(own.with_name("python")), "-m", "vllm")))
     monkeypatch.setattr(process, "listening_on", lambda kernel, port: found)
-    assert bench_run.program(server, is_local=True) == own
+    return own
+
+
+def test_beside_the_server_is_one_too(beside: Path, server: Server) -> None:
+    assert bench_run.program(server, is_local=True) == beside
     with pytest.raises(SourceError, match="--bench needs the vllm command"):
         bench_run.program(server, is_local=False)
-    if os.geteuid() == 0:
-        os.chown(own, 65534, -1)
-    else:
-        monkeypatch.setattr(os, "geteuid", lambda: own.stat().st_uid + 1)
+
+
+def test_what_a_container_calls_so_is_another_file_here(
+    beside: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = process.listening_on(Kernel(), 1)
+    assert isinstance(found, process.ServerProcess)
+    monkeypatch.setattr(process, "listening_on", lambda kernel, port: replace(found, apart=frozenset({"mnt"})))
     with pytest.raises(SourceError, match="--bench needs the vllm command"):
+        bench_run.program(server, is_local=True)
+
+
+def given_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() == 0:
+        os.chown(path, 65534, -1, follow_symlinks=False)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: path.lstat().st_uid + 1)
+
+
+@pytest.mark.parametrize("whose", ["the file", "its folder", "a folder above", "a link to its folder", "a group's"])
+def test_where_another_user_could_put_another_nothing_is_run(
+    whose: str, beside: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user's server names the file: as root, that would be run with more rights than that user has."""
+    folder = beside.parent
+    if whose == "a link to its folder":
+        folder.rename(folder.with_name("real"))
+        folder.symlink_to("real")
+        assert bench_run.program(server, is_local=True) == folder.with_name("real") / "vllm"
+    if whose == "a group's":
+        if os.geteuid() != 0:
+            pytest.skip("only root can give a folder to a group that it is not in")
+        folder.chmod(0o775)
+        os.chown(folder, -1, 65534)
+        part = folder
+    else:
+        part = {"the file": beside, "a folder above": folder.parent}.get(whose, folder)
+        given_away(part, monkeypatch)
+    with pytest.raises(SourceError, match=f"--bench does not run {beside}, as other users may change /"):
         bench_run.program(server, is_local=True)

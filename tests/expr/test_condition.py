@@ -178,6 +178,7 @@ def test_names_are_told_once_in_order() -> None:
         pytest.param("", id="nothing"),
         pytest.param("x > ", id="half"),
         pytest.param("x > " + "9" * 400, id="a number of 400 digits"),
+        pytest.param("x > 1e309", id="an infinite number"),
         pytest.param("x > 1\0", id="null byte"),
         pytest.param("(" * 10_000 + "x > 1" + ")" * 10_000, id="10 000 parentheses"),
         pytest.param("(" * 300 + "x > 1" + ")" * 300, id="300 parentheses"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.making import reads
+from vllm_doctor.expr import nodes, parser
 from vllm_doctor.expr.formula import Formula
 from vllm_doctor.expr.parser import FormulaError
 from vllm_doctor.model.reading import Known, Reading, Unknown
@@ -142,6 +143,7 @@ def test_names_are_told_once_in_order() -> None:
         pytest.param("min(a, b, key=c)", id="keyword"),
         pytest.param("", id="nothing"),
         pytest.param("a * " + "9" * 400, id="a number of 400 digits"),
+        pytest.param("a * 1e309", id="an infinite number"),
         pytest.param("a\0", id="null byte"),
         pytest.param("(" * 400 + "a" + ")" * 400, id="nested deeply"),
         pytest.param(" + ".join(["a"] * 1000), id="too long"),
@@ -152,6 +154,11 @@ def test_what_is_no_formula_is_refused_and_nothing_runs(text: str, tmp_path: Pat
     with pytest.raises(FormulaError):
         Formula(text.replace("{file}", str(file)))
     assert not file.exists()
+
+
+def test_a_large_number_is_written_as_it_is_read() -> None:
+    written = nodes.text(Formula("a * 1e30 + 12").root)
+    assert parser.formula(written) == Formula("a * 1e30 + 12").root
 
 
 def test_the_refusal_names_the_part() -> None:

@@ -31,6 +31,8 @@ def by_x(text: str, *pages: str) -> dict[str, float]:
         ("avg_over_time(a[1m])", 6.0),
         ("min_over_time(a[1m])", 2.0),
         ("max_over_time(a[1m])", 12.0),
+        ("changes(a[1m])", 2.0),
+        ("resets(a[1m])", 1.0),
         ("quantile_over_time(0.5, a[1m])", 4.0),
         ("quantile_over_time(0.75, a[1m])", 8.0),
     ],
@@ -40,7 +42,7 @@ def test_a_range_is_the_whole_window_with_its_counter_reset(text: str, expected:
     assert value(text, "a 4", "a 12", "a 2") == expected
 
 
-@pytest.mark.parametrize("text", ["rate(a[1m])", "increase(a[1m])"])
+@pytest.mark.parametrize("text", ["rate(a[1m])", "increase(a[1m])", "changes(a[1m])"])
 def test_one_scrape_gives_no_rate_and_the_trace_says_why(text: str) -> None:
     vector, trace = Expression(text).evaluate(window("a 5"))
     assert vector == {}
@@ -260,7 +262,11 @@ def test_what_the_subset_lacks_is_refused_with_the_text(text: str) -> None:
     assert len(str(refused.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("text", ["", "sum by (", "rate(a)", "a{x=~'('}", "a b"])
+OVERLONG = ["a offset 1e20", "a offset 99999999999999999999", "a offset NaN", "rate(a[1e30])", "a[5m:1e99]"]
+"""On these promql_parser panics, which is no Exception of Python's."""
+
+
+@pytest.mark.parametrize("text", ["", "sum by (", "rate(a)", "a{x=~'('}", "a b", *OVERLONG])
 def test_what_is_not_promql_is_refused(text: str) -> None:
     with pytest.raises(PromQLError):
         Expression(text)

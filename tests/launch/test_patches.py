@@ -425,6 +425,18 @@ def test_long_scripts_are_compared_only_where_they_change(tmp_path: Path) -> Non
     assert patch.lines[:2] == ("--- command", "+++ corrected")
 
 
+def test_a_key_of_a_stack_that_has_no_value_gets_one(tmp_path: Path) -> None:
+    text = "servingEngineSpec:\n  modelSpec:\n  - name: a\n    modelURL: m\n    vllmConfig:\n"
+    [patch] = patched(written(tmp_path, text), {"--max-num-seqs": 10.0})
+    assert patch.problem is None
+    assert patch.lines[-3:] == ("        extraArgs:", "          - --max-num-seqs", '          - "10"')
+
+
+def test_a_model_of_a_stack_that_is_none_is_changed_by_hand(tmp_path: Path) -> None:
+    [patch] = patched(written(tmp_path, "servingEngineSpec:\n  modelSpec:\n  -\n"), {"--max-num-seqs": 10.0})
+    assert (patch.lines, patch.problem) == ((), "what holds vllmConfig.extraArgs is no mapping: change it by hand")
+
+
 def test_of_a_chart_its_image_is_patched(tmp_path: Path) -> None:
     text = "image: {repository: vllm/vllm-openai, tag: v0.20.0, command: [vllm, serve, m, --enforce-eager]}\n"
     [patch] = patched(written(tmp_path, text), {"--enforce-eager": None})
@@ -439,3 +451,13 @@ def test_a_manifest_within_a_script_is_not_taken_for_the_file(tmp_path: Path) ->
     )
     [patch] = patched(written(tmp_path, f"kubectl apply -f - <<E\n{manifest}E\n", "up.sh"), {"--enforce-eager": None})
     assert patch.apply == ("kubectl patch deployment/a --patch-file PATCH",)
+
+
+def test_of_a_long_text_with_many_commands_the_changed_commands_are_told(tmp_path: Path) -> None:
+    """To change it in place it is read again for each of them: more than its readings may take."""
+    path = written(tmp_path, ("vllm serve m --seed 1\n" + "echo a b c d\n" * 100) * 60)
+    source = open_command(str(path))
+    found = source.document.patched({n: changes(start, {"--seed": 2.0}) for n, start in enumerate(source.starts)})
+    assert len(found) == 60
+    assert all("+  --seed 2" in patch.lines for patch in found)
+    assert "not in place" in found[-1].apply[0]

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -92,9 +90,11 @@ def test_lines_that_end_as_on_windows() -> None:
     assert "as on Windows" in start.notes[0]
 
 
-def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"vllm serve m")))
-    found = open_command("-")
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "c").write_bytes(b"vllm serve m")
+    with (tmp_path / "c").open() as given:
+        monkeypatch.setattr(sys, "stdin", given)
+        found = open_command("-")
     assert found.target(found.starts[0]) == "standard input: line 1"
 
 
@@ -120,7 +120,8 @@ def test_a_byte_order_mark_is_no_part_of_the_program(tmp_path: Path) -> None:
         (b"\xff\xfev\x00l\x00", "unreadable", "UTF-16"),
         (b"vllm serve \xe9\xff", "unreadable", "no text"),
         (b"vllm serve m " + b"x" * 10_000_000, "too-large", "larger than 1 MB"),
-        (b"vllm serve m" + b" --x" * 100_000, "too-large", "arguments"),
+        (b"vllm serve m" + b" --x" * 3000, "too-large", "arguments"),
+        (b"vllm serve " + b"m" * 140_000, "too-large", "no system takes it"),
         (b"vllm serve m\n" * 65, "too-large", "65 vLLM commands"),
         (b"ls -l", "not-vllm", "no vLLM server is started here: give a line with"),
         (b"vllm bench serve --model m", "not-vllm", "starts no server"),
@@ -348,6 +349,12 @@ IMAGE = "docker run vllm/vllm-openai:v0.32.0"
 def told(text: str) -> dict[str, Value]:
     [start] = read(text)
     return {name: value for name, value in values(facts(start)).items() if name.startswith("flags_")}
+
+
+def test_a_key_of_a_config_that_is_no_flag() -> None:
+    [start] = read("model: m\nmax-num-seqs: 4\nswap-speed: 31337\n")
+    assert told("model: m\nmax-num-seqs: 4\nswap-speed: 31337\n")["flags_unknown_names"] == "--swap-speed"
+    assert "31337" not in repr(facts(start))
 
 
 def test_a_flag_that_is_gone_and_one_that_never_was() -> None:

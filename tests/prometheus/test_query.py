@@ -46,6 +46,7 @@ def test_matchers_are_read_as_promql_has_them(text: str, expected: tuple[Matcher
         'a="b"} offset 5m #',
         'a="b"}[5m] #',
         'a="b"} @ 0 #',
+        'a="b"} offset 1e20 #',
         'a="b" or c="d"',
         'a=~"("',
         '__name__="up"',

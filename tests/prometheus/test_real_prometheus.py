@@ -85,6 +85,26 @@ def backfill(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield url
 
 
+def test_a_crash_loop_is_found_and_servers_in_turns_are_none(program: Program, tmp_path: Path) -> None:
+    lines = []
+    for second in range(0, 301, 10):
+        when = END - 300 + second
+        started = {
+            "loop": END - 5000 if second < 60 else END - 240 + 60 * ((second - 60) // 60),
+            "turns": END - (9000, 4000)[second // 10 % 2],
+            "deployed": END - 90000 if second < 100 else END - 200,
+        }
+        for pod, at in started.items():
+            lines.append(f'process_start_time_seconds{{job="vllm",instance="{pod}"}} {at} {when:.3f}')
+            for metric in ("num_requests_running", "num_requests_waiting"):
+                labels = f'engine="0",model_name="m",job="vllm",instance="{pod}"'
+                lines.append(f"vllm:{metric}{{{labels}}} 1 {when:.3f}")
+    with backfilled(tmp_path, [], sorted(lines, key=lambda line: line.split("{")[0]), program=program) as url:
+        report = judged(surveyed(url, 300.0))
+    states = {e.subject["instance"]: report.report(e).states["restart-loop"].value for e in report.engines}
+    assert states == {"loop": "critical", "turns": "unknown", "deployed": "ok"}
+
+
 @pytest.fixture(scope="module")
 def survey(backfill: str) -> Survey:
     return surveyed(backfill)

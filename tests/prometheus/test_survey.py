@@ -70,6 +70,12 @@ def test_what_are_no_labels_of_a_source(query: str) -> None:
         prometheus.chosen(f"prom+http://h:9090/{query}")
 
 
+def test_what_is_no_url_of_a_prometheus_is_refused_without_its_password() -> None:
+    with pytest.raises(UsageError, match="not a URL") as refused:
+        prometheus.chosen("prom+http://user:s3cret@[h:9090/")
+    assert "s3cret" not in str(refused.value)
+
+
 def test_every_engine_is_told_with_its_own_values() -> None:
     survey = surveyed(fake("preemption", "healthy-busy").routes())
     sick, well = place(survey, "host-0:8000"), place(survey, "host-1:8000")

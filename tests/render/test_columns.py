@@ -60,16 +60,27 @@ def test_what_belongs_to_a_label_is_set_in_and_has_its_tone() -> None:
         "  Fix         Do it",
         "              -  --old",
         "              +  --new 1",
-        "              $  ulimit -n 9  (as an administrator)",
+        "              $  ulimit -n 9  # as an administrator",
         "              an hour",
         "              risk: none",
     ]
     assert [tone for _, tone in tones(fix)] == [LABEL, PLAIN, DROPPED, ADDED, RUN, PLAIN, SOFT]
 
 
-def test_a_command_folds_where_it_is_to_be_pasted_only() -> None:
+def test_a_command_to_run_is_folded_and_never_cut() -> None:
+    """Else the next line would be a command of its own."""
+    run = Shell(("docker update --cpus 4 'a b' $(ps -o 'x  y' -p 1) reboot",), "as an administrator")
+    assert shown(run, width=45) == [
+        "              # as an administrator",
+        "              $  docker update --cpus 4 \\",
+        "                     'a b' $(ps -o 'x  y' \\",
+        "                     -p 1) reboot",
+    ]
+
+
+def test_a_command_folds_so_that_it_can_be_pasted() -> None:
     command = Command(("vllm", "serve", "m", "--chat-template", "a b"))
-    assert shown(command, width=30) == ["  vllm serve m --chat-template", "    'a b'"]
+    assert shown(command, width=30) == ["  vllm serve m \\", "      --chat-template 'a b'"]
     assert shown(Labelled("Restart", "so:", (command,)), width=35)[1:] == [
         "              vllm serve m \\",
         "                  --chat-template \\",

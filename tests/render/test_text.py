@@ -136,7 +136,7 @@ def test_commands_and_who_can_run_them() -> None:
     own = replace(finding.remedies[0], run=("ulimit -n 65536",), by="you")
     shown = text.render(replace(report, findings=(replace(finding, remedies=(remedy, own)),)))
     lines = [line.strip() for line in shown.splitlines()]
-    assert "$  nvidia-smi -pl 700  (as an administrator)" in lines
+    assert "$  nvidia-smi -pl 700  # as an administrator" in lines
     assert "$  ulimit -n 65536" in lines
     assert max(map(len, shown.splitlines())) <= text.WIDTH
 

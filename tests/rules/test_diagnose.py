@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.making import catalogue_of, shipped_catalogue, shipped_rules, window
+from vllm_doctor.model.kinds import State
 from vllm_doctor.model.reading import Known, Reading, Subject, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Finding, Remedy, Verdict
@@ -774,3 +775,29 @@ def test_what_is_called_slow_without_a_cause(
     found = diagnose.diagnose([], shipped_catalogue(), [seen()])
     assert found.verdict is verdict
     assert headline is None or found.headline == headline
+
+
+def test_a_cause_explains_the_symptoms_of_its_own_engines_only(rules: Rules) -> None:
+    """Of many engines each finds its own cause; a cause of the whole server explains them all."""
+    rules.add("cause", "queue > 5", explains="[effect]")
+    rules.add("effect", "load > 0", role="symptom")
+    several = rules.diagnose(server(*({"queue": float(n % 2) * 9} for n in range(6))))
+    explained = {f.subject["engine"]: f.explained_by for f in several.findings if f.rule == "effect"}
+    assert explained == {"0": None, "1": "cause", "2": None, "3": "cause", "4": None, "5": "cause"}
+    whole = rules.diagnose(server({}, {}, queue=9.0))
+    assert [f.explained_by for f in whole.findings if f.rule == "effect"] == ["cause", "cause"]
+
+
+def test_a_rule_that_reads_the_same_of_all_engines_is_judged_for_each_where_it_finds_something(rules: Rules) -> None:
+    rules.add("of-the-server", "queue > 5")
+    [finding] = rules.diagnose(replace(server({}, {}, queue=9.0), alike=frozenset({"queue"}))).findings
+    assert finding.subject == {}
+    assert rules.diagnose(replace(server({}, {}, queue=1.0), alike=frozenset({"queue"}))).states == {
+        "of-the-server": State.OK
+    }
+
+
+def test_engines_that_there_is_no_time_for_are_counted(rules: Rules) -> None:
+    rules.add("busy", "load > 0")
+    found = diagnose.diagnose(rules.rules, rules._signals, [server({}, {}, {})], is_over=lambda: True)
+    assert (found.left_out, len(found.engines), len(found.findings)) == (2, 1, 1)

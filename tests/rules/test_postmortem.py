@@ -228,3 +228,23 @@ def test_a_request_that_has_just_begun_is_no_hang(log: LogFolder) -> None:
     assert (
         "not one token" not in examine(log.run([*start(0), *idle(40, 90), begun, *idle(110, 150)])).diagnosis.headline
     )
+
+
+# Time
+
+
+def test_where_time_is_up_the_oldest_runs_are_left_out() -> None:
+    runs = [lasting(1.0, running=float(n % 2)) for n in range(6)]
+    asked = iter(range(3))
+    past = postmortem.examine(
+        runs, shipped_rules(), shipped_catalogue(), {}, is_over=lambda share: share < 0.6 and next(asked, None) is None
+    )
+    assert past.diagnosis.left_out > 0
+    assert postmortem.examine(runs, shipped_rules(), shipped_catalogue(), {}).diagnosis.left_out == 0
+
+
+def test_one_run_is_judged_whatever_the_time(log: LogFolder) -> None:
+    past = postmortem.examine(
+        [log.run([*start(0), *QUEUE])], shipped_rules(), shipped_catalogue(), {}, is_over=lambda share: True
+    )
+    assert past.diagnosis.states

@@ -113,6 +113,10 @@ def test_a_rule_is_read_whole(tmp_path: Path) -> None:
         pytest.param('"{requests_that_fit}"', '"{what_fits}"', "{what_fits} is not a signal", id="value"),
         pytest.param('"{requests_that_fit}"', "[1]", "the value of --max-num-seqs must be", id="a list as value"),
         pytest.param('"{kv_cache_size} tokens"', '"{kv_pool} tokens"', "{kv_pool} is not a signal", id="computed"),
+        pytest.param('"{kv_cache_size} tokens"', '"see: vllm-doctor flags {vllm_version}"', "a command with", id="see"),
+        pytest.param(
+            "    risk: none", "    run: [\"x '{vllm_version}'\"]", "{vllm_version} stands within", id="quotes"
+        ),
         pytest.param("    cost: restart", "    cost: high", "'cost' must be one of", id="cost"),
         pytest.param("    gain: {at_most: recompute", "    gain: {at_most: re", "'re_factor' is not a", id="gain"),
         pytest.param("    gain: {at_most: ", "    gain: {most: ", "unknown key 'most'", id="gain's key"),

@@ -38,7 +38,9 @@ Kinds = list[tuple[str, str, str]]
 
 @pytest.fixture
 def proc(tmp_path: Path) -> FakeProc:
-    return FakeProc(tmp_path)
+    made = FakeProc(tmp_path)
+    made.add(1, ["/sbin/init"], parent=0)
+    return made
 
 
 Attach = Callable[..., list[Source]]

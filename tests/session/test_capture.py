@@ -26,7 +26,7 @@ from vllm_doctor.recording.metrics import MetricsWriter
 from vllm_doctor.session.capture import Recorder, packable
 from vllm_doctor.session.source import Source
 from vllm_doctor.sources.server.server import Server
-from vllm_doctor.text.redact import Pseudonyms
+from vllm_doctor.text.pseudonyms import Pseudonyms
 
 PAGES = pages("preemption", 10)
 

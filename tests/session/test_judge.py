@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -169,3 +169,54 @@ def test_the_processes_own_command_goes_before_what_its_log_and_a_text_say() -> 
     host = seen("host", A, command=("/opt/vllm", "serve", "m"), cores_usable=2.0)
     assert judged(text, log, host).command == ("/opt/vllm", "serve", "m")
     assert judged(text, log, seen("host", A, cores_usable=2.0)).command == ("vllm", "serve", "log")
+
+
+# ---- time ---------------------------------------------------------------------------------------------------------
+
+
+def many(engines: int) -> Window:
+    page = "".join(
+        f'vllm:num_requests_running{{engine="{n}",model_name="m"}} 3\n'
+        f'vllm:num_requests_waiting{{engine="{n}",model_name="m"}} 0\n'
+        for n in range(engines)
+    )
+    return window(page, page)
+
+
+def over_after(times: int) -> Callable[[float], bool]:
+    """The time is up once it was asked for so often."""
+    asked = iter(range(times))
+    return lambda share: next(asked, None) is None
+
+
+def judged_until(is_over: Callable[[float], bool], *observations: Observation) -> Report:
+    return judge(observations, shipped_rules(), shipped_catalogue(), {}, AT, is_over=is_over)
+
+
+def test_where_time_is_up_the_engines_that_were_not_judged_are_told() -> None:
+    report = judged_until(over_after(19 + 9), seen("server", A, many(20)))
+    assert report.error == Problem("timeout", "10 of 20 engines were not judged in time: raise --timeout")
+    assert report.verdict is Verdict.UNKNOWN
+    assert len(report.engines) == 10
+    assert {vital.seen for vital in report.vitals} == {Reason.TIMEOUT}
+
+
+def test_signals_that_there_was_no_time_for_are_told_as_well() -> None:
+    report = judged_until(over_after(4), seen("server", A, many(20)))
+    assert report.error == Problem("timeout", "19 of 20 engines were not judged in time: raise --timeout")
+
+
+def test_one_engine_is_judged_whatever_the_time() -> None:
+    report = judged_until(lambda share: True, seen("server", A, many(1)))
+    assert (report.error, len(report.engines)) == (None, 1)
+
+
+def test_servers_that_there_was_no_time_for_are_told() -> None:
+    report = judged_until(lambda share: True, *(seen("server", f"http://{n}:8000", scraped()) for n in range(5)))
+    assert report.error == Problem("timeout", "4 of 5 engines were not judged in time: raise --timeout")
+    assert report.verdict is Verdict.UNKNOWN
+
+
+def test_with_time_for_all_nothing_is_told() -> None:
+    report = judged_until(lambda share: False, seen("server", A, many(20)))
+    assert (report.error, len(report.engines)) == (None, 20)

@@ -21,6 +21,7 @@ from vllm_doctor.session.local import FollowedGpus, FollowedHost, Local
 from vllm_doctor.sources.host import process
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.host.process import ServerProcess
+from vllm_doctor.sources.server.state import State
 
 API, CORE, WORKER = 4099, 4100, 4101
 SMI = NVIDIA_SMI
@@ -32,6 +33,7 @@ class Site:
 
     def __init__(self, root: Path) -> None:
         self.proc = FakeProc(root)
+        self.clock = Clock()
         self.tree = Tree(root)
         self.tree.cpus([(0, [cpu]) for cpu in range(4)], "0-3")
         self.tree.write("proc/stat", "".join(f"cpu{cpu} 9 0 0 9 0 0 0 0 0 0\n" for cpu in range(4)))
@@ -54,10 +56,10 @@ class Site:
         self.tree.write(f"proc/{pid}/task/{pid}/status", f"Name:\tx\nCpus_allowed_list:\t{cpus}\n")
         self.tree.write(f"proc/{pid}/task/{pid}/schedstat", "1000000000 500000000 3\n")
 
-    def local(self, smi: Path | None = None, kernel: Kernel | None = None) -> Local:
+    def local(self, smi: Path | None = None, kernel: Kernel | None = None, state: State | None = None) -> Local:
         kernel = kernel or self.proc.kernel()
-        clock = Clock()
-        return Local(process.of_pid(kernel, API), PATIENT, kernel=kernel, smi=smi, clock=clock.now, sleep=clock.sleep)
+        server, clock = process.of_pid(kernel, API), self.clock
+        return Local(server, PATIENT, kernel=kernel, smi=smi, state=state, clock=clock.now, sleep=clock.sleep)
 
     def host(self) -> Observation:
         return self.local().examine_host(0, 1e12)
@@ -395,3 +397,56 @@ def test_a_host_without_gpus_is_asked_rarely(site: Site, monkeypatch: pytest.Mon
     often = gpus.every
     assert gpus.look(10.0).gpu_rows == ()
     assert gpus.every > 10 * often
+
+
+# With a state
+
+
+def test_a_hook_knows_the_hosts_rates_since_the_run_before(site: Site, tmp_path: Path) -> None:
+    site.serve()
+    state = State(tmp_path / "state", site.clock.now)
+    first = site.local(state=state).examine_host(1.0, 1e12)
+    assert site.clock.slept == [pytest.approx(1.0, abs=0.5)]
+    site.clock.ahead += 60
+    site.tree.write(f"proc/{CORE}/task/{CORE}/schedstat", "31000000000 500000000 9\n")
+    then = site.local(state=state).examine_host(1.0, 1e12)
+    assert len(site.clock.slept) == 1, "nobody waited"
+    assert value(first.facts["cpu_used"]) == 0.0
+    assert value(then.facts["cpu_used"]) == pytest.approx(0.5, rel=0.1)
+
+
+def test_a_server_that_was_restarted_meanwhile_is_measured_anew(site: Site, tmp_path: Path) -> None:
+    site.serve()
+    state = State(tmp_path / "state", site.clock.now)
+    site.local(state=state).examine_host(1.0, 1e12)
+    site.clock.ahead += 60
+    stat = site.proc.root / f"proc/{CORE}/stat"
+    stat.write_text(stat.read_text().replace(f" {CORE}00", " 77700"))
+    seen = site.local(state=state).examine_host(1.0, 1e12)
+    assert len(site.clock.slept) == 2
+    assert value(seen.facts["cpu_used"]) == 0.0
+
+
+@pytest.mark.parametrize("told", ["7", "[]", '[1,{},{},{},[],[],""]'])
+def test_a_look_that_is_torn_is_as_none(site: Site, tmp_path: Path, told: str) -> None:
+    site.serve()
+    state = State(tmp_path / "state", site.clock.now)
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    look = f'{{"boot":"{boot}","clock":{site.clock.now()},"told":{told}}}'
+    state.path.write_text(f'vllm-doctor/state/v1\n{{"servers":{{}},"looks":{{"host {PATIENT}":[{look}]}}}}\n')
+    site.clock.ahead += 60
+    assert site.local(state=state).examine_host(1.0, 1e12).error is None
+    assert len(site.clock.slept) == 1
+
+
+def test_a_hook_looks_at_the_gpus_once(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch, "a10g")
+    site.serve()
+    state = State(tmp_path / "state", site.clock.now)
+    first = site.local(state=state).examine_gpus(1.0, 1e12)
+    assert site.clock.slept
+    site.clock.slept.clear()
+    site.clock.ahead += 60
+    then = site.local(state=state).examine_gpus(1.0, 1e12)
+    assert not any(site.clock.slept)
+    assert value(then.facts["gpu_temperature"]) == value(first.facts["gpu_temperature"])

@@ -144,6 +144,25 @@ def test_it_comes_back_by_itself_and_counts_anew() -> None:
     assert any(math.isnan(value) for value in back.trend.values["requests_running"])
 
 
+def test_a_crash_loop_is_remembered_from_one_life_to_the_next() -> None:
+    clock, shown = Clock(), Pages("idle")
+    made = opened(shown, clock)
+    steps(made, clock, 5)
+    for _ in range(3):
+        shown.down = True
+        steps(made, clock, 20)
+        shown.down, shown.started, shown.offset = False, clock.wall() - 1, clock.seconds
+        found = steps(made, clock, 10)
+    report = found[-1].report
+    assert report is not None
+    assert (report.verdict, report.findings[0].rule) == (Verdict.CRITICAL, "restart-loop")
+    assert "Restarts: 3. One every 30 s." in report.findings[0].here
+    clock.sleep(3700)
+    later = steps(made, clock, 8)[-1].report
+    assert later is not None
+    assert "restart-loop" not in [finding.rule for finding in later.findings]
+
+
 def test_a_server_that_never_answered_is_asked_on_and_on() -> None:
     clock, shown = Clock(), Pages("preemption", down=True)
     made = opened(shown, clock)

@@ -110,3 +110,54 @@ def test_a_word_is_quoted_so_that_a_shell_expands_what_is_meant_to_be() -> None:
 def test_any_number_is_told_shortly(value: float, unit: str) -> None:
     assert len(words.number(value, unit)) < 30
     assert len(str(words.plain(value))) < 30
+
+
+_HOSTILE: dict[str, tuple[Reading, str]] = {
+    "name": (Known("$(id); x"), "text"),
+    "list": (Known("--a --b`id`"), "words"),
+    "count": (Known(1024.0), "tokens"),
+    "place": (Known("{name}'"), "text"),
+    "gone": (Unknown(Reason.ABSENT), "text"),
+}
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("docker update --cpus {count} {name}", "docker update --cpus 1024 '$(id); x'"),
+        ("vllm-doctor flags {list}", "vllm-doctor flags --a '--b`id`'"),
+        ("x {place} {name}", "x '{name}'\"'\"'' '$(id); x'"),  # a value is no template
+        ("x A={name}", "x A='$(id); x'"),
+        ("x {gone}", "x {gone}"),
+    ],
+)
+def test_a_command_has_its_values_quoted(template: str, expected: str) -> None:
+    assert words.command(template, _HOSTILE.__getitem__) == expected
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("x {a}", ""),
+        ("x $(y -p {a})", ""),
+        ("x 'b' {a}", ""),
+        ("x '{a}'", "{a}"),
+        ('x "$(y {a})"', "{a}"),
+        ("x 'y' \"z {a}", "{a}"),
+    ],
+)
+def test_a_place_within_quotes_cannot_be_quoted(template: str, expected: str) -> None:
+    assert words.unquotable(template) == expected
+
+
+def test_flags_and_variables_are_shown_as_a_shell_takes_them() -> None:
+    assert words.flag("--chat-template", "a $(id)") == "--chat-template 'a $(id)'"
+    assert words.flag("--x`id`", True) == "'--x`id`'"
+    assert words.setting("--chat-template", "a $(id)") == ("--chat-template", "a $(id)")
+    assert words.variable("A", "`id`") == "A='`id`'"
+
+
+@pytest.mark.parametrize("text", ["a 'b  c' d", "pgrep -g $(ps -o 'x y') | xargs -n 1", "it's", ""])
+def test_a_folded_command_is_the_same_command(text: str) -> None:
+    lines = words.folded_text(text, 8)
+    assert " ".join(line.removesuffix(" \\").strip() for line in lines) == text

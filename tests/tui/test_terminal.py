@@ -74,11 +74,12 @@ def test_a_change_of_size_that_nobody_told_of_is_seen(tmux: Tmux, url: str, tmp_
     tmux.until("code=2")
 
 
-def test_sigterm_leaves_the_terminal_well(tmux: Tmux, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_leaves_the_terminal_well(name: str, tmux: Tmux, tmp_path: Path) -> None:
     tmux.type(f"sh -c 'echo $$ > pid; exec doctor {LOG}'; echo code=$?", "Enter")
     tmux.until(FOUND)
-    os.kill(int((tmp_path / "pid").read_text()), signal.SIGTERM)
-    tmux.until("code=143")
+    os.kill(int((tmp_path / "pid").read_text()), getattr(signal, name))
+    assert f"vllm-doctor: ended by {name}" in tmux.until("code=3")
     tmux.is_restored()
 
 

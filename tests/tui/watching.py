@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from vllm_doctor.session.source import Source
 from vllm_doctor.session.view_model import Control
 from vllm_doctor.session.watch import Judge, Watch
 from vllm_doctor.sources.server.exposition import Heads, Page, parse
-from vllm_doctor.sources.server.scrapes import Identity, Scrape
+from vllm_doctor.sources.server.scrapes import START_TIME, Identity, Scrape
 from vllm_doctor.sources.server.server import Followed, Server
 
 BEGAN = 1_795_000_000.0
@@ -54,7 +55,8 @@ class Pages:
     asked: int = field(default=0, init=False)
 
     def page(self, at: float) -> str:
-        return self.edit(demo.round_at(recording(self.name), at - self.offset).decode())
+        text = demo.round_at(recording(self.name), at - self.offset).decode()
+        return self.edit(re.sub(rf"^{START_TIME} .*$", f"{START_TIME} {self.started}", text, flags=re.MULTILINE))
 
 
 class Recorded(Server):

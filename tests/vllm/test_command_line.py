@@ -187,6 +187,15 @@ def test_a_config_file() -> None:
     assert found.notes == ()
 
 
+def test_of_another_programs_file_nothing_is_kept_but_its_keys() -> None:
+    """Any process can name any file as its --config: a kubeconfig is such a mapping."""
+    found = configured(f"apiVersion: v1\nusers: [{{user: {{password: {SECRET}}}}}]\nport: 8\na.b: {SECRET}\n")
+    assert found.flags == {"--config": "/etc/vllm.yaml", "--port": 8.0}
+    assert found.config_keys == {"--port": "port"}
+    assert found.strange_keys == ("apiVersion", "users", "a.b")
+    assert SECRET not in repr(found)
+
+
 def test_the_command_line_wins_over_the_file() -> None:
     found = configured("{port: 1, max-num-seqs: 8, model: b}", "--port", "2", "--model", "a")
     assert found.flags["--port"] == 2.0

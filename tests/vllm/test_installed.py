@@ -235,3 +235,15 @@ def test_none_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SourceError, match="no vllm on the PATH"):
         ask_vllm.ask()
+
+
+def test_nothing_is_imported_from_the_folder_that_one_stands_in(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "elses"
+    here.mkdir()
+    for name in ("csv", "json", "email", "zipfile", "argparse"):
+        (here / f"{name}.py").write_text(f"open({str(here / 'ran')!r}, 'w')\nraise SystemExit(9)\n")
+    monkeypatch.chdir(here)
+    assert ask_vllm.ask(install() / "vllm").version == "0.32.0"
+    assert not (here / "ran").exists()

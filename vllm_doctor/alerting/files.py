@@ -151,7 +151,10 @@ def _blind(alerts: Alerts, choices: Choices) -> dict[str, Any]:
 
 def _ask(alerts: Alerts) -> str:
     """The command that tells more of this server."""
-    return f"vllm-doctor {'http://{{ $labels.instance }}' if 'instance' in alerts.recorder.scope.identity else 'URL'}"
+    if "instance" not in alerts.recorder.scope.identity:
+        return "vllm-doctor URL"
+    # A label may hold anything; in single quotes a shell takes all but these as it stands.
+    return """vllm-doctor 'http://{{ reReplaceAll "'" "" $labels.instance }}'"""
 
 
 def _engine(alerts: Alerts) -> str:

@@ -21,7 +21,7 @@ from vllm_doctor.model.reading import Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.prometheus import query
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.rules.signal import BETWEEN, Exporter, Signal, info
+from vllm_doctor.rules.signal import BETWEEN, TEXTS, Exporter, Signal, info
 
 PREFIX = "vllm_doctor:"
 ENGINE = PREFIX + "engine"
@@ -171,7 +171,7 @@ class Recorder:
         metric, label = info(signal.definition)
         if not self._is_exported(metric):
             return Missing({signal.name: "not exported here"})
-        if signal.unit == "text" or signal.count:
+        if signal.unit in TEXTS or signal.count:
             return Missing({signal.name: _NOT_IN_PROMETHEUS["info"]})
         by = self._labels("engine")
         if signal.unit == "flag":

@@ -13,6 +13,7 @@ from vllm_doctor.alerting import files as render
 from vllm_doctor.cli import chosen_rules
 from vllm_doctor.cli.options import Parser, access_of, add_accessing, add_choosing, seconds, wishes_of
 from vllm_doctor.cli.output import say, write_folder
+from vllm_doctor.model import restarts
 from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.reading import Known
 from vllm_doctor.prometheus import query
@@ -42,7 +43,9 @@ def run(arguments: Sequence[str]) -> int:
         scope = query.Scope(matchers, labels, promql(options.window), exported=exported)
     except ValueError as error:
         raise UsageError(f"--by {options.by}: {error}") from None
-    recorder = recording_rules.Recorder(signals, scope, {"goal": "throughput", **wishes_of(options)})
+    recorder = recording_rules.Recorder(
+        signals, scope, {restarts.WINDOW: options.window, "goal": "throughput", **wishes_of(options)}
+    )
     written = alerts.of_rules(rules, recorder)
     choices = render.Choices(options.hold, vllm)
     if options.output is None:

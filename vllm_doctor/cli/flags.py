@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from vllm_doctor.cli.options import Parser
 from vllm_doctor.cli.output import say
 from vllm_doctor.model.errors import UsageError
+from vllm_doctor.text import redact
 from vllm_doctor.vllm import flag_pages, flags
 
 
@@ -18,7 +20,8 @@ def run(arguments: Sequence[str]) -> int:
     asking = "ask the parser of an installed vLLM, not the catalogue: its python, or its vllm script (that on the PATH)"
     parser.add_argument("--ask-vllm", nargs="?", const="", metavar="PATH", help=asking)
     options, dashed = parser.parse_known_args(arguments)
-    names = [word for word in arguments if word in (*options.words, *dashed)]  # in their order
+    named = [word for word in arguments if word in (*options.words, *dashed)]  # in their order
+    names = [redact.secrets(name, Counter()) for name in named]
     version = names.pop(0) if names and flags.release(names[0]) else None
     if options.ask_vllm is not None:
         from vllm_doctor.vllm import installed  # imported here: the catalogue starts no process

@@ -18,7 +18,10 @@ from vllm_doctor.tui.fleet import FleetApp, Place
 if TYPE_CHECKING:
     from vllm_doctor.fleet.watch import FleetWatch
 
-_OF_ENGINES = ("window", "rules", "rule", "skip", "goal", "slo", "header", "token_file", "ca_file", "insecure")
+_OF_ENGINES = (
+    *("window", "rules", "rule", "skip", "goal", "slo"),
+    *("header", "token_file", "token_for", "ca_file", "insecure"),
+)
 """Options of the fleet that hold for an engine of it, too."""
 
 
@@ -33,15 +36,15 @@ def run(options: argparse.Namespace) -> int:
             table.run()
             terminal.check(table)
             place, said = table.page.place, ""
-            if table.wanted is None or table.by_signal:
-                return _code(table.view_model, table.by_signal, options)
+            if table.wanted is None:
+                return _code(table.view_model, options)
             try:
                 engine = terminal.shown([table.wanted.source], _of_engine(options), within="fleet")
             except DoctorError as error:  # it went away between two looks
                 said = f"{table.wanted.name} cannot be opened: {error}"
                 continue
             if not engine.has_returned:
-                return _code(table.view_model, engine.by_signal, options)
+                return _code(table.view_model, options)
 
 
 def _session(options: argparse.Namespace, watching: list[FleetWatch], opened: ExitStack) -> Session:
@@ -73,8 +76,6 @@ def _of_engine(options: argparse.Namespace) -> argparse.Namespace:
     return found
 
 
-def _code(view_model: ViewModel, by_signal: int, options: argparse.Namespace) -> int:
-    if by_signal:
-        return 128 + by_signal
+def _code(view_model: ViewModel, options: argparse.Namespace) -> int:
     fleet = view_model.fleet if isinstance(view_model, FleetViewModel) else None
     return verdict_of(None).exit_code if fleet is None else exit_code(fleet, options.fail_on)

@@ -18,9 +18,15 @@ COULD_NOT_TELL = 3
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the exit code. Never raises: the user gets one line, hooks get an exit code."""
     arguments = ["--json" if a == "--json=v1" else a for a in (sys.argv[1:] if argv is None else argv)]
-    if sys.stdout is None or sys.stderr is None:  # closed by the caller: >&-
-        return COULD_NOT_TELL
+    if None in (sys.stdin, sys.stdout, sys.stderr):  # closed by the caller
+        if sys.stdout is None:  # >&-
+            return COULD_NOT_TELL
+        _reopen()
     try:
+        if argv is None and arguments != ["--version"]:
+            from vllm_doctor.cli import ended
+
+            ended.listen()
         code = _told(arguments)
         sys.stdout.flush()
         if argv is None:
@@ -29,8 +35,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:  # the reader of our output has gone, or the disk is full
         _drop_stdout()
         if not isinstance(error, BrokenPipeError):
-            print(f"vllm-doctor: the output cannot be written ({error.strerror})", file=sys.stderr)
+            import contextlib
+
+            with contextlib.suppress(OSError):  # nor, perhaps, can this
+                print(f"vllm-doctor: the output cannot be written ({error.strerror})", file=sys.stderr)
         return COULD_NOT_TELL
+
+
+def _reopen() -> None:
+    """Standard input and error, where they are closed (2>&-), as the null device: what is opened next would take their
+    numbers, and be written to in their place."""
+    import os
+
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+    sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", errors="backslashreplace", closefd=False)
 
 
 def _drop_stdout() -> None:
@@ -57,8 +80,8 @@ def _told(arguments: Sequence[str]) -> int:
         return _failed(arguments, *told(error))
     except SystemExit as stop:  # argparse: --help
         return int(stop.code or 0)
-    except KeyboardInterrupt:
-        return _failed(arguments, "interrupted", "interrupted")
+    except KeyboardInterrupt as stop:
+        return _failed(arguments, "interrupted", str(stop) or "interrupted")
     except OSError:
         raise
     except Exception as error:

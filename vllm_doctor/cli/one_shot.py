@@ -27,6 +27,8 @@ from vllm_doctor.text import redact
 
 _QUERIES = 60.0
 """Seconds that all queries of a Prometheus may take together."""
+_JUDGING = 1.0
+"""Seconds to judge what was observed to the last moment: an engine takes a hundredth of it."""
 _PAST = (SourceKind.LOG, SourceKind.COMMAND, SourceKind.GPU_NAME)
 """Kinds of sources that were all there before: they are read to their end."""
 
@@ -63,7 +65,8 @@ def judge_of(
     def examine(words: Sequence[str]) -> Report:
         from_prometheus = any(map(prometheus.is_named_by, words))
         timeout = (_QUERIES if from_prometheus else 8 + window) if options.timeout is None else options.timeout
-        deadline = time.monotonic() + timeout
+        began = time.monotonic()
+        deadline = began + timeout
         look = replace(examining_attachment_of(options, access_of(options), signals, window, deadline), state=state)
         wishes = wishes_of(options)
         with contextlib.ExitStack() as opened:
@@ -74,14 +77,22 @@ def judge_of(
                 timeout = ONE_DAY  # nobody waits for an answer
             if not is_quiet:
                 opened.enter_context(progress.shown(sources))
-            observations = observe(sources, timeout)
+            observations = observe(sources, max(0.0, began + timeout - time.monotonic()))
         patched = options.format == "patch"
-        report = judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict, patched)
+        is_over = _until(began + timeout)
+        report = judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict, patched, is_over)
         if is_measured:
             report = _with_measures(report, observations, form_of(options) == "html")
         return redact.report(report)
 
     return examine
+
+
+def _until(deadline: float) -> Callable[[float], bool]:
+    """Whether a share of the time from now on is used up."""
+    now = time.monotonic()
+    left = max(deadline - now, _JUDGING)
+    return lambda share: time.monotonic() - now > share * left
 
 
 def _with_measures(report: Report, observations: Sequence[Observation], has_trends: bool) -> Report:

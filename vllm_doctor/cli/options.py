@@ -43,13 +43,14 @@ def add_examining(parser: Parser) -> None:
     add("--text", action="store_true", help="text output (the default where the output is no terminal)")
     add("--json", action="store_true", help="JSON output, version 1 (--json=v1 pins it)")
     add("--format", choices=FORMATS, help="output format")
-    add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all")
+    add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all (mode by umask; a .prom: 0644)")
     add("--window", type=seconds, metavar="SECONDS", help="time between first and last scrape (3; at a terminal 30)")
     add("--state", metavar="FILE", help="keep the last scrape there: a hook then answers at once, over the time since")
     add("--timeout", type=seconds, metavar="SECONDS", help="for the whole run (8 + window)")
     add("--since", metavar="TIME", help="of a log: from here on (13:30, 2025-11-20T13:30, or 2h before its end)")
     add("--until", metavar="TIME", help="of a log: up to here")
     add("--last", metavar="TIME", help="of a log: only its end (2h)")
+    add("--threads", type=int, choices=(1, 2), help="of a log: read by so many (2 where a processor is idle)")
     add("--strict", action="store_true", help="any unknown rule makes the verdict unknown")
     add_failing(parser)
     add_choosing(parser)
@@ -89,10 +90,35 @@ def add_sourcing(parser: Parser) -> None:
 def add_accessing(parser: Parser) -> None:
     """How a server is asked."""
     add = parser.add_argument
-    add("--header", action="append", default=[], metavar="'K: V'", help="HTTP header to send")
-    add("--token-file", metavar="FILE", help="send the token in FILE as Authorization: Bearer")
+    add("--header", action="append", default=[], metavar="'K: V'", help="HTTP header for the servers named here")
+    add("--token-file", type=_token, metavar="FILE", help="token for the servers named here (Authorization: Bearer)")
+    add(
+        "--token-for",
+        type=_token_for,
+        action="append",
+        default=[],
+        metavar="URL=FILE",
+        help="token for the server at URL, named or found, not that of --token-file",
+    )
     add("--ca-file", metavar="FILE", help="certificates to trust (PEM)")
     add("--insecure", action="store_true", help="do not check the server's certificate")
+
+
+def _token(path: str) -> str:
+    """Read with the command line, once: a pipe cannot be read again."""
+    from vllm_doctor.sources.server import token_file  # these two late: --help and the lists need neither
+
+    return token_file.read("--token-file", path)
+
+
+def _token_for(text: str) -> tuple[str, str]:
+    """The base of a URL, and its token."""
+    from vllm_doctor.sources.server import fetch, token_file
+
+    url, _, path = text.partition("=")
+    if not path:
+        raise UsageError(f"--token-for {fetch.shown(url)}: write http://host:8000=FILE")
+    return fetch.base_of(url.removeprefix("prom+")), token_file.read(f"--token-for {fetch.shown(url)}", path)
 
 
 def seconds(text: str) -> float:
@@ -142,16 +168,11 @@ def access_of(options: argparse.Namespace) -> Access:
         name, colon, value = header.partition(":")
         if not colon or not name.strip() or not (name + value).isascii() or not (name + value).isprintable():
             raise UsageError("--header: write it as 'Name: value'")
-        headers[name.strip()] = value.strip()
+        headers[name.strip().lower()] = value.strip()
     if options.token_file:
-        try:
-            token = Path(options.token_file).read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--token-file {options.token_file}: cannot be read ({error})") from None
-        if not token or not token.isascii() or not token.isprintable():
-            raise UsageError(f"--token-file {options.token_file}: must hold one token, on one line")
-        headers["Authorization"] = f"Bearer {token}"
-    return Access(headers, Path(options.ca_file) if options.ca_file else None, options.insecure)
+        headers["authorization"] = f"Bearer {options.token_file}"
+    ca_file = Path(options.ca_file) if options.ca_file else None
+    return Access(headers, ca_file, options.insecure, dict(options.token_for))
 
 
 def attachment_of(
@@ -187,6 +208,7 @@ def examining_attachment_of(
         attachment_of(options, access, signals, seconds, deadline),
         since=since_of(options),
         until=options.until,
+        threads=options.threads,
         signals=signals,
         asked=ASKED if options.window is None else options.window,
     )

@@ -75,23 +75,25 @@ def say(text: str) -> None:
     sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
 
 
-def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
+def write_whole(path: Path, pieces: Iterable[bytes], is_private: bool = False) -> None:
     """Write beside the file and rename: a reader sees the old one or the new one, never a half.
 
-    A device or a pipe (/dev/null, /dev/stdout) is written to, not replaced.
+    Private: for its owner only; else the umask decides, also where a file was there. A .prom can be read by all: its
+    reader is node_exporter, another user. A device or a pipe (/dev/null, /dev/stdout) is written to, not replaced.
     """
-    import tempfile  # imported here: most output goes to stdout
-
     temporary = ""
     try:
         if path.exists() and not path.is_file():
             with path.open("wb") as device:
                 device.writelines(pieces)
             return
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        beside = str(path.with_name(f".{path.name}.{os.urandom(4).hex()}"))
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if is_private else 0o666)
+        temporary = beside
         with os.fdopen(handle, "wb") as file:
             file.writelines(pieces)
-        os.chmod(temporary, 0o644)
+            if path.suffix == ".prom" and not is_private:
+                os.fchmod(handle, 0o644)
         os.replace(temporary, path)
         temporary = ""
     except OSError as error:
@@ -103,7 +105,7 @@ def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
 
 def write_folder(path: Path, files: dict[str, str]) -> None:
     """Write beside the folder and rename: it has all files or is as it was. A folder with other files is left alone."""
-    import shutil  # as in write_whole
+    import shutil  # imported here: most output goes to stdout
     import tempfile
 
     temporary = ""
@@ -112,7 +114,7 @@ def write_folder(path: Path, files: dict[str, str]) -> None:
             raise UsageError(f"-o {path}: holds other files ({others[0]}): name a new folder")
         temporary = tempfile.mkdtemp(dir=path.absolute().parent, prefix=f".{path.name}.")
         new, old = os.path.join(temporary, "new"), os.path.join(temporary, "old")
-        os.mkdir(new, 0o755)
+        os.mkdir(new)
         for name, text in files.items():
             with open(os.path.join(new, name), "w", encoding="utf-8") as file:
                 file.write(text)

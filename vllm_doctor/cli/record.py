@@ -62,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
             with progress.of_recording(duration) as tell:
                 parts = Recorder(sources, duration, name, wishes, options.share).take(tell)
     packed, report, found = packing.packed(path.name, parts, look, rules, signals)
-    write_whole(path, [packed])
+    write_whole(path, [packed], is_private=True)  # it holds logs
     scrapes = sum(len(source.metrics.times) for source in found.sources if source.metrics is not None)
     masked = ", ".join(f"{count} × {what}" for what, count in report.redacted.items()) or "nothing"
     say(
@@ -91,7 +91,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("source", nargs="*", metavar="SOURCE", help="as for vllm-doctor itself")
-    add("-o", dest="output", metavar="FILE", help="the recording, a .tar.gz: written whole or not at all")
+    add("-o", dest="output", metavar="FILE", help="the recording, a .tar.gz that only you can read")
     add("--duration", type=seconds, metavar="SECONDS", help="how long (60; with --bench at most, 1h)")
     add("--on", choices=("warning", "critical"), help="wait for such a verdict; as long before as after it is kept")
     add("--bench", metavar="'ARGS'", help="run `vllm bench serve ARGS` against it meanwhile, and keep its result")
@@ -137,7 +137,8 @@ def _benched(
         is_local = any(source.kind == SourceKind.HOST for source in sources)
         vllm = bench_run.program(server, is_local)
         identity = server.identify(server.scrape(time.monotonic() + PATIENCE).page, time.monotonic() + PATIENCE)
-        key = access_of(options).headers.get("Authorization", "").removeprefix("Bearer ") or None
+        credentials = look.access.credentials(bench_run.loaded(given, server))
+        key = credentials.get("authorization", "").partition("Bearer ")[2] or None
         most = options.duration
         run = opened.enter_context(bench_run.running(vllm, given, server, identity.models_answer, key))
         tell = opened.enter_context(progress.of_recording(most, is_most=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,7 +57,7 @@ def _new(id: str, folder: Path) -> int:
     from vllm_doctor.rules import skeleton
 
     path = skeleton.write(id, folder)
-    say(f"{path}: fill it in; what is missing: vllm-doctor rules --check {folder}\n")
+    say(f"{path}: fill it in; what is missing: vllm-doctor rules --check {shlex.quote(str(folder))}\n")
     return 0
 
 

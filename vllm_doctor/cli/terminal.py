@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from vllm_doctor.cli import ended
 from vllm_doctor.cli.options import ASKED, ONE_DAY, WINDOW, access_of, examining_attachment_of, since_of, wishes_of
 from vllm_doctor.cli.output import exit_code
 from vllm_doctor.model.reading import Value
@@ -32,8 +33,6 @@ def run(sources: Sequence[str], options: argparse.Namespace) -> int:
     """Watch these sources at the terminal; the exit code is that of the last verdict."""
     prepare()
     app = shown(sources, options)
-    if app.by_signal:
-        return 128 + app.by_signal
     report = app.view_model.report
     return verdict_of(app.view_model).exit_code if report is None else exit_code(report, options.fail_on)
 
@@ -52,7 +51,9 @@ def shown(sources: Sequence[str], options: argparse.Namespace, within: str = "")
     Raises DoctorError where there is nothing to watch.
     """
     wishes, access = wishes_of(options), access_of(options)
-    since_of(options)  # what is wrong with it is said before the frame is drawn
+    since_of(options)  # what is wrong is said before the frame is drawn
+    if not sources and options.command is None:
+        access.check_found()
     session = _session(sources, options, wishes, access)
     if options.window or any(source.startswith("prom+") for source in sources):
         session.control.seconds = options.window or ASKED
@@ -63,11 +64,13 @@ def shown(sources: Sequence[str], options: argparse.Namespace, within: str = "")
 
 
 def check(app: DoctorApp) -> None:
-    """Raise what ended it: its own fault, or that there was nothing to watch."""
+    """Raise what ended it: its own fault, that there was nothing to watch, or a signal."""
     if app.crash is not None:
         raise app.crash
     if app.failure is not None:
         raise app.failure
+    if app.by_signal:
+        raise ended.by(app.by_signal)
 
 
 def _session(sources: Sequence[str], options: argparse.Namespace, wishes: dict[str, Value], access: Access) -> Session:

@@ -13,6 +13,7 @@ import os
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import threading
@@ -27,9 +28,11 @@ from urllib.parse import urlsplit
 from vllm_doctor.compare import vllm_bench
 from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError, UsageError
+from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.host import process
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.server.exposition import Heads, parse
+from vllm_doctor.sources.server.fetch import base_of
 from vllm_doctor.sources.server.server import PATIENCE, Server
 
 BOUND = 3600.0
@@ -42,6 +45,7 @@ _MOST_RESULT = 256 << 20
 _MOST_KEPT = 8 << 20
 _MOST_OUTPUT = 64 << 10
 _EVERY = 1.0
+_MAX_PARTS = 200
 
 Tell = Callable[[float], None]
 
@@ -68,19 +72,65 @@ def _flag(word: str) -> str:
 def program(server: Server, is_local: bool) -> Path:
     """The `vllm` command: that of the PATH, else the one beside the server's own Python. Raises SourceError.
 
-    A file that neither root nor who runs the doctor owns is not run: whoever started that server may have put it there.
+    What stands beside another user's server is run only where nobody but root, and who runs the doctor, can change it:
+    whoever started that server may have put it there, and may put another there meanwhile.
     """
     if (named := shutil.which("vllm")) is not None:
         return Path(named)
     port = urlsplit(server.base).port
     found = process.listening_on(Kernel(), port) if is_local and port else None
-    for word in found.command.argv[:2] if isinstance(found, process.ServerProcess) else ():
+    for word in _beginning(found) if isinstance(found, process.ServerProcess) else ():
         beside = Path(word).parent / "vllm"
-        if beside.is_absolute() and os.access(beside, os.X_OK) and beside.stat().st_uid in (0, os.geteuid()):
-            return beside
+        if beside.is_absolute() and os.access(beside, os.X_OK):
+            if (part := _others_part(beside)) is not None:
+                raise SourceError(
+                    "denied",
+                    f"--bench does not run {beside}, as other users may change {part}: run vllm-doctor as the server's"
+                    " user, or have your own vllm on the PATH",
+                )
+            return beside.resolve()
     raise SourceError(
         "not-found", "--bench needs the vllm command, on the PATH or next to the server's Python: pip install vllm"
     )
+
+
+def loaded(given: Sequence[str], server: Server) -> str:
+    """The base of the server that it loads: as given, else the one that is recorded. Raises UsageError."""
+    values = {
+        _flag(word): word.partition("=")[2] or after for word, after in zip(given, (*given[1:], ""), strict=False)
+    }
+    if values.keys().isdisjoint(_WHERE):
+        return server.base
+    url = values.get("--base-url") or f"{values.get('--host', '127.0.0.1')}:{values.get('--port', '8000')}"
+    return base_of(url)
+
+
+def _beginning(server: process.ServerProcess) -> tuple[str, ...]:
+    """The words of its command that may be programs here: a container's are its own."""
+    is_apart = isinstance(server.apart, Reason) or "mnt" in server.apart
+    return () if is_apart else server.command.argv[:2]
+
+
+def _others_part(path: Path) -> Path | None:
+    """The first folder or link on the way to a file, or the file, that others than root and oneself may change."""
+    todo, here = [*path.parts], Path("/")
+    for _ in range(_MAX_PARTS):
+        if not todo:
+            return None
+        here = here.parent if todo[0] == ".." else here / todo[0]
+        del todo[0]
+        about = here.lstat()
+        if about.st_uid not in (0, os.geteuid()):
+            return here
+        if stat.S_ISLNK(about.st_mode):
+            todo = [*Path(os.readlink(here)).parts, *todo]
+            here = here.parent
+        elif about.st_mode & (stat.S_IWOTH | (stat.S_IWGRP if about.st_gid else 0)) and not (
+            stat.S_ISDIR(about.st_mode)
+            and about.st_mode & stat.S_ISVTX  # what others do not own there, they cannot replace
+        ):
+            return here
+    return path
 
 
 def command(program: Path, given: Sequence[str], server: Server, models: Any, result: Path) -> list[str]:
@@ -211,7 +261,6 @@ def running(vllm: Path, given: Sequence[str], server: Server, models: Any, key: 
         line = command(vllm, given, server, models, result)
         if (setpriv := shutil.which("setpriv")) is not None:  # it ends with the doctor, also where that is killed
             line = [setpriv, "--pdeathsig", "KILL", *line]
-        opened.enter_context(_ended_by_signals())
         try:
             started = subprocess.Popen(
                 line,
@@ -229,21 +278,3 @@ def running(vllm: Path, given: Sequence[str], server: Server, models: Any, key: 
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(started.pid, signal.SIGKILL)
             started.wait()
-
-
-@contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the doctor as Ctrl+C does: with what it started."""
-
-    def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

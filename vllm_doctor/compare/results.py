@@ -17,6 +17,7 @@ from vllm_doctor.model.reading import Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import SCHEMA, Measure
 from vllm_doctor.recording import archive
+from vllm_doctor.text import files
 from vllm_doctor.vllm import command_line
 
 if TYPE_CHECKING:  # late below: two reports need no reader of scrapes
@@ -95,8 +96,7 @@ def _json(path: Path) -> list[Any] | None:
     if not path.is_file():
         return None
     try:
-        with path.open("rb") as file:
-            raw = file.read(_MOST_BYTES + 1)
+        raw = files.read(path, _MOST_BYTES)
     except OSError as error:
         raise UsageError(f"{source} cannot be read ({error.strerror})") from None
     if raw.lstrip()[:1] not in (b"{", b"["):

@@ -174,6 +174,8 @@ def _tokens_in_parts(run: Mapping[str, Any]) -> list[float]:
                 return []
         begin = min(starts)
         end = max(at for at, _ in moments)
+        if begin > min(at for at, _ in moments):
+            return []  # an answer before its request: no clock tells that
         width = (end - begin) / (MOST_PARTS + 2)
         counts = [0.0] * (MOST_PARTS + 2)
         for at, tokens in moments:

@@ -160,7 +160,7 @@ def _written(node: Node) -> tuple[int, str]:
         case Name(name):
             return _ATOM, name
         case Number(value):
-            return _ATOM, str(int(value)) if value.is_integer() else repr(value)
+            return _ATOM, str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
         case Literal(value):
             return _ATOM, repr(value)
         case Arithmetic(left, sign, right):

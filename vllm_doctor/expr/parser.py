@@ -9,6 +9,7 @@ what is computed.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Sequence
 
 from vllm_doctor.expr import nodes
@@ -97,7 +98,7 @@ def _literal(node: ast.expr) -> ValueNode | None:
     match node:
         case ast.Constant(value=str() | bool() as value):
             return nodes.Literal(value)
-        case ast.Constant(value=int() | float() as value) if len(repr(value)) < _MAX_NUMBER:
+        case ast.Constant(value=int() | float() as value) if len(repr(value)) < _MAX_NUMBER and math.isfinite(value):
             return nodes.Number(float(value))
         case _:
             return None

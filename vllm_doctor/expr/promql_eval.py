@@ -4,7 +4,8 @@ Parsed by promql-parser, so a signal's text is real PromQL and may be asked of a
 Differences from Prometheus, on purpose: a range is the whole window, and rates are not extrapolated to
 its edges (two scrapes 3 s apart give exactly what happened between them).
 
-Allowed: selectors with matchers; rate, increase, delta, avg/min/max/quantile_over_time, histogram_quantile;
+Allowed: selectors with matchers; rate, increase, delta, changes, resets, avg/min/max/quantile_over_time,
+histogram_quantile;
 sum, min, max, avg, count by (...); + - * /; comparisons as filters; or, and, unless.
 """
 
@@ -16,6 +17,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import promql_parser as ast
@@ -26,6 +28,11 @@ from vllm_doctor.model.window import Labels, Point, Window, increase
 Vector = dict[Labels, float]
 
 _MAX_LENGTH = 4000
+
+
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"|`[^`]*+`")
+_OVERLONG = re.compile(r"(?i)(?:\boffset\b[\s+-]{0,99}|\[[^\[\]]{0,999}?)(?:nan|inf|\d{16}|[\d.]{1,15}e)")
+"""A duration, or an offset, in seconds that no clock counts."""
 
 
 class PromQLError(ValueError):
@@ -69,11 +76,13 @@ _OVER_TIME: dict[str, Callable[[list[Point]], float]] = {
     "rate": _rate,
     "increase": increase,
     "delta": lambda points: points[-1][1] - points[0][1],
+    "changes": lambda points: float(sum(after != before for (_, before), (_, after) in pairwise(points))),
+    "resets": lambda points: float(sum(after < before for (_, before), (_, after) in pairwise(points))),
     "avg_over_time": lambda points: sum(value for _, value in points) / len(points),
     "min_over_time": lambda points: min(value for _, value in points),
     "max_over_time": lambda points: max(value for _, value in points),
 }
-_NEEDS_TWO = {"rate", "increase", "delta"}
+_NEEDS_TWO = {"rate", "increase", "delta", "changes", "resets"}
 _AGGREGATE: dict[str, Callable[[list[float]], float]] = {
     "sum": sum,
     "min": min,
@@ -120,6 +129,18 @@ def _is_like(value: str, pattern: str) -> bool:
         raise UsageError(f"=~{pattern!r} is no regular expression here: {error}") from None
 
 
+def parsed(text: str) -> Any:
+    """The tree of a query, of all of PromQL. Raises PromQLError."""
+    if len(text) > _MAX_LENGTH:  # the parser recurses without a limit of its own
+        raise PromQLError(f"longer than {_MAX_LENGTH} characters")
+    if _OVERLONG.search(_QUOTED.sub("", text)):  # the parser panics, and says so on stderr
+        raise PromQLError(f"no duration: {text}")
+    try:
+        return ast.parse(text)
+    except (ValueError, OverflowError) as error:
+        raise PromQLError(f"{error}: {text}") from None
+
+
 class Expression:
     """One parsed and checked PromQL text.
 
@@ -128,12 +149,7 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        if len(text) > _MAX_LENGTH:  # the parser recurses without a limit of its own
-            raise PromQLError(f"longer than {_MAX_LENGTH} characters")
-        try:
-            self._root = ast.parse(text)
-        except ValueError as error:
-            raise PromQLError(f"{error}: {text}") from None
+        self._root = parsed(text)
         try:
             self.names: tuple[str, ...] = tuple(dict.fromkeys(_check(self._root)))
         except RecursionError:
@@ -148,12 +164,7 @@ class Expression:
 
 def aggregated_by(text: str) -> tuple[str, ...]:
     """The labels of a query that is an aggregation by labels, of all of PromQL. Raises PromQLError."""
-    if len(text) > _MAX_LENGTH:
-        raise PromQLError(f"longer than {_MAX_LENGTH} characters")
-    try:
-        root = ast.parse(text)
-    except ValueError as error:
-        raise PromQLError(f"{error}: {text}") from None
+    root = parsed(text)
     if not isinstance(root, ast.AggregateExpr) or root.modifier is None or not _is_by(root.modifier):
         raise PromQLError(f"aggregate by the labels that it is joined by: max by (namespace, pod) (...): {text}")
     return tuple(root.modifier.labels)

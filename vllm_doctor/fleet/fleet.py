@@ -13,6 +13,7 @@ from functools import cached_property
 from statistics import median
 from urllib.parse import urlencode
 
+from vllm_doctor.model import restarts
 from vllm_doctor.model.kinds import GRAVE, SEVERITIES, Role, SourceKind, Stage, State
 from vllm_doctor.model.reading import Bounded, Column, Known, Reading, Subject, Unknown, Value, Values
 from vllm_doctor.model.reason import Reason
@@ -150,6 +151,7 @@ class Fleet:
         self._subjects = [dict(subject) for subject in survey.engines]
         facts: dict[str, Reading] = {name: Known(value, origin="user") for name, value in wishes.items()}
         facts["stats_published"] = Known(True, origin=ORIGIN)
+        facts[restarts.WINDOW] = Known(survey.window_s, origin="")
         # What is the same for all: the facts, and why all else is not known.
         self._common = catalogue.snapshot(Window(), facts, evaluated=Evaluated((), {}))
         self._columns = Columns(len(survey.engines), catalogue, self._column)

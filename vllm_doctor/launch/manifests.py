@@ -10,18 +10,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from vllm_doctor.launch import docker, shell
+from vllm_doctor.launch import budget, docker, shell
 from vllm_doctor.launch.start import Fault, Flaw, Form, Holder, Launch, Resources, Word, Written
 from vllm_doctor.launch.unexpanded import is_marked, mark
 from vllm_doctor.launch.unwrap import SAYS, of_script, of_words
 from vllm_doctor.launch.yaml_tree import Documents, Node
+from vllm_doctor.text.secret_names import is_secret
 from vllm_doctor.vllm import flags as catalogue
-from vllm_doctor.vllm.environment import is_secret
 
 _GPU = re.compile(r"(nvidia\.com/(gpu|mig-.+)|amd\.com/gpu|habana\.ai/gaudi|gpu\.intel\.com/\w+)")
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
 _INTERPOLATED = re.compile(r"\$\$|\$\{([A-Za-z_]\w*+)[^{}]*+\}|\$([A-Za-z_]\w*)")
 _CONFIG_SHARE = 0.5
+_STEPS_OF_A_CONTAINER = 30
 _STACK_FLAGS = {
     "maxModelLen": "--max-model-len",
     "dtype": "--dtype",
@@ -84,6 +85,7 @@ class Container(Holder):
     notes: tuple[str, ...] = ()
 
     def starts(self) -> Iterator[Written]:
+        budget.spend(_STEPS_OF_A_CONTAINER)
         argv, guessed = docker.argv(self.image, self.entrypoint, self.arguments)
         faults = self.faults
         launches = self.launches()
@@ -298,6 +300,8 @@ def _referenced(words: Iterable[Word], environment: Mapping[str, str | None]) ->
         if match[1] is None:
             return "$"
         found = environment.get(match[1], match[0])
+        budget.spend()
+        budget.spend_on(found or "")
         return mark(match[0]) if found is None or is_secret(match[1]) else found
 
     for word in words:

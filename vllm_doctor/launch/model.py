@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from vllm_doctor.launch.start import Form, Start, printed
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.sources.host import model_files
+from vllm_doctor.sources.host import model_files, process_files
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.host.process import ServerProcess
 
@@ -36,7 +36,11 @@ def facts(kernel: Kernel, start: Start) -> tuple[dict[str, Reading], tuple[str, 
     if start.form in _HERE:
         environ |= {key: value for key, value in start.environment.items() if value is not None}
     here = ServerProcess(
-        os.getpid(), command=start.command, environ=environ, model_path=os.path.abspath(path) if is_there else None
+        os.getpid(),
+        command=start.command,
+        environ=environ,
+        model_path=os.path.abspath(path) if is_there else None,
+        files=process_files.own(kernel),
     )
     found = model_files.facts(kernel, here)
     return {fact: reading for fact, reading in found.items() if isinstance(reading, Known)}, _lies(name, found)

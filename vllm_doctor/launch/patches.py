@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from vllm_doctor.launch import diff, manifests, rewrite, shell, systemd, yaml_tree
+from vllm_doctor.launch import budget, diff, manifests, rewrite, shell, systemd, yaml_tree
 from vllm_doctor.launch import unwrap as launching
 from vllm_doctor.launch.manifests import ConfigFile, Container, StackModel
 from vllm_doctor.launch.rewrite import UnwritableError, Wanted
@@ -23,6 +23,7 @@ from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.report import Change, Patch
 from vllm_doctor.text import words as wording
 from vllm_doctor.text import yaml
+from vllm_doctor.text.secret_names import is_secret
 from vllm_doctor.vllm import command_line, flags
 from vllm_doctor.vllm.command_line import MASK, masked
 from vllm_doctor.vllm.environment import is_shown
@@ -34,6 +35,8 @@ _PARTED = re.compile(r"\S\s{0,999}\n---")
 _ASSIGNED = re.compile(r"((?:-e|--env=)?([A-Za-z_]\w*)=).+", re.DOTALL)
 _HIDDEN = "\0"
 _MOST_LINES = 2000
+_STEPS = 2 * budget.STEPS
+"""For all changes of one text, which is read anew for each of them."""
 _MERGED = {
     "v1": {"Pod", "ReplicationController"},
     "apps/v1": {"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"},
@@ -77,7 +80,9 @@ class WrittenDocument:
                 if isinstance(holder, ConfigFile):
                     yield self._of_config(number, holder, changes[number])
         elif form is Form.SHELL:
-            yield from self._of_scripts(changes)
+            with budget.limited(_STEPS):
+                patches = list(self._of_scripts(changes))
+            yield from patches
         elif form is Form.HELM:
             yield self._of_stack({n: h for n, h in holders.items() if isinstance(h, StackModel)}, changes)
         elif form is Form.COMPOSE:
@@ -122,7 +127,7 @@ class WrittenDocument:
             try:
                 new = rewrite.in_text(holder.text, self.written[number], rewrite.wanted(given))
                 shown = _of_words(holder, self.written[number], new)
-            except UnwritableError as error:
+            except (UnwritableError, budget.ExhaustedError) as error:
                 apply = f"not in place ({error}); with all filled in that the text holds:"
                 shown = diff.of_words(self.starts[number].argv, given, "").lines
             yield self._patch([number], changes, lines=shown, apply=(apply,))
@@ -140,7 +145,7 @@ class WrittenDocument:
         try:
             for number, given in changes.items():  # as many servers start in it as before
                 text = rewrite.in_text(text, launching.of_script(text)[number], rewrite.wanted(given))
-        except UnwritableError:
+        except (UnwritableError, budget.ExhaustedError):
             return ()
         return _of_lines(self.text, text, [self.written[number] for number in changes], self.path)
 
@@ -650,8 +655,14 @@ def _operations(holder: Container, new: _New) -> Iterator[dict[str, Any]]:
 
 
 def _put(tree: Any, keys: Sequence[str], value: Any) -> None:
-    for key in keys[:-1]:
-        tree = tree.setdefault(key, {})
+    """Raises UnwritableError where one of the keys is of no mapping."""
+    for place, key in enumerate(keys):
+        if not isinstance(tree, dict):
+            raise UnwritableError(f"what holds {'.'.join(keys[place:])} is no mapping")
+        if place < len(keys) - 1:
+            if tree.get(key) is None:  # not there, or there without a value
+                tree[key] = {}
+            tree = tree[key]
     if value is None:
         tree.pop(keys[-1], None)
     else:
@@ -715,7 +726,7 @@ def _has_secrets(tree: Any, name: str = "") -> bool:
         return command_line.without_secrets(texts) != texts or any(_has_secrets(item, name) for item in tree)
     if not isinstance(tree, str):
         return False
-    return masked(tree) != tree or (command_line.is_secret("--" + name.lower().replace("_", "-")) and bool(tree))
+    return masked(tree) != tree or (is_secret(name) and bool(tree))
 
 
 # ---- systemd

@@ -13,8 +13,9 @@ from vllm_doctor.launch.start import Launch, Word
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Change
 from vllm_doctor.text import words as wording
+from vllm_doctor.text.secret_names import is_secret
 from vllm_doctor.vllm import command_line
-from vllm_doctor.vllm.command_line import is_secret, masked
+from vllm_doctor.vllm.command_line import masked
 from vllm_doctor.vllm.environment import is_shown
 
 Quote = Callable[[str], str]
@@ -24,7 +25,6 @@ _GAP = re.compile(r"(?:\\\n|\s)*")
 _SET = re.compile(r"(?<![\w-])(?:-e)?([A-Za-z_]\w*)\+?=([^\s;&|]+)")
 _MOST_SETTINGS = 200
 _HARMLESS = re.compile(r"\w{0,3}|\d{1,5}")
-_TELLS = re.compile(r"(?i)-[\w-]{0,60}(?:key|token|secret|passw\w{0,9}|credentials?)[ =]+\S")
 
 
 Place = tuple[int, int, str]
@@ -199,11 +199,11 @@ def may_tell(text: str, launch: Launch) -> bool:
 def tells(rest: str, launch: Launch) -> bool:
     """Whether what stands around a command may hold a secret; what the command itself has of it is none."""
     command = " ".join(word.text for word in launch.words)
-    if masked(rest) != rest or _TELLS.search(rest):
+    if masked(rest) != rest:
         return True
     for count, match in enumerate(_SET.finditer(rest)):
         value = match[2].strip("'\"")
-        is_used = not is_secret("--" + match[1].lower()) and value in command
+        is_used = not is_secret(match[1]) and value in command
         if not (is_shown(match[1]) or is_used or value.startswith("$") or _HARMLESS.fullmatch(value)):
             return True
         if count > _MOST_SETTINGS:

@@ -6,12 +6,13 @@ Read as bash does; nothing is executed, and no variable of our own environment i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from vllm_doctor.launch import budget
 from vllm_doctor.launch.start import Flaw, Word
 from vllm_doctor.launch.unexpanded import is_marked, mark
-from vllm_doctor.vllm.environment import is_secret
+from vllm_doctor.text.secret_names import is_secret
 
 Variables = dict[str, "str | tuple[Word, ...] | None"]
 """What the text sets: a text, an array, or None for what depends on how it runs."""
@@ -19,6 +20,11 @@ Variables = dict[str, "str | tuple[Word, ...] | None"]
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _BLANKS = " \t"
+_BLANK_RUN = re.compile(r"[ \t]+")
+_LETTERS = re.compile(r"[^ \t\r\n;&|()#<>\\'\"$`]+")
+"""What means itself wherever it stands."""
+_QUOTED_LETTERS = re.compile(r'[^"\\$`]+')
+_ANSI_LETTERS = re.compile(r"[^'\\]+")
 _ENDS = ";&|\n()"
 _BROKEN = re.compile(r"[ \t]+(?=\n|$|#)")
 _PLACEHOLDER = re.compile(r"<[A-Za-z](?:[\w./:-]|[ ](?![ ])){0,60}[\w.]>(?=[\s'\"/:,]|$)")
@@ -80,6 +86,7 @@ def commands(text: str, line: int = 1, variables: Mapping[str, str | None] | Non
                 for name, value in assigned.items()
             }
         if simple.words or simple.broken is not None:
+            budget.spend(len(exported))
             here = {name: _text(given.get(name)) for name in exported}
             simple.environment = here | {name: _text(value) for name, value in assigned.items()}
             yield simple
@@ -87,14 +94,17 @@ def commands(text: str, line: int = 1, variables: Mapping[str, str | None] | Non
 
 def _led(simple: Simple, assigned: Variables) -> int:
     """Take off what leads the command: a prompt, `then`, assignments behind it. How many blocks are opened there."""
-    opened = 0
-    while simple.words and not simple.words[0].is_split and (
-        simple.words[0].text in _SKIPPED or _PROMPT.fullmatch(simple.words[0].text)
+    words, at, opened = simple.words, 0, 0
+    while at < len(words) and not words[at].is_split and (
+        words[at].text in _SKIPPED or _PROMPT.fullmatch(words[at].text)
     ):  # fmt: skip
-        opened += simple.words.pop(0).text in _OPENS
-    while simple.words and (match := _ASSIGNMENT.fullmatch(simple.words[0].text)):
+        opened += words[at].text in _OPENS
+        at += 1
+    while at < len(words) and (match := _ASSIGNMENT.fullmatch(words[at].text)):
         assigned[match[1]] = None if is_marked(match[3]) or match[2] else match[3]
-        simple.assignments[match[1]] = simple.words.pop(0)
+        simple.assignments[match[1]] = words[at]
+        at += 1
+    del words[:at]
     return opened
 
 
@@ -144,6 +154,7 @@ class _Reader:
         self._after_continuation = False
         self._skips_next = False
         while True:
+            budget.spend()
             char = self._peek()
             if self._at == self._cut[0]:
                 self._at = self._cut[1]
@@ -151,13 +162,16 @@ class _Reader:
                 self._end_word()
                 self._simple.last_line = self._line
                 return self._done("\n") if self._simple.words or self._assigned or self._simple.broken else None
-            elif char in _BLANKS or (self._plain and char in "\n\r"):
+            elif char in _BLANKS:
+                self._end_word()
+                self._taken(_BLANK_RUN)
+            elif self._plain and char in "\n\r":
                 self._end_word()
                 self._next()
-            elif char == "(" and self._array():
-                pass
             elif self._plain:
                 self._piece(char)
+            elif char == "(" and self._array():
+                pass
             elif self._ends_with(char):
                 return self._done(char)
 
@@ -271,6 +285,8 @@ class _Reader:
         if not adds:
             self._assigned[name] = None if is_marked(value) else value
         else:
+            if isinstance(before, str):
+                budget.spend_on(before)
             self._assigned[name] = before + value if isinstance(before, str) and not is_marked(value) else None
 
     def _array(self) -> bool:
@@ -288,6 +304,7 @@ class _Reader:
             closed = found[0].ended == ")"
         self._at, self._line = inner._at, inner._line
         before = self._variables.get(match[1]) if match[2] else ()
+        budget.spend(len(before or ()))
         self._assigned[match[1]] = (*before, *items) if isinstance(before, tuple) else None
         self._begin_word()
         return True
@@ -306,7 +323,7 @@ class _Reader:
             case "$" | "`" if not self._plain:
                 self._expansion(char, is_quoted=False)
             case _:
-                self._add(char)
+                self._add(char + self._taken(_LETTERS))
 
     def _add(self, text: str) -> None:
         self._in_word = True
@@ -353,7 +370,7 @@ class _Reader:
             if char == "\\":
                 escaped = self._next()
                 char = _ANSI.get(escaped, "\\" + escaped)
-            self._add(char)
+            self._add(char + self._taken(_ANSI_LETTERS))
         if not self._peek():
             self._at = start
             self._unbalanced()
@@ -378,7 +395,7 @@ class _Reader:
             elif char in "$`" and not self._plain:
                 self._expansion(char, is_quoted=True)
             else:
-                self._add(char)
+                self._add(char + self._taken(_QUOTED_LETTERS))
 
     def _unbalanced(self) -> None:
         """The shell waits for the end of the quote: what stands before it is all that can be read."""
@@ -451,7 +468,9 @@ class _Reader:
         else:
             texts = [value] if is_quoted else value.split()
             parts = [Word(text, self._line, end=self._at) for text in texts]
+        budget.spend(len(parts))
         for place, part in enumerate(parts):
+            budget.spend_on(part.text)
             if place:
                 self._end_word()
             self._in_word = True
@@ -468,6 +487,15 @@ class _Reader:
     def _peek(self) -> str:
         return self._all[self._at : self._at + 1]
 
+    def _taken(self, letters: re.Pattern[str]) -> str:
+        """The letters that come next; none where others do."""
+        found = letters.match(self._all, self._at)
+        if found is None:
+            return ""
+        self._at = found.end()
+        self._line += found[0].count("\n")
+        return found[0]
+
     def _next(self) -> str:
         char = self._peek()
         self._at += len(char)
@@ -475,7 +503,7 @@ class _Reader:
         return char
 
 
-def lost_after(following: Sequence[Simple], ended: Simple) -> tuple[Broken | None, list[Word]]:
+def lost_after(following: Iterable[Simple], ended: Simple) -> tuple[Broken | None, list[Word]]:
     """What the author meant to belong to a command that had ended: why it ended, and the words of the lines after it.
 
     These lines begin with a flag, or follow one that a backslash should have joined.
@@ -488,6 +516,7 @@ def lost_after(following: Sequence[Simple], ended: Simple) -> tuple[Broken | Non
         is_joined = last.broken is not None and last.broken.kind in _BACKSLASH and simple.line <= last.last_line + 1
         if not (is_joined or (simple.words and simple.words[0].text.startswith("-"))):
             break
+        budget.spend(len(simple.words))
         lost += simple.words
         why = why or Broken(Flaw.MISSING_BACKSLASH, ended.last_line)
         last = simple

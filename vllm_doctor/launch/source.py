@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from vllm_doctor.launch import manifests, model, processes, systemd, unwrap, yaml_tree
+from vllm_doctor.launch import budget, manifests, model, processes, systemd, unwrap, yaml_tree
 from vllm_doctor.launch.patches import WrittenDocument
 from vllm_doctor.launch.start import Flaw, Form, Start, Written, judged, printed
 from vllm_doctor.launch.unexpanded import without_marks
@@ -22,6 +21,7 @@ from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.host.kernel import Kernel
+from vllm_doctor.text import files
 from vllm_doctor.vllm import flags
 from vllm_doctor.vllm.environment import number_or_text
 
@@ -29,6 +29,8 @@ STDIN = "-"
 MAX_BYTES = 1_000_000
 MAX_STARTS = 64
 MAX_FENCES = 200
+MAX_NESTED = 3
+"""A page that holds a script that writes a manifest."""
 
 _NAMED = 3
 _PLATFORM = re.compile(r"(?:^|[-_/:.])(cpu|xpu|tpu|hpu|rocm)(?=$|[-_/:.\d])")
@@ -44,6 +46,8 @@ _FENCE = re.compile(r"^[ \t]{0,3}(?:>[ \t]?)?(`{3,}|~{3,})[ \t]*([\w+.-]*)[^\n]*
 _HEREDOC = re.compile(r"<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_]\w*)(?P=quote)[^\n]*$", re.MULTILINE)
 _PROSE = frozenset({"python", "py", "json", "output", "text", "txt", "diff", "log", "js", "go", "rust", "promql"})
 _YAML = re.compile(r"---|%YAML|-[ \t]|[{\[]|\"[^\"\n]*\"[ \t]*:|[\w./-]+[ \t]*:(?:\s|$)|'[^'\n]*'[ \t]*:")
+_FIRST_LINE = re.compile(r"^[^\S\n]*(?!\s|#|\{\{)[^\n]+", re.MULTILINE)
+"""Neither empty, nor a comment or a template alone."""
 _WINDOWS = "its lines end as on Windows (\\r\\n): a shell would take the \\r for a part of the last word"
 
 
@@ -76,17 +80,17 @@ class StartSource:
         )
 
 
-def open_command(given: str) -> StartSource:
-    """The starts in a text, in a file, or on standard input (-).
+def open_command(given: str, until: float | None = None) -> StartSource:
+    """The starts in a text, in a file, or on standard input (-). `until`, on time.monotonic: how long it may take.
 
-    Raises SourceError: not-found, denied, unreadable, empty, too-large, not-vllm.
+    Raises SourceError: not-found, denied, unreadable, empty, too-large, not-vllm, timeout.
     """
     if given == STDIN:
-        return _source("standard input", _decoded(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input"))
+        return _source("standard input", _content("standard input", None, until))
     if os.path.isdir(given):
         raise SourceError("unreadable", f"--command {given}: is a folder; give one file of it")
     if os.path.exists(given):
-        return _source(given, _file(given), given)
+        return _source(given, _content(f"--command {given}", given, until), given)
     if not re.search(r"\s", given) and not os.path.basename(given).startswith(_PROGRAMS):
         raise SourceError("not-found", f"--command {printed(given)}: there is no such file, and it is no command line")
     text = given.encode("utf-8", "surrogateescape")
@@ -100,15 +104,21 @@ def _source(name: str, text: str, path: str = "") -> StartSource:
     return StartSource(name, starts, exact)
 
 
-def _file(path: str) -> str:
+def _content(name: str, path: str | None, until: float | None) -> str:
+    """The text in a file; without one, on standard input."""
     try:
-        with open(path, "rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+        raw = (
+            files.of_descriptor(sys.stdin.fileno(), MAX_BYTES, until)
+            if path is None
+            else files.read(path, MAX_BYTES, until)
+        )
     except PermissionError:
-        raise SourceError("denied", f"--command {path}: permission denied") from None
+        raise SourceError("denied", f"{name}: permission denied") from None
+    except TimeoutError as error:
+        raise SourceError("timeout", f"{name}: {error.strerror}") from None
     except OSError as error:
-        raise SourceError("unreadable", f"--command {path}: cannot be read ({error.strerror})") from None
-    return _decoded(raw, f"--command {path}")
+        raise SourceError("unreadable", f"{name}: cannot be read ({error.strerror})") from None
+    return _decoded(raw, name)
 
 
 def _decoded(raw: bytes, name: str) -> str:
@@ -135,12 +145,14 @@ def read(text: str, name: str = "") -> tuple[Start, ...]:
 def _read(text: str, name: str) -> tuple[tuple[Start, ...], tuple[Written, ...]]:
     is_windows = "\r\n" in text
     text = without_marks(text.replace("\r\n", "\n"))
-    written = _written(text, name)
-    if len(written) > MAX_STARTS:
-        raise SourceError("too-large", f"{len(written):,} vLLM commands are more than one examination takes")
-    found = tuple(map(judged, written))
+    with budget.limited():
+        written = _written(text, name)
+        if len(written) > MAX_STARTS:
+            raise SourceError("too-large", f"{len(written):,} vLLM commands are more than one examination takes")
+        found = tuple(map(judged, written))
     if not found:
-        raise SourceError("not-vllm", _nothing(text))
+        with budget.limited():
+            raise SourceError("not-vllm", _nothing(text))
     if is_windows and any(start.form in (Form.SHELL, Form.DOCKER_RUN) for start in found):
         found = tuple(replace(start, notes=(*start.notes, _WINDOWS)) for start in found)
     return found, tuple(written)
@@ -155,17 +167,19 @@ def _nothing(text: str) -> str:
     return "no vLLM server is started here: give a line with `vllm serve MODEL`, or the YAML that holds it"
 
 
-def _written(text: str, name: str) -> list[Written]:
-    """The starts, by the form that the structure of the text shows."""
-    fences = list(islice(_FENCE.finditer(text), MAX_FENCES))
+def _written(text: str, name: str, line: int = 1, nested: int = 0) -> list[Written]:
+    """The starts, by the form that the structure of the text shows; it begins in this line, `nested` in others."""
+    fences = list(islice(_FENCE.finditer(text), MAX_FENCES)) if nested < MAX_NESTED else []
     if len(fences) > 1:
-        return _of_markdown(text, fences)
+        return _of_blocks(_in_fences(text, fences), line, nested)
     if _HEREDOC.search(text) and not _looks_like_yaml(text):
-        return unwrap.of_script(text) or _of_heredocs(text)
+        if (of_itself := unwrap.of_script(text, line)) or nested == MAX_NESTED:
+            return of_itself
+        return _of_blocks(_in_heredocs(text), line, nested)
     if systemd.is_unit(text):
-        return systemd.starts(text)
+        return systemd.starts(text, line)
     if _looks_like_yaml(text):
-        found = manifests.starts(yaml_tree.read(text), name)
+        found = manifests.starts(yaml_tree.read(text, line), name)
         if found is not None:
             return found
         raise SourceError(
@@ -173,46 +187,56 @@ def _written(text: str, name: str) -> list[Written]:
             "this YAML is neither a compose file, nor a Kubernetes manifest, nor values of vLLM's production stack,"
             " nor a --config file of vLLM",
         )
-    return unwrap.of_script(text)
+    return unwrap.of_script(text, line)
 
 
-def _of_heredocs(text: str) -> list[Written]:
-    """What a script that starts nothing by itself writes or hands on: a manifest for `kubectl apply -f -`, a unit."""
+def _of_blocks(blocks: Iterator[tuple[str, int]], line: int, nested: int) -> list[Written]:
+    """What stands in these pieces of a text that begins in this line, each by its own form; what cannot be read there
+    is not a command."""
     found: list[Written] = []
-    for opening in islice(_HEREDOC.finditer(text), MAX_FENCES):
-        body = text[opening.end() + 1 :]
-        end = re.compile(rf"^[ \t]*{re.escape(opening['word'])}[ \t]*$", re.MULTILINE).search(body)
-        body = textwrap.dedent(body[: end.start()] if end else body)
-        if not opening["quote"]:  # the shell takes these backslashes away
-            body = re.sub(r"\\([\\$`])", r"\1", body)
-        above = "\n" * (text.count("\n", 0, opening.end()) + 1)  # so that lines are those of the whole text
-        with contextlib.suppress(SourceError):
-            found += _written(above + body, "")
+    for block, lines_above in blocks:
+        try:
+            found += _written(block, "", line + lines_above, nested + 1)
+        except budget.ExhaustedError:
+            raise
+        except SourceError:
+            continue
     return found
 
 
+def _in_heredocs(text: str) -> Iterator[tuple[str, int]]:
+    """What a script that starts nothing by itself writes or hands on (a manifest for `kubectl apply -f -`, a unit),
+    with the number of lines above. What stands in one is read with it, and not again."""
+    at = line = 0
+    for _ in range(MAX_FENCES):
+        opening = _HEREDOC.search(text, at)
+        if opening is None:
+            return
+        start = opening.end() + 1
+        line += text.count("\n", at, start)
+        end = re.compile(rf"^[ \t]*{re.escape(opening['word'])}[ \t]*$", re.MULTILINE).search(text, start)
+        at = end.start() if end else len(text)
+        body = textwrap.dedent(text[start:at])
+        if not opening["quote"]:  # the shell takes these backslashes away
+            body = re.sub(r"\\([\\$`])", r"\1", body)
+        yield body, line
+        line += text.count("\n", start, at)
+
+
 def _looks_like_yaml(text: str) -> bool:
-    for line in text.split("\n"):
-        stripped = line.strip()
-        if stripped and not stripped.startswith(("#", "{{")):
-            return _YAML.match(stripped) is not None
-    return False
+    first = _FIRST_LINE.search(text)
+    return first is not None and _YAML.match(first[0].strip()) is not None
 
 
-def _of_markdown(text: str, fences: Sequence[re.Match[str]]) -> list[Written]:
-    """What stands between the fences, each by its own form; what cannot be read there is not a command."""
-    found: list[Written] = []
+def _in_fences(text: str, fences: Sequence[re.Match[str]]) -> Iterator[tuple[str, int]]:
+    """What stands between the fences of a page, with the number of lines above."""
     at = 0
     while at + 1 < len(fences):
         opening = fences[at]
         closing = next((n for n in range(at + 1, len(fences)) if fences[n][1].startswith(opening[1])), len(fences) - 1)
-        block = text[opening.end() + 1 : fences[closing].start()]
         if opening[2].lower() not in _PROSE:
-            above = "\n" * (text.count("\n", 0, opening.end()) + 1)  # so that lines are those of the whole text
-            with contextlib.suppress(SourceError):
-                found += _written(above + block, "")
+            yield text[opening.end() + 1 : fences[closing].start()], text.count("\n", 0, opening.end() + 1)
         at = closing + 1
-    return found
 
 
 def facts(start: Start) -> dict[str, Reading]:
@@ -267,7 +291,8 @@ def _strangers(start: Start) -> dict[str, Reading]:
         "flags_version_told": float(start.version is not None),
     }
     if strange:
-        told["flags_unknown_names"] = " ".join(strange)
+        if names := [name for name in strange if name.split() == [name]]:  # else it is no flag of anybody
+            told["flags_unknown_names"] = " ".join(names)
         told["flags_unknown_says"] = "; ".join(_instead(version, name) for name in strange[:_NAMED])
     return {name: Known(value, origin="cmdline") for name, value in told.items()}
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
+from vllm_doctor.launch import budget
 from vllm_doctor.launch.unexpanded import as_written, is_marked, mark, pieces
 from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
@@ -165,8 +166,10 @@ class Written(Launch):
 
 
 MAX_WORDS = 2000
+_MOST_CHARACTERS = 128 * 1024
+"""Of one argument: MAX_ARG_STRLEN of Linux."""
+_STEPS_OF_A_WORD = 10
 _NO_LETTERS = frozenset(range(0x20)) | {0x7F}
-_MOST_PROBES = 100
 _PRINTED = 60
 _FLAG = re.compile(r"--[A-Za-z][\w.-]*")
 _SHORT = re.compile(r"-[A-Za-z]{1,4}(?=$|[=.])")
@@ -188,6 +191,9 @@ def judged(written: Written) -> Start:
     words = written.words
     if len(words) > MAX_WORDS:
         raise SourceError("too-large", f"a command of {len(words):,} arguments: no server takes so many")
+    if max((len(word.text) for word in words), default=0) > _MOST_CHARACTERS:
+        raise SourceError("too-large", f"an argument of more than {_MOST_CHARACTERS:,} characters: no system takes it")
+    budget.spend(_STEPS_OF_A_WORD * len(words) + len(written.environment))
     command = command_line.parse(_without_hidden(words), lambda path: _config(written))
     flags = {flag: value for flag, value in command.flags.items() if not re.search(r"\s", flag)}
     faults = [*written.faults, *_faults_of(words)]
@@ -198,6 +204,7 @@ def judged(written: Written) -> Start:
         for flag, value in flags.items()
         if not is_marked(flag) and isinstance(value, str) and is_marked(value)
     )
+    unknown |= {as_written(command_line.flag_of_key(key)) for key in command.strange_keys if not is_marked(key)}
     version = None if written.image is None else version_of(written.image)
     shown = _shown(command, flags, unknown)
     shown = replace(shown, flags=_as_taken(shown, version or catalogue.newest()))
@@ -362,19 +369,20 @@ def _told(environment: Mapping[str, str | None]) -> dict[str, str | None]:
 def _has_open_word(words: Sequence[Word]) -> bool:
     """Whether a word that is not expanded stands where any flag may stand: not as a value, nor as the model."""
     texts = [word.text for word in words]
-    probe = mark("probe")
-    if sum(is_marked(text) for text in texts) > _MOST_PROBES:
-        return True
-    for place, word in enumerate(words):
-        if not is_marked(word.text) or as_written(word.text) != "".join(pieces(word.text)):
-            continue
-        command = command_line.parse([*texts[:place], probe, *texts[place + 1 :]], lambda path: Reason.NOT_IN_COMMAND)
-        taken = [None if "--model" in command.flags else command.model, *command.flags.values()]
-        if not any(isinstance(value, str) and is_marked(value) and "probe" in pieces(value) for value in taken):
-            hidden = place and (flag := _flag_of(texts[place - 1])) is not None and is_secret(flag)
-            if not hidden:
-                return True
-    return False
+    places = [
+        place
+        for place, text in enumerate(texts)
+        if is_marked(text) and as_written(text) == "".join(pieces(text))
+        and not (place and (flag := _flag_of(texts[place - 1])) is not None and is_secret(flag))
+    ]  # fmt: skip
+    if not places:
+        return False
+    probes = {place: f"probe {place}" for place in places}
+    probed = [mark(probes[place]) if place in probes else text for place, text in enumerate(texts)]
+    command = command_line.parse(probed, lambda path: Reason.NOT_IN_COMMAND)
+    taken = [None if "--model" in command.flags else command.model, *command.flags.values()]
+    seen = {piece for value in taken if isinstance(value, str) for piece in pieces(value)}
+    return not seen.issuperset(probes.values())
 
 
 def _faults_of(words: Sequence[Word]) -> list[Fault]:

@@ -6,16 +6,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from vllm_doctor.launch import docker, shell
+from vllm_doctor.launch import budget, docker, shell
 from vllm_doctor.launch.start import Fault, Flaw, Form, Holder, Resources, Word, Written, flags_in
 from vllm_doctor.launch.unexpanded import is_marked, mark, pieces
 from vllm_doctor.launch.unwrap import SAYS, of_words
-from vllm_doctor.vllm.environment import is_secret
+from vllm_doctor.text.secret_names import is_secret
 
 _UNIT = re.compile(r"^\[(Unit|Service|Install)\][ \t]*$|^ExecStart=", re.MULTILINE)
 _VARIABLE = re.compile(r"\$\$|\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)")
 _SPECIFIER = re.compile(r"%%|%[a-zA-Z]")
 _BROKEN = re.compile(r"\\[ \t]+(#.*)?$|\\#")
+_STEPS_OF_A_SETTING = 5
 _PREFIXES = "@-:+!|"
 
 
@@ -41,9 +42,10 @@ def is_unit(text: str) -> bool:
     return _UNIT.search(text) is not None
 
 
-def starts(text: str) -> list[Written]:
-    """The servers that the unit starts."""
-    settings = list(_settings(text))
+def starts(text: str, line: int = 1) -> list[Written]:
+    """The servers that the unit starts; it begins in this line."""
+    settings = list(_settings(text, line))
+    budget.spend(_STEPS_OF_A_SETTING * len(settings))
     environment: dict[str, str | None] = {}
     for setting in settings:
         if setting.name == "Environment":
@@ -76,11 +78,11 @@ def starts(text: str) -> list[Written]:
     return found
 
 
-def _settings(text: str) -> Iterator[_Setting]:
+def _settings(text: str, first: int = 1) -> Iterator[_Setting]:
     lines = text.split("\n")
     at = 0
     while at < len(lines):
-        line, number = lines[at], at + 1
+        line, number = lines[at], at + first
         at += 1
         if not line.strip() or line.lstrip()[0] in "#;[":
             continue
@@ -93,7 +95,7 @@ def _settings(text: str) -> Iterator[_Setting]:
             parts.append(lines[at - 1])
         name, equals, value = " ".join(parts).partition("=")
         if equals:
-            fault = _broken(parts[-1], lines, at) if name.strip() == "ExecStart" else None
+            fault = _broken(parts[-1], lines, at, first) if name.strip() == "ExecStart" else None
             raw = "\\\n".join(parts).partition("=")[2].strip()
             yield _Setting(name.strip(), value.strip(), number, fault, raw)
 
@@ -112,7 +114,7 @@ def reads_files(text: str) -> bool:
     return any(setting.name == "EnvironmentFile" for setting in _settings(text))
 
 
-def _broken(last: str, lines: Sequence[str], at: int) -> Fault | None:
+def _broken(last: str, lines: Sequence[str], at: int, first: int) -> Fault | None:
     """What is lost where a line seems to be continued, and is not; `at`: of the line after it."""
     match = _BROKEN.search(last)
     end = at
@@ -124,7 +126,7 @@ def _broken(last: str, lines: Sequence[str], at: int) -> Fault | None:
     kind = Flaw.MISSING_BACKSLASH
     if match is not None:
         kind = Flaw.COMMENT_AFTER_BACKSLASH if "#" in match[0] else Flaw.SPACE_AFTER_BACKSLASH
-    return Fault(kind, at, SAYS[kind], lost)
+    return Fault(kind, at + first - 1, SAYS[kind], lost)
 
 
 def _specified(text: str) -> str:
@@ -137,6 +139,8 @@ def _expanded(words: Sequence[Word], environment: Mapping[str, str | None]) -> I
             return "$"
         name = match[1] or match[2]
         found = environment.get(name)
+        budget.spend()
+        budget.spend_on(found or "")
         return mark(match[0]) if found is None or is_secret(name) else found
 
     for word in words:
@@ -144,6 +148,7 @@ def _expanded(words: Sequence[Word], environment: Mapping[str, str | None]) -> I
         whole = _VARIABLE.fullmatch(text)
         if whole and whole[2] and environment.get(whole[2]) is not None:  # alone and without braces: parted at blanks
             for part in (environment[whole[2]] or "").split():
+                budget.spend()
                 yield Word(part, word.line)
         else:
             expanded = _VARIABLE.sub(value, text)

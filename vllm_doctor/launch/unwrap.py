@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from vllm_doctor.launch import docker
+from vllm_doctor.launch import budget, docker
 from vllm_doctor.launch.shell import Broken, Simple, commands, lost_after
 from vllm_doctor.launch.start import Fault, Flaw, Form, Holder, Launch, Word, Written, flags_in
 from vllm_doctor.launch.unexpanded import is_marked
@@ -69,12 +69,12 @@ def _of_script(text: str, form: Form, line: int, variables: Mapping[str, str | N
     simples = list(commands(text, line, variables))
     for place, simple in enumerate(simples):
         for launch in _of_words(simple.words, form, simple.environment, depth):
-            fault = _ended_early(simple, simples[place + 1 :])
+            fault = _ended_early(simple, (simples[n] for n in range(place + 1, len(simples))))
             set_before = {} if launch.inside or launch.image is not None else simple.assignments
             yield replace(launch, faults=(*launch.faults, *fault), assignments={**set_before, **launch.assignments})
 
 
-def _ended_early(simple: Simple, following: Sequence[Simple]) -> tuple[Fault, ...]:
+def _ended_early(simple: Simple, following: Iterable[Simple]) -> tuple[Fault, ...]:
     broken, words = lost_after(following, simple)
     lost = flags_in([word.text for word in words] or simple.rest.split())
     if broken is None or (not lost and broken.kind in (Flaw.COMMENT_IN_COMMAND, Flaw.MISSING_BACKSLASH)):
@@ -117,6 +117,7 @@ def _of_wrapped(
     words: Sequence[Word], form: Form, environment: Mapping[str, str | None], depth: int
 ) -> Iterator[Launch]:
     """The command behind the wrapper's own arguments: where the first vLLM, shell or container begins."""
+    budget.spend(len(words) + len(environment))
     found = dict(environment)
     assignments: dict[str, Word] = {}
     cores: float | None = None

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from vllm_doctor.launch import budget
 from vllm_doctor.launch.unexpanded import mark
 from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
@@ -90,20 +91,20 @@ class Documents:
     """A template stands where anything may stand."""
 
 
-def read(text: str) -> Documents:
-    """The documents of a YAML text. Raises SourceError: unreadable, too-large."""
+def read(text: str, line: int = 1) -> Documents:
+    """The documents of a YAML text that begins in this line. Raises SourceError: unreadable, too-large."""
     of_chart = "; of a chart's template give what `helm template` prints" if "{{" in text else ""
     text, is_open = _without_templates(text)
     try:
-        _check(text)
+        _check(text, line)
         roots = list(yaml.compose_all(text, Loader=_Loader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f"line {mark.line + 1}: " if mark else ""
+        where = f"line {mark.line + line}: " if mark else ""
         raise SourceError("unreadable", f"{where}this is no valid YAML ({_problem(error)}){of_chart}") from None
     except (yaml.YAMLError, ValueError, RecursionError):
         raise SourceError("unreadable", "this is no valid YAML") from None
-    converter = _Converter()
+    converter = _Converter(line)
     return Documents(tuple(converter.node(root, "", 0) for root in roots if root is not None), is_open)
 
 
@@ -127,23 +128,28 @@ def _without_templates(text: str) -> tuple[str, bool]:
     return _TEMPLATE.sub(lambda match: mark("{{" + match[1] + "}}"), text), is_open
 
 
-def _check(text: str) -> None:
-    """Refuse what is nested too deeply before it takes long."""
-    depth = 0
+def _check(text: str, first: int) -> None:
+    """Refuse what holds too much, or is nested too deeply, before it takes long."""
+    depth = count = 0
     for event in yaml.parse(text, Loader=_Loader):
+        line = event.start_mark.line + first if event.start_mark else first
+        count += isinstance(event, (yaml.NodeEvent, yaml.DocumentStartEvent))
+        if count > 2 * MAX_NODES:  # the keys as well
+            raise SourceError("too-large", f"line {line}: unfolds to more than {MAX_NODES:,} values")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
-            line = event.start_mark.line + 1 if event.start_mark else 1
             raise SourceError("too-large", f"line {line}: nested deeper than {MAX_DEPTH} levels")
 
 
 class _Converter:
-    def __init__(self) -> None:
+    def __init__(self, first: int) -> None:
+        self._first = first
         self._count = 0
 
     def node(self, node: yaml.Node, path: str, depth: int) -> Node:
-        line = node.start_mark.line + 1
+        line = node.start_mark.line + self._first
         self._count += 1
+        budget.spend_on(path)
         if self._count > MAX_NODES:
             raise SourceError("too-large", f"line {line}: unfolds to more than {MAX_NODES:,} values")
         if depth > MAX_DEPTH:  # an alias within what it names
@@ -155,6 +161,7 @@ class _Converter:
             items = tuple(self.node(item, f"{path}[{place}]", depth + 1) for place, item in enumerate(node.value))
             return Node(path, line, "seq", items=items)
         if isinstance(node, yaml.ScalarNode) and kind in ("str", "int", "float", "bool", "null"):
+            budget.spend_on(node.value)
             return Node(path, line, kind, str(node.value), node.style in ("|", ">"))
         if isinstance(node, yaml.ScalarNode) and kind in ("timestamp", "value", "merge"):
             return Node(path, line, "str", str(node.value))
@@ -167,12 +174,14 @@ class _Converter:
                 sources = value.value[::-1] if isinstance(value, yaml.SequenceNode) else [value]
                 for source in sources:
                     if not isinstance(source, yaml.MappingNode):
-                        line = key.start_mark.line + 1
+                        line = key.start_mark.line + self._first
                         raise SourceError("unreadable", f"line {line}: << takes a mapping, or a list of them")
                     yield from self.node(source, path, depth + 1).fields.items()
         for key, value in node.value:
             if key.tag != _TAG + "merge":
                 if not isinstance(key, yaml.ScalarNode):
-                    raise SourceError("unreadable", f"line {key.start_mark.line + 1}: a key must be a plain text")
+                    raise SourceError(
+                        "unreadable", f"line {key.start_mark.line + self._first}: a key must be a plain text"
+                    )
                 name = str(key.value)
                 yield name, self.node(value, f"{path}.{name}".lstrip("."), depth + 1)

@@ -51,5 +51,7 @@ def told(error: Exception) -> tuple[str, str]:
         return error.kind if isinstance(error, SourceError) else "usage", str(error)
     if isinstance(error, MemoryError) or any(said in str(error).lower() for said in _SCARCE):
         return "no-memory", "the system gives the doctor no more memory, or threads: raise its limit (ulimit -v, -u)"
+    if isinstance(error, ImportError):
+        return "internal", f"{error.name or 'a library'} cannot be loaded ({error}): install vllm-doctor again"
     what = f"{type(error).__name__}: {error}"
     return "internal", f"internal error: {what} (VLLM_DOCTOR_DEBUG=1 shows where; please report it)"

@@ -24,6 +24,7 @@ class Reason(StrEnum):
     BETWEEN = "between-buckets"  # the histogram's bucket straddles the threshold
     NOT_SUPPORTED = "not-supported"  # this device, driver or kernel does not tell
     NO_DRIVER = "no-driver"  # no NVIDIA driver, or one that does not answer
+    TIMEOUT = "timeout"  # there was no time to judge all engines
     NOT_SET = "not-set"  # not on the command line: vLLM's default holds, which depends on the host
 
 
@@ -33,7 +34,7 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
     Reason.IDLE: "nothing happened in the window: look under load, or longer (--window 30)",
     Reason.INVALID: "the server exports no number there",
     Reason.UNREACHABLE: "the server did not answer",
-    Reason.DENIED: "permission denied: run vllm-doctor as the server's user, or as root",
+    Reason.DENIED: "permission denied: run vllm-doctor as the server's user, or as root, who reads what that user may",
     Reason.STALE: "it vanished while watched, or the last look (--state) was of another start or too long ago",
     Reason.NOT_IN_LOG: "a log does not carry it: ask /metrics",
     Reason.NO_LOG: "only the server's log holds it: add the log as another argument",
@@ -43,5 +44,6 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
     Reason.BETWEEN: "the histogram's buckets are too coarse to decide",
     Reason.NOT_SUPPORTED: "this device, driver or kernel does not report it",
     Reason.NO_DRIVER: "no GPU was found: run vllm-doctor on the GPU host, or give --nvidia-smi FILE, or --gpu NAME",
+    Reason.TIMEOUT: "not all engines could be judged in time: raise --timeout",
     Reason.NOT_SET: "it is not on the server's command line, so vLLM's own default holds",
 }

@@ -28,11 +28,11 @@ class Round:
 
     def total(self, series: Series) -> float:
         """The sum over the engines."""
-        return sum(values.get(series, 0.0) for values in self.engines.values())
+        return sum([values.get(series, 0.0) for values in self.engines.values()])
 
     def most(self, series: Series) -> float:
         """The largest of the engines' values."""
-        return max((values.get(series, 0.0) for values in self.engines.values()), default=0.0)
+        return max([values.get(series, 0.0) for values in self.engines.values()], default=0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,26 @@ class Series:
     __slots__ = ("_readings", "_shapes")
 
     def __init__(self, readings: Mapping[Subject, Reading]) -> None:
-        self._readings = readings
-        shapes = {tuple(name for name, _ in subject) for subject in readings}
-        self._shapes = sorted(shapes, key=len, reverse=True)
+        self._readings: dict[Subject, Reading] = {}
+        self._shapes: list[tuple[str, ...]] = []
+        for subject, reading in readings.items():
+            self.add(subject, reading)
+
+    def add(self, subject: Subject, reading: Reading) -> None:
+        self._readings[subject] = reading
+        shape = tuple(name for name, _ in subject)
+        if shape not in self._shapes:
+            self._shapes = sorted([*self._shapes, shape], key=len, reverse=True)
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether it answers the same for every engine."""
+        return self._shapes == [()]
 
     def at(self, subject: Subject) -> tuple[Subject, Reading] | None:
         """The reading for the narrowest subject that contains this one, and that subject."""
         for shape in self._shapes:
-            key = project(subject, shape)
+            key = project(subject, shape) if shape else ()
             found = self._readings.get(key)
             if found is not None:
                 return key, found
@@ -44,6 +56,10 @@ class Snapshot:
     """Tells servers apart where several are examined together."""
     flags: Mapping[str, Value] = field(default_factory=dict)
     """What the server was started with, where its command line was read; a variable X of its environment as "$X"."""
+    alike: frozenset[str] = frozenset()
+    """Signals that are the same for every engine, as all are that they are computed from."""
+    left_out: int = 0
+    """Engines for which there was no time."""
 
     def read(self, name: str, subject: Subject) -> tuple[Subject, Reading]:
         """A signal for one engine, and the subject that the reading belongs to."""

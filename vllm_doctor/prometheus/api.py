@@ -97,7 +97,9 @@ class Api:
     def _read(self, status: int, body: bytes) -> list[Row]:
         if status in (401, 403):
             raise SourceError(
-                "denied", f"{self.target} answers {status}: give --token-file, --header, or http://USER:PASSWORD@host"
+                "denied",
+                f"{self.target} answers {status}: give --token-file, --token-for {self.target}=FILE, --header,"
+                " or http://USER:PASSWORD@host",
             )
         try:
             answer = outside.json(body)

@@ -18,7 +18,7 @@ from vllm_doctor.model.reason import Reason
 from vllm_doctor.prometheus import query
 from vllm_doctor.prometheus.api import ORIGIN, Labels, Row
 from vllm_doctor.prometheus.query import ENGINE, Scope
-from vllm_doctor.rules.signal import Signal, info, parsed
+from vllm_doctor.rules.signal import TEXTS, Signal, info, parsed
 
 _LABELS = "VictoriaMetrics keeps 30 labels of a series unless it is started with -maxLabelsPerTimeseries=60"
 
@@ -189,7 +189,7 @@ class EngineColumns:
                 text = row.labels.get(label)
                 reading = parsed(text or "", signal) if text is not None or signal.none is not None else None
                 values[engine] = reading.value if isinstance(reading, Known) else None
-            self._keep(signal, Values(values, signal.unit == "text"), bool(rows))
+            self._keep(signal, Values(values, signal.unit in TEXTS), bool(rows))
 
     def _keep(self, signal: Signal, column: Values | Bounded, has_rows: bool) -> None:
         absent = Reason.ABSENT if signal.exporter is None else signal.reason

@@ -34,6 +34,7 @@ from typing import Any
 
 import promql_parser as ast
 
+from vllm_doctor.expr.promql_eval import parsed
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.facts import ENGINE_METRIC
 from vllm_doctor.rules.signal import Exporter
@@ -51,7 +52,7 @@ _OPERATORS = {
     "MatchOp.Re": "=~",
     "MatchOp.NotRe": "!~",
 }
-_IN_METRICSQL = {"increase": "increase_prometheus"}
+_IN_METRICSQL = {"increase": "increase_prometheus", "changes": "changes_prometheus"}
 METRICSQL = "step()"
 """A query that only VictoriaMetrics answers."""
 _SELECT = 'write it as PromQL has it: --select \'namespace="prod", pod=~"llama-.*"\''
@@ -105,7 +106,7 @@ def matchers(text: str) -> tuple[Matcher, ...]:
     if inside.startswith("{") and inside.endswith("}"):
         inside = inside[1:-1]
     try:
-        found = ast.parse(f"{ENGINE_METRIC}{{{inside}}}")
+        found = parsed(f"{ENGINE_METRIC}{{{inside}}}")
     except ValueError as error:
         raise UsageError(f"--select {text}: {error}; {_SELECT}") from None
     if not isinstance(found, ast.VectorSelector) or found.offset or found.at or found.matchers.or_matchers:
@@ -190,9 +191,12 @@ def _is_told(node: Any, scope: Scope) -> bool:
             return True
 
 
+_OF_TWO = frozenset(("rate", "increase", "changes", "resets"))
+
+
 def needs_two_samples(definition: str) -> bool:
     """Whether the signal is made of rates, which one scrape cannot give."""
-    return any(isinstance(node, ast.Call) and node.func.name in ("rate", "increase") for node in _nodes(definition))
+    return any(isinstance(node, ast.Call) and node.func.name in _OF_TWO for node in _nodes(definition))
 
 
 def buckets(definition: str, scope: Scope) -> str | None:

@@ -5,6 +5,7 @@ One instant query a signal, for all engines together; so many whether there is o
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -103,7 +104,10 @@ class Survey:
 
 def chosen(url: str) -> tuple[Matcher, ...]:
     """The labels that a prom+http URL asks for: ?pod=x&instance=y. Raises UsageError."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its own message may quote a password
+        raise UsageError(f"not a URL: {shown(url)}; write prom+http://host:9090") from None
     try:
         pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query), errors="strict")
     except ValueError:
@@ -363,7 +367,7 @@ class OneServer:
             raise SourceError(
                 "several",
                 f"{self.target} is of {len(servers):,} servers: name one of them by its labels ({', '.join(differ)}):"
-                f" ?{asked}; all of them: vllm-doctor fleet {self.prometheus.target}",
+                f" ?{asked}; all of them: vllm-doctor fleet {shlex.quote(self.prometheus.target)}",
             )
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from vllm_doctor.model.errors import SourceError
+from vllm_doctor.text import files
 
 KIND = "not-a-recording"
 MAX_BYTES = 256 << 20
@@ -50,7 +51,7 @@ def is_recording(path: Path) -> bool:
             return False
         if path.name.endswith(_ENDINGS):
             return True
-        with path.open("rb") as file:
+        with open(files.descriptor(path), "rb") as file:
             head = file.read(4096)
         if head[:2] != b"\x1f\x8b":
             return False
@@ -101,7 +102,7 @@ def _of_folder(path: Path) -> dict[str, bytes]:
                 continue
             if not stat.S_ISREG(mode):
                 raise SourceError(KIND, f"{file} is a link or a device, which a recording never holds: not read")
-            with file.open("rb") as stream:
+            with open(files.descriptor(file), "rb") as stream:
                 body = _unpacked(file, stream, left) if named[2] else stream.read(left + 1)
             left -= len(body)
             _keep(found, named[1], body, path, left)
@@ -124,12 +125,10 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _of_archive(path: Path) -> dict[str, bytes]:
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise SourceError(KIND, f"{path} is neither a file nor a folder: give a recording")
     found: dict[str, bytes] = {}
     left = MAX_BYTES
     try:
-        with gzip.open(path) as stream:
+        with open(files.descriptor(path), "rb") as packed, gzip.open(packed) as stream:
             for name, body in _members(path, stream):
                 named = _PART.fullmatch(name)
                 if named is None:

@@ -91,8 +91,7 @@ def _lines(block: Block, width: int) -> Iterator[Line]:
             for part in (part for item in block.items for part in _parts(item, width)):
                 yield from _toned(_wrapped(f"  {plain(part)}", width, block.hang), _tone(part))
         case Command():
-            shown = " ".join(text_words.quoted(word, block.variables) for word in block.words)
-            yield from _toned(_wrapped(f"  {shown}", width, 4))
+            yield from _toned([f"  {line}" for line in text_words.folded(block.words, width - 2, block.variables)])
         case Numbered():
             yield from _numbered(block, width)
         case Plots():
@@ -176,9 +175,12 @@ def _body(block: Table | Diff | Shell | Command | Lines, label: str, width: int)
             for sign, text in block.lines:
                 yield (Piece(f"{margin}{sign}  {text}", ADDED if sign == "+" else DROPPED),)
         case Shell():
-            note = f"  ({block.note})" if block.note else ""
             for command in block.commands:
-                yield from _toned(_wrapped(f"{margin}$  {command}{note}", width, INDENT), RUN)
+                first, *others = text_words.folded_text(command, width - INDENT - 3)
+                last = f"  # {block.note}" if block.note else ""
+                lines = [f"{margin}$  {first}", *(f"{margin}   {line}" for line in others)]
+                fits = len(lines[-1]) + len(last) <= width
+                yield from _toned([*lines[:-1], f"{lines[-1]}{last}"] if fits else [f"{margin}{last[2:]}", *lines], RUN)
         case Command():
             folded = text_words.folded(block.words, width - INDENT, block.variables)
             yield from _toned([margin + line for line in folded])

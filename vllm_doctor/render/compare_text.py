@@ -57,7 +57,7 @@ def _result(result: Result) -> str:
             result.kind, result.kind
         ),
         f"{runs} runs" if runs > 1 else "",
-        result.model or "model not known",
+        words.shortened(result.model or "model not known"),
         f"vLLM {result.vllm}" if result.vllm else "",
         f"{seconds}" if seconds else "",
         result.verdict or "",

@@ -30,7 +30,7 @@ from vllm_doctor.model.report import (
     Vital,
 )
 from vllm_doctor.model.version import __version__
-from vllm_doctor.render.json_values import known, number
+from vllm_doctor.render.json_values import known, labels, model_name, number
 from vllm_doctor.text.times import iso
 
 
@@ -48,7 +48,7 @@ def document(report: Report) -> dict[str, Any]:
         "error": _problem(report.error),
         "patient": {
             "vllm": report.patient.vllm,
-            "model": report.patient.model,
+            "model": model_name(report.patient.model),
             "engines": report.patient.engines,
             "gpus": report.patient.gpus,
             "gpu": report.patient.gpu,
@@ -73,7 +73,7 @@ def document(report: Report) -> dict[str, Any]:
             vital.name: vital.seen.value for vital in report.vitals if not isinstance(vital.seen, Known)
         },
         "engines": [
-            {"subject": dict(engine.subject), "vitals": {vital.name: _vital(vital) for vital in engine.vitals}}
+            {"subject": labels(engine.subject), "vitals": {vital.name: _vital(vital) for vital in engine.vitals}}
             for engine in report.engines
         ],
         "measures": {measure.name: _measure(measure) for measure in report.measures},
@@ -128,7 +128,7 @@ def _run(run: RunSeen, report: Report) -> dict[str, Any]:
         "from": _time(run.first_at, report),
         "to": _time(run.last_at, report),
         "vllm": run.vllm,
-        "model": run.model,
+        "model": model_name(run.model),
         "engines": run.engines,
         "start_seen": run.began,
         "served": run.up,
@@ -150,7 +150,7 @@ def _span(span: Span, report: Report) -> dict[str, Any]:
         "rule": span.rule,
         "severity": span.severity,
         "life": span.run,
-        "subject": dict(span.subject),
+        "subject": labels(span.subject),
         "from": _time(span.first_at, report),
         "to": _time(span.last_at, report),
         "seconds": number(span.seconds),
@@ -191,7 +191,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "stage": finding.stage,
         "explained_by": finding.explained_by,
         "confidence": finding.confidence,
-        "subject": dict(finding.subject),
+        "subject": labels(finding.subject),
         "title": finding.title,
         "here": finding.here,
         "why": finding.why,

@@ -1,12 +1,24 @@
-"""Numbers as every JSON output writes them."""
+"""Numbers and names as every JSON output writes them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from vllm_doctor.model.reading import Known
-from vllm_doctor.text.words import plain
+from vllm_doctor.text.words import plain, shortened
+
+_MOST_OF_A_NAME = 4096
+
+
+def model_name(text: str | None) -> str | None:
+    """Short enough for a document that others keep."""
+    return None if text is None else shortened(text, _MOST_OF_A_NAME)
+
+
+def labels(subject: Mapping[str, str]) -> dict[str, str]:
+    return {label: shortened(text, _MOST_OF_A_NAME) for label, text in subject.items()}
 
 
 def number(value: object) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import Report, Verdict
+from vllm_doctor.render import json_values
 
 _STATES = ("ok", "info", "warning", "critical", "unknown", "not-applicable")
 
@@ -36,7 +37,9 @@ def render(report: Report) -> str:
         for engine in report.engines:
             seen = next((v.seen for v in engine.vitals if v.name == vital.name), None)
             if isinstance(seen, Known):
-                labels = ",".join(f'{label}="{_escaped(text)}"' for label, text in engine.subject.items())
+                labels = ",".join(
+                    f'{label}="{_escaped(text)}"' for label, text in json_values.labels(engine.subject).items()
+                )
                 lines.append(f"{name}{{{labels}}} {float(seen.value):g}")
     return "\n".join(lines) + "\n# EOF\n"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -61,13 +61,19 @@ class Catalogue:
         return Catalogue(signals, Diagnosis(self.symptoms, negligible=self.negligible), self.path)
 
     def snapshot(
-        self, window: Window, facts: Mapping[str, Reading], tag: Subject = (), evaluated: Evaluated | None = None
+        self,
+        window: Window,
+        facts: Mapping[str, Reading],
+        tag: Subject = (),
+        evaluated: Evaluated | None = None,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> Snapshot:
         """What the scrapes of one server and the facts about it say.
 
         `tag` tells servers apart where several are examined together. `evaluated`: signals that need no scrapes.
+        `is_over`: whether there is no time for another engine.
         """
-        return evaluation.snapshot(self.in_order, window, facts, tag, evaluated)
+        return evaluation.snapshot(self.in_order, window, facts, tag, evaluated, is_over)
 
 
 def load(shipped: Path, *folders: Path, problems: Problems | None = None) -> Catalogue:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from vllm_doctor.expr.scalar import Comparison
 from vllm_doctor.model.kinds import GRAVE, Role, Severity, Stage, State
@@ -48,6 +48,8 @@ class Diagnosis:
     engines: tuple[EngineSeen, ...]
     targets: tuple[Target, ...]
     states: Mapping[str, State]
+    left_out: int = 0
+    """Engines for which there was no time."""
 
 
 class Reader:
@@ -55,6 +57,7 @@ class Reader:
 
     def __init__(self, snapshot: Snapshot, subject: Subject, catalogue: Catalogue) -> None:
         self._snapshot, self._subject, self._catalogue = snapshot, subject, catalogue
+        self.engine = subject
         self.keys: set[tuple[str, str]] = set(snapshot.tag)
         self.flags = snapshot.flags
 
@@ -80,14 +83,21 @@ class Reader:
 def outcomes(rules: Sequence[Rule], catalogue: Catalogue, snapshot: Snapshot) -> Iterator[tuple[Rule, Outcome, Reader]]:
     """Each rule, judged for each engine; and the reader, which knows what was read for it.
 
-    A cause that is known to cost next to nothing is only worth knowing.
+    A cause that is known to cost next to nothing is only worth knowing. A rule by which nothing is found, and that
+    reads the same of every engine, is judged once.
     """
+    nothing: dict[str, Outcome] = {}
     for subject in snapshot.subjects:
         for rule in rules:
             reader = Reader(snapshot, subject, catalogue)
+            if rule.id in nothing:
+                yield rule, nothing[rule.id], reader
+                continue
             outcome = rule.judge(reader)
             if outcome.state.severity in GRAVE and is_negligible(rule, Reader(snapshot, subject, catalogue), catalogue):
                 outcome = replace(outcome, state=State.INFO)
+            if outcome.state.severity is None and snapshot.alike.issuperset(rule.signals()):
+                nothing[rule.id] = outcome
             yield rule, outcome, reader
 
 
@@ -108,25 +118,36 @@ def diagnose(
     snapshots: Sequence[Snapshot],
     measured: bool = True,
     judge: Judge | None = None,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Diagnosis:
     """Judge every rule for every engine of every server; fold symptoms under their causes.
 
     Where nothing was `measured`, of a command alone, nothing is hidden by statistics that are off: that is a finding
-    like others. `judge`: in place of `outcomes`, for who knows most of them already.
+    like others. `judge`: in place of `outcomes`, for who knows most of them already. `is_over`: whether there is no
+    time for another engine; one is judged at least.
     """
+    snapshots = list(snapshots)
     findings: dict[tuple[str, Subject], Finding] = {}
     unknown: dict[str, dict[str, Reason]] = {}
     states: dict[str, State] = {}
     symptoms: list[tuple[Verdict, str, Subject]] = []
-    for snapshot in snapshots:
-        for rule, outcome, reader in judge(snapshot) if judge else outcomes(rules, catalogue, snapshot):
-            states[rule.id] = min(states.get(rule.id, outcome.state), outcome.state, key=lambda state: state.rank)
-            if outcome.state is State.UNKNOWN:
-                unknown.setdefault(rule.id, {}).update(outcome.because)
-            elif (severity := outcome.state.severity) is not None:
-                named = reader.subject
-                if (rule.id, named) not in findings:
-                    findings[rule.id, named] = _finding(rule, severity, outcome.evidence, named, reader, catalogue)
+    left_out = sum(snapshot.left_out for snapshot in snapshots)
+    for place, snapshot in enumerate(snapshots):
+        done: list[Subject] = []
+        for engine, judged in groupby(judge(snapshot) if judge else outcomes(rules, catalogue, snapshot), _engine):
+            if (place or done) and is_over():
+                left_out += len(snapshot.subjects) - len(done)
+                snapshot = snapshots[place] = replace(snapshot, subjects=tuple(done))
+                break
+            done.append(engine)
+            for rule, outcome, reader in judged:
+                states[rule.id] = min(states.get(rule.id, outcome.state), outcome.state, key=lambda state: state.rank)
+                if outcome.state is State.UNKNOWN:
+                    unknown.setdefault(rule.id, {}).update(outcome.because)
+                elif (severity := outcome.state.severity) is not None:
+                    named = reader.subject
+                    if (rule.id, named) not in findings:
+                        findings[rule.id, named] = _finding(rule, severity, outcome.evidence, named, reader, catalogue)
         for subject in snapshot.subjects:
             reader = Reader(snapshot, subject, catalogue)
             for symptom in catalogue.symptoms:
@@ -136,7 +157,7 @@ def diagnose(
     found = [replace(f, role=Role.ROOT) if f.role is Role.BLIND and not measured else f for f in findings.values()]
     in_order = ordered(_folded(found, rules), rules)
     engines = _engines(catalogue, snapshots)
-    vitals = _vitals(catalogue, engines)
+    vitals = _vitals(catalogue, engines, Reason.TIMEOUT if left_out else None)
     told = {rule.id for rule in rules if rule.stage in HEADLINES or rule.role is Role.SYMPTOM}
     verdict, headline = _verdict(in_order, symptoms, vitals, told)
     return Diagnosis(
@@ -148,7 +169,12 @@ def diagnose(
         engines=engines,
         targets=_targets(catalogue, snapshots),
         states=dict(sorted(states.items())),
+        left_out=left_out,
     )
+
+
+def _engine(judged: tuple[Rule, Outcome, Reader]) -> Subject:
+    return judged[2].engine
 
 
 def _finding(
@@ -322,40 +348,54 @@ def _value(template: Value, reader: Reader, needs: dict[str, Reason]) -> Value:
 
 
 def _command(template: str, reader: Reader, needs: dict[str, Reason]) -> str:
-    """A shell command with its values as a shell reads them: 1024, not "1,024"."""
-    values: dict[str, str] = {}
+    """A shell command with its values."""
     for name in words.names(template):
         reading = reader(name)
         if isinstance(reading, Unknown):
             needs[name] = reading.reason
-        else:
-            values[f"{{{name}}}"] = shlex.quote(str(words.plain(reading.value)))
-    for place, value in values.items():
-        template = template.replace(place, value)
-    return template
+    return words.command(template, reader.worded)
 
 
 def _folded(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
     """A finding that another one explains, about the same engine, becomes its symptom."""
     explains = {rule.id: rule.explains for rule in rules}
+    causes: dict[tuple[str, bool], list[tuple[int, Mapping[str, str]]]] = {}
+    for place, finding in enumerate(findings):
+        for explained in explains.get(finding.rule, ()):
+            causes.setdefault((explained, False), []).append((place, finding.subject))
+            if finding.severity in GRAVE:
+                causes.setdefault((explained, True), []).append((place, finding.subject))
+    places = {effect: _Places(found) for effect, found in causes.items()}
     folded = []
     for finding in findings:
-        causes = [
-            cause.rule
-            for cause in findings
-            if finding.rule in explains.get(cause.rule, ())
-            and _overlap(cause.subject, finding.subject)
-            and (cause.severity in GRAVE or finding.severity not in GRAVE)
-        ]
-        if causes:
-            folded.append(replace(finding, role=Role.SYMPTOM, explained_by=causes[0]))
+        of_effect = places.get((finding.rule, finding.severity in GRAVE))  # what is not grave explains nothing grave
+        cause = of_effect.first(finding.subject) if of_effect is not None else None
+        if cause is not None:
+            folded.append(replace(finding, role=Role.SYMPTOM, explained_by=findings[cause].rule))
         else:  # a symptom without a cause in sight is worth knowing all the same
             folded.append(replace(finding, role=Role.INFO) if finding.role is Role.SYMPTOM else finding)
     return folded
 
 
-def _overlap(a: Mapping[str, str], b: Mapping[str, str]) -> bool:
-    return all(b[label] == value for label, value in a.items() if label in b)
+class _Places:
+    """Subjects of a list, by their places in it: the first that does not contradict another subject, label by label."""
+
+    def __init__(self, subjects: Iterable[tuple[int, Mapping[str, str]]]) -> None:
+        self._of_shapes: dict[tuple[str, ...], list[tuple[int, Mapping[str, str]]]] = {}
+        for place, subject in subjects:
+            self._of_shapes.setdefault(tuple(subject), []).append((place, subject))
+        self._known: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[tuple[str, ...], int]] = {}
+
+    def first(self, subject: Mapping[str, str]) -> int | None:
+        found = []
+        for shape, places in self._of_shapes.items():
+            shared = tuple(label for label in shape if label in subject)
+            if (shape, shared) not in self._known:
+                known = self._known[shape, shared] = {}
+                for place, named in places:
+                    known.setdefault(tuple(named[label] for label in shared), place)
+            found.append(self._known[shape, shared].get(tuple(subject[label] for label in shared)))
+        return min((place for place in found if place is not None), default=None)
 
 
 def ordered(
@@ -387,11 +427,8 @@ def _verdict(
     if blind is not None:
         return Verdict.UNKNOWN, blind.title
     grave = [finding for finding in findings if finding.is_grave]
-    unexplained = [
-        (least, says)
-        for least, says, subject in symptoms
-        if not any(_overlap(finding.subject, dict(subject)) for finding in grave)
-    ]
+    places = _Places((place, finding.subject) for place, finding in enumerate(grave))
+    unexplained = [(least, says) for least, says, subject in symptoms if places.first(dict(subject)) is None]
     missing = [vital for vital in vitals if vital.needed and isinstance(vital.seen, Reason)]
     reasons = worst(*(least for least, _ in unexplained), Verdict.UNKNOWN if missing else Verdict.OK)
     if grave:
@@ -427,14 +464,14 @@ def _engines(catalogue: Catalogue, snapshots: Sequence[Snapshot]) -> tuple[Engin
     return tuple(seen)
 
 
-def _vitals(catalogue: Catalogue, engines: Sequence[EngineSeen]) -> tuple[Vital, ...]:
-    """The vital signs of all engines together."""
+def _vitals(catalogue: Catalogue, engines: Sequence[EngineSeen], lacks: Reason | None) -> tuple[Vital, ...]:
+    """The vital signs of all engines together. `lacks`: why some of them are not here."""
     return tuple(
         Vital(
             signal.name,
             signal.says,
             signal.unit,
-            _of_all([engine.vitals[place].seen for engine in engines], signal.vital == "sum"),
+            lacks or _of_all([engine.vitals[place].seen for engine in engines], signal.vital == "sum"),
             signal.needed,
         )
         for place, signal in enumerate(_vital_signals(catalogue))

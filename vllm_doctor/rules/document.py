@@ -7,8 +7,9 @@ from pathlib import Path
 
 from vllm_doctor.model.errors import DocumentError
 from vllm_doctor.rules.table import Problems, Table
+from vllm_doctor.text import files
 
-_MAX_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 _NEXT_KEY = re.compile(r"^[^\s#-]", re.MULTILINE)
 
 
@@ -18,12 +19,11 @@ def read(path: Path, until: str | None = None, problems: Problems | None = None)
     `until`: a key that is left out, with all below it, where it is the file's last: what is not needed costs no time.
     """
     try:
-        with path.open("rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
+        raw = files.read(path, MAX_BYTES)
     except OSError as error:
         raise DocumentError(path, None, f"cannot be read: {error.strerror}") from None
-    if len(raw) > _MAX_BYTES:
-        raise DocumentError(path, None, f"larger than {_MAX_BYTES:,} bytes")
+    if len(raw) > MAX_BYTES:
+        raise DocumentError(path, None, f"larger than {MAX_BYTES:,} bytes")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:

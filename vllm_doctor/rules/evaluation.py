@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from vllm_doctor.expr.formula import Formula
 from vllm_doctor.expr.promql_eval import Estimate
@@ -13,7 +13,7 @@ from vllm_doctor.model.reading import Known, Reading, Subject, Unknown, project
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.snapshot import Evaluated, Series, Snapshot
 from vllm_doctor.model.window import Labels, Window
-from vllm_doctor.rules.signal import DEFAULT_IDENTITY, MEASURED, Signal, expression, info, parsed
+from vllm_doctor.rules.signal import DEFAULT_IDENTITY, MEASURED, TEXTS, Signal, expression, info, parsed
 
 _UNTOLD = "…"
 """The value of a flag that is given, where the text does not hold it."""
@@ -27,22 +27,26 @@ def snapshot(
     facts: Mapping[str, Reading],
     tag: Subject = (),
     evaluated: Evaluated | None = None,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Snapshot:
     """All of these signals; each stands below what it is computed from.
 
     `tag` tells servers apart where several are examined together. `evaluated`: signals that need no scrapes.
+    `is_over`: whether there is no time for another engine.
     """
     identity = _identity(window)
     engines = {_named(labels, identity) for labels in window.latest(ENGINE_METRIC)}
     subjects = tuple(sorted(engines if evaluated is None else evaluated.engines)) or ((),)
     series: dict[str, Series] = {}
     missing: dict[str, Reason] = {}
+    formulas: list[tuple[str, Formula]] = []
+    alike: set[str] = set()
     for signal in signals:
         readings: Mapping[Subject, Reading]
-        if signal.way == "formula":
-            assert signal.formula is not None
-            readings = _computed(signal.formula, subjects, Snapshot(subjects, series, missing))
-        elif evaluated is not None and (signal.way in MEASURED or signal.name in evaluated.readings):
+        if signal.formula is not None:
+            formulas.append((signal.name, signal.formula))
+            continue
+        if evaluated is not None and (signal.way in MEASURED or signal.name in evaluated.readings):
             readings = evaluated.readings.get(signal.name, {})
             missing[signal.name] = evaluated.missing.get(
                 signal.name, Reason.ABSENT if signal.way in MEASURED else signal.reason
@@ -53,13 +57,17 @@ def snapshot(
                 missing[signal.name] = reason
         if readings:
             series[signal.name] = Series(readings)
+        if not readings or series[signal.name].is_alike:
+            alike.add(signal.name)
+    computed = _computed(formulas, subjects, series, missing, alike, is_over)
     given = {name: fact for name, fact in facts.items() if name.startswith(("--", "$"))}
     of_flags = {
         name: fact.value if isinstance(fact, Known) else _UNTOLD
         for name, fact in given.items()
         if isinstance(fact, Known) or (name.startswith("-") and fact.reason is Reason.NOT_IN_COMMAND)
     }
-    return Snapshot(subjects, series, missing, tag, of_flags)
+    left_out = len(subjects) - computed
+    return Snapshot(subjects[:computed], series, missing, tag, of_flags, frozenset(alike), left_out)
 
 
 def _observed(
@@ -69,7 +77,7 @@ def _observed(
     match signal.way:
         case "fact":
             fact = facts.get(signal.definition, Unknown(signal.reason))
-            is_other = isinstance(fact, Known) and isinstance(fact.value, str) and signal.unit != "text"
+            is_other = isinstance(fact, Known) and isinstance(fact.value, str) and signal.unit not in TEXTS
             return _fact(Unknown(Reason.INVALID) if is_other else fact)
         case "flag":
             return _fact(_given(signal, signal.definition, facts, COMMAND, "cmdline"))
@@ -165,17 +173,47 @@ def _labelled(signal: Signal, window: Window, identity: tuple[str, ...]) -> Mapp
     return {subject: parsed(text, signal) for subject, (_, text) in newest.items()}
 
 
-def _computed(formula: Formula, subjects: tuple[Subject, ...], snapshot: Snapshot) -> Mapping[Subject, Reading]:
-    readings: dict[Subject, Reading] = {}
-    for subject in subjects:
-        keys: set[tuple[str, str]] = set()
+def _computed(
+    formulas: Sequence[tuple[str, Formula]],
+    subjects: tuple[Subject, ...],
+    series: dict[str, Series],
+    missing: Mapping[str, Reason],
+    alike: set[str],
+    is_over: Callable[[], bool],
+) -> int:
+    """Add what the formulas say of each engine to `series`, and those that say the same of all to `alike`.
 
-        def read(name: str, subject: Subject = subject, keys: set[tuple[str, str]] = keys) -> Reading:
-            key, reading = snapshot.read(name, subject)
-            keys.update(key)
-            return reading
+    For how many engines there was time: one at least.
+    """
+    snapshot = Snapshot(subjects, series, missing)
+    series |= {name: Series({}) for name, _ in formulas}
+    differing: list[tuple[str, Formula]] = []
+    for name, formula in formulas:
+        if alike.issuperset(formula.names):
+            alike.add(name)
+            key, reading = _value(formula, snapshot, subjects[0])
+            # A formula over server-wide signals is server-wide: one reading, not one for each engine.
+            for subject in (key,) if isinstance(reading, Known) else subjects:
+                series[name].add(subject, reading)
+        else:
+            differing.append((name, formula))
+    for place, subject in enumerate(subjects):
+        if place and is_over():
+            return place
+        for name, formula in differing:
+            key, reading = _value(formula, snapshot, subject)
+            series[name].add(key if isinstance(reading, Known) else subject, reading)
+    return len(subjects)
 
-        result = formula.evaluate(read)
-        # A formula over server-wide signals is server-wide: one reading, not one for each engine.
-        readings[tuple(sorted(keys)) if isinstance(result, Known) else subject] = result
-    return readings
+
+def _value(formula: Formula, snapshot: Snapshot, subject: Subject) -> tuple[Subject, Reading]:
+    """What the formula says of an engine, and the subject that what it read belongs to."""
+    keys: set[tuple[str, str]] = set()
+
+    def read(name: str) -> Reading:
+        key, reading = snapshot.read(name, subject)
+        keys.update(key)
+        return reading
+
+    reading = formula.evaluate(read)
+    return tuple(sorted(keys)), reading

@@ -25,11 +25,11 @@ rules/log-lines/*.yaml, one entry a line:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from vllm_doctor.expr.formula import Formula
 from vllm_doctor.expr.parser import FormulaError
@@ -43,6 +43,8 @@ from vllm_doctor.vllm import flags
 
 if TYPE_CHECKING:
     from regex import Pattern
+
+Made = TypeVar("Made")
 
 FOLDER = places.LOG_LINES
 """Beside the signals, in the folder of the rules."""
@@ -149,7 +151,7 @@ def _compiled(pattern: str) -> Pattern[str]:
 def value(text: str) -> Value:
     """A number (a share of "12.5%"), a flag, or the text, cut to 300 characters."""
     if text[:1].isdigit() or text[:1] == "-":
-        number = outside.number(text)
+        number = outside.number(text) if text[-1] != "%" else None
         if number is not None:
             return number
         found = _NUMBER.fullmatch(text)
@@ -197,6 +199,16 @@ def load(*folders: Path) -> LogLines:
     if folders == (places.shipped(),):
         return pickled.load(pickled.LOG_LINES, lambda: read(folders))
     return read(folders)
+
+
+def shipped() -> LogLines:
+    """The doctor's own."""
+    return load(places.shipped())
+
+
+def kept(name: str, make: Callable[[], Made]) -> Made:
+    """What `make` makes of the shipped lines, as an earlier start made it: builtin types only."""
+    return pickled.load(name, make)
 
 
 def read(folders: Iterable[Path], problems: Problems | None = None) -> LogLines:

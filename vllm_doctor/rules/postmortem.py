@@ -19,6 +19,8 @@ _LEAST_ROUNDS = 3
 """A shorter stretch is a moment, and belongs to its neighbour; in a log of less than eight times that, not even so."""
 _SHORT_LOG = 8
 _MOST_STRETCHES = 32
+_SCANNING, _JUDGING = 0.5, 0.8
+"""Shares of the time: until when it is looked when which rule fired, and until when stretches are judged in full."""
 _MOST_RUNS = 12
 """Runs of one kind are judged once: a crash loop may hold thousands."""
 _FULL = 0.9
@@ -58,14 +60,21 @@ _Told = tuple[int, _Stretch | None, Diagnosis]
 
 
 def examine(
-    runs: Sequence[Run], rules: Sequence[Rule], catalogue: Catalogue, wished: Mapping[str, Reading]
+    runs: Sequence[Run],
+    rules: Sequence[Rule],
+    catalogue: Catalogue,
+    wished: Mapping[str, Reading],
+    is_over: Callable[[float], bool] = lambda share: False,
 ) -> Postmortem:
-    """Judge every run; at least one."""
+    """Judge every run; at least one. `is_over`: whether this share of the time is used up; the oldest are left out."""
     moving = _moving(runs, rules, catalogue)
-    stretches, spans = _scanned(runs, moving, catalogue, wished)
+    stretches, spans, left_out = _scanned(runs, moving, catalogue, wished, lambda: is_over(_SCANNING))
     moves = {rule.id for rule in moving}
     diagnoses: list[_Told] = []
     for place, stretch in _shown(runs, stretches):
+        if diagnoses and is_over(_JUDGING):
+            left_out.add(place)
+            continue
         run = runs[place]
         window = run.window(stretch.first, stretch.last) if stretch else Window()
         diagnosis = diagnose(rules, catalogue, [catalogue.snapshot(window, {**run.facts, **wished})])
@@ -78,7 +87,9 @@ def examine(
             ]
     joined = _joined(spans)
     return Postmortem(
-        _together(diagnoses, rules, joined, sum(s.seconds for s in stretches if s.busy)),
+        replace(
+            _together(diagnoses, rules, joined, sum(s.seconds for s in stretches if s.busy)), left_out=len(left_out)
+        ),
         joined,
         timeline(runs),
     )
@@ -92,15 +103,22 @@ def _moving(runs: Sequence[Run], rules: Sequence[Rule], catalogue: Catalogue) ->
 
 
 def _scanned(
-    runs: Sequence[Run], moving: Sequence[Rule], catalogue: Catalogue, wished: Mapping[str, Reading]
-) -> tuple[list[_Stretch], list[Span]]:
-    """All stretches of all runs, each judged by the rules that can change; and which of them fired when."""
+    runs: Sequence[Run],
+    moving: Sequence[Rule],
+    catalogue: Catalogue,
+    wished: Mapping[str, Reading],
+    is_over: Callable[[], bool],
+) -> tuple[list[_Stretch], list[Span], set[int]]:
+    """All stretches of all runs, each judged by the rules that can change; and which of them fired when. The last runs
+    first, and the places of those for which there was no time."""
     gains = [rule.gain[0] for rule in moving if rule.gain is not None]
     narrow = catalogue.narrowed([*(name for rule in moving for name in rule.signals()), *gains])
     stretches: list[_Stretch] = []
     spans: list[Span] = []
-    for place, run in enumerate(runs):
+    for place, run in reversed(list(enumerate(runs))):
         for first, last in _stretches(run):
+            if stretches and is_over():
+                return sorted(stretches, key=_order), spans, set(range(place + 1))
             snapshot = narrow.snapshot(run.window(first, last), {**run.facts, **wished})
             began, ended = run.rounds[first].at - run.interval, run.rounds[last - 1].at
             found: dict[str, Severity] = {}
@@ -112,7 +130,11 @@ def _scanned(
             busy = any(round.total(RUNNING) for round in run.rounds[first:last])
             stalled = all(_stalled(run.rounds[n - 1] if n else None, run.rounds[n]) for n in range(first, last))
             stretches.append(_Stretch(place, first, last, ended - began, busy, stalled, found))
-    return stretches, spans
+    return sorted(stretches, key=_order), spans, set()
+
+
+def _order(stretch: _Stretch) -> tuple[int, int]:
+    return stretch.run, stretch.first
 
 
 def _stretches(run: Run) -> list[tuple[int, int]]:

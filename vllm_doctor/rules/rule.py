@@ -19,7 +19,7 @@ from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnosis_file import condition_of
 from vllm_doctor.rules.folders import shipped as shipped
 from vllm_doctor.rules.table import Problems, Table, gathered
-from vllm_doctor.text import words
+from vllm_doctor.text import files, words
 from vllm_doctor.vllm import flags
 
 ORIGINS = ("vllm-docs", "vllm-source", "nvidia", "measured", "heuristic")
@@ -131,7 +131,9 @@ def version(folders: Iterable[Path]) -> str:
     told = hashlib.sha256()
     for folder in folders:
         for path in sorted(folder.rglob("*.yaml")):
-            told.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+            told.update(
+                f"{path.relative_to(folder).as_posix()}\0".encode() + files.read(path, document.MAX_BYTES) + b"\0"
+            )
     return told.hexdigest()[:12]
 
 
@@ -209,6 +211,7 @@ def read(path: Path, catalogue: Catalogue, problems: Problems | None = None) -> 
     )
     for sentence in rule.here:
         _check_places(table, "here", sentence, catalogue)
+        _check_sentence(table, "here", sentence)
     return rule
 
 
@@ -259,6 +262,10 @@ def _remedy(table: Table, catalogue: Catalogue, gain: tuple[str, str] | None) ->
     for key, sentences in (("computed", computed), ("run", table.texts("run")), ("then", table.texts("then"))):
         for sentence in sentences:
             _check_places(table, key, sentence, catalogue)
+            if key != "run":
+                _check_sentence(table, key, sentence)
+            elif place := words.unquotable(sentence):
+                table.mistake(f"{place} stands within quotes: write it without them, it is quoted as a word", key)
     return RemedyRule(
         do=table.text("do"),
         condition=_condition(table, "if", catalogue) if "if" in table else None,
@@ -288,6 +295,12 @@ def _check_places(table: Table, key: str, template: str, catalogue: Catalogue) -
     for name in words.names(template):
         if name not in catalogue.signals:
             table.mistake(f"{{{name}}} is not a signal; the list: vllm-doctor rules --signals", key)
+
+
+def _check_sentence(table: Table, key: str, sentence: str) -> None:
+    """What is pasted into a shell stands under `run`, where values are quoted."""
+    if words.holds_command(sentence):
+        table.mistake("a command with a value in it belongs under 'run', where the value is quoted", key)
 
 
 def check_examples(rule: Rule, catalogue: Catalogue, problems: Problems | None = None) -> int:

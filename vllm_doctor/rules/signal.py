@@ -37,8 +37,10 @@ BETWEEN = "__"
 DEFAULT_IDENTITY = ("engine", "model_name")
 UNITS = (
     "ratio", "share", "factor", "s", "1/s", "bytes", "tokens", "blocks", "requests", "engines",
-    "adapters", "cores", "W", "MHz", "°C", "text", "flag", "",
+    "adapters", "cores", "W", "MHz", "°C", "text", "words", "flag", "",
 )  # fmt: skip
+TEXTS = frozenset({"text", "words"})
+"""Units of what is no number. `words`: each of them is one by itself, where it is quoted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ def parsed(text: str, signal: Signal) -> Reading:
         return Known(float(len([item for item in text.split(",") if item.strip()])))
     if text in ("None", ""):
         return Unknown(Reason.ABSENT) if signal.none is None else Known(signal.none)
-    if signal.unit == "text":
+    if signal.unit in TEXTS:
         return Known(text)
     if text in ("True", "False"):
         return Known(text == "True")

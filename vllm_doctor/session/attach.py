@@ -34,7 +34,7 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
     if how.command is None:
         found = _named(words, how, opened)
     else:
-        written = command.written(how.command, words)
+        written = command.written(how.command, words, how.deadline)
         if words:
             found = _named(words, replace(how, written=written.only), opened)
             found.append(written.beside(found))
@@ -46,6 +46,7 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
 def _named(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Source]:
     """The sources that the words name, those of one turn after those of the turn before."""
     if not words:
+        how.access.check_found()
         return pid.every(how, opened)
     named = sorted(((_opener(word), word) for word in dict.fromkeys(words)), key=lambda pair: pair[0].turn)
     found: list[Source] = []

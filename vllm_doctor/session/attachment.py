@@ -37,6 +37,8 @@ class Attachment:
     since: str | None = None
     until: str | None = None
     """Of logs: what to judge."""
+    threads: int | None = None
+    """Of logs: how many read one, 1 or 2; None: a second one where a processor is idle."""
     command: str | None = None
     """A command line as a text, or the file that holds one."""
     gpu: str | None = None
@@ -57,7 +59,7 @@ class Attachment:
 
     @property
     def host_seconds(self) -> float:
-        """With a state the host is only glanced at: its rates are not kept."""
+        """With a state a host that it does not know yet is only glanced at: the next run knows the rates."""
         return self.seconds if self.state is None else min(self.seconds, _GLANCE)
 
 

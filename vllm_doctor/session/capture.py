@@ -17,7 +17,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from vllm_doctor.model import outside
@@ -31,12 +30,13 @@ from vllm_doctor.recording.bundle import FORMAT, written
 from vllm_doctor.recording.metrics import Metrics, MetricsWriter
 from vllm_doctor.session.source import Source
 from vllm_doctor.sources.log import entry_redact
+from vllm_doctor.sources.log.bytes_stream import changed_at
 from vllm_doctor.sources.server import scrapes
 from vllm_doctor.sources.server.exposition import parse
 from vllm_doctor.sources.server.scrapes import Identity
 from vllm_doctor.sources.server.server import PATIENCE, Server
-from vllm_doctor.text import redact
-from vllm_doctor.text.redact import Pseudonyms
+from vllm_doctor.text import redact, secret_names
+from vllm_doctor.text.pseudonyms import Pseudonyms
 
 _EVERY = 1.0
 _COURSE = 10.0
@@ -280,12 +280,14 @@ class Recorder:
             name = f"{place:03}.log"
             parts[name] = body.decode()
             logs.append({"name": str(path) if path is not None else "-", "file": name})
-        files = [path for path in source.logs if isinstance(path, Path) and path.is_file()]
-        changed = max((path.stat().st_mtime for path in files), default=self.wall())
+        changed = max((at for path in source.logs if (at := changed_at(path))), default=self.wall())
         entry |= {"logs": logs, "written": round(changed, 3)}
         if is_alive:
             entry["age"] = round(max(0.0, self.wall() - changed), 3)
         return entry | _told(None, notes), parts
+
+
+_OF_FACTS = {"value", "from", "unknown", "infinite"}
 
 
 def own_names() -> Pseudonyms:
@@ -337,7 +339,9 @@ def _masked(value: Any, masked: Counter[str]) -> Any:
         return redact.secrets(value, masked)
     if isinstance(value, Mapping):
         return {
-            _masked(key, masked): _hidden(item, masked) if redact.is_secret_name(str(key)) else _masked(item, masked)
+            _masked(key, masked): _hidden(item, kind, masked)
+            if (kind := secret_names.kind(str(key))) is not None
+            else _masked(item, masked)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
@@ -345,16 +349,24 @@ def _masked(value: Any, masked: Counter[str]) -> Any:
     return value
 
 
-def _hidden(value: Any, masked: Counter[str]) -> Any:
-    """What has the name of a secret: a text in it is one."""
-    if isinstance(value, str) and redact.MASK not in value:
-        masked["api-key"] += 1
+def _hidden(value: Any, kind: str, masked: Counter[str]) -> Any:
+    """What has the name of a secret: the texts in it are secrets, and the numbers of passwords."""
+    if isinstance(value, str) or (
+        kind == "password" and isinstance(value, int | float) and not isinstance(value, bool)
+    ):
+        if redact.MASK in str(value):
+            return value
+        masked[kind] += 1
         return redact.MASK
-    if isinstance(value, list):
-        return [_hidden(item, masked) for item in value]
-    if isinstance(value, Mapping) and "value" in value:  # a fact
-        return {**_masked(value, masked), "value": _hidden(value["value"], masked)}
-    return _masked(value, masked)
+    if isinstance(value, list | tuple):
+        return [_hidden(item, kind, masked) for item in value]
+    if isinstance(value, Mapping):
+        is_fact = value.keys() <= _OF_FACTS
+        return {
+            _masked(key, masked): _masked(item, masked) if is_fact and key != "value" else _hidden(item, kind, masked)
+            for key, item in value.items()
+        }
+    return value
 
 
 def _texts(value: Any) -> Iterator[str]:

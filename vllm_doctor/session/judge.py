@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -43,6 +43,8 @@ from vllm_doctor.session.patients import (
 if TYPE_CHECKING:
     from vllm_doctor.rules.postmortem import Postmortem  # imported late below: a live server needs none
 
+_READING, _JUDGING = 0.4, 0.8
+"""Shares of the time: until when signals are computed, and until when rules are judged; the rest is to be written."""
 UNMEASURED = "Nothing was measured: only its command was checked"
 
 
@@ -54,10 +56,13 @@ def judge(
     at: datetime,
     strict: bool = False,
     patched: bool = False,
+    is_over: Callable[[float], bool] = lambda share: False,
 ) -> Report:
     """The report on what was observed. `wishes`: the user's goal and targets, as facts.
 
     `patched`: with the corrections in the form in which their commands came, which takes long for a long script.
+    `is_over`: whether this share of the time is used up. Engines for which there is none are not judged, which is the
+    report's error.
     """
     recordings = tuple({o.recording.target: o.recording for o in observations if o.recording is not None}.values())
     wishes = {name: value for seen in recordings for name, value in seen.wishes.items()} | dict(wishes)
@@ -70,10 +75,18 @@ def judge(
         return _nothing_to_judge(at, observations, error, recordings)
 
     log = next((o for o in observations if o.runs), None)
-    past = _postmortem(log, observations, rules, catalogue, wished)
-    snapshots = [patient.snapshot(catalogue, wished, is_tagged=len(every) > 1) for patient in examined]
+    past = _postmortem(log, observations, rules, catalogue, wished, is_over)
+    snapshots: list[Snapshot] = []
+    for patient in examined:
+        if snapshots and is_over(_READING):  # of the others nothing is known
+            break
+        snapshots.append(patient.snapshot(catalogue, wished, len(every) > 1, lambda: is_over(_READING)))
     is_measured = not is_written_alone(observations)
-    diagnosis = past.diagnosis if past is not None else diagnose(rules, catalogue, snapshots, is_measured)
+    if past is not None:
+        diagnosis = past.diagnosis
+    else:
+        diagnosis = diagnose(rules, catalogue, snapshots, is_measured, is_over=lambda: is_over(_JUDGING))
+    error = error or _unfinished(diagnosis, len(examined) - len(snapshots), log if past is not None else None)
     verdict, headline = _concluded(diagnosis, error, is_measured, strict)
     command, variables = _command(examined)
     cure = _Cure(snapshots, catalogue, wishes.get("goal"))
@@ -126,6 +139,15 @@ def _error(observations: Sequence[Observation], examined: Sequence[Examined]) ->
     return decisive[0].error if decisive else None
 
 
+def _unfinished(diagnosis: Diagnosis, servers: int, log: Observation | None) -> Problem | None:
+    """What there was no time for. `servers`: those of which nothing was read."""
+    left_out = diagnosis.left_out + servers
+    if not left_out:
+        return None
+    of = f"{len(log.runs):,} runs" if log is not None else f"{left_out + len(diagnosis.engines):,} engines"
+    return Problem("timeout", f"{left_out:,} of {of} were not judged in time: raise --timeout")
+
+
 def _nothing_to_judge(
     at: datetime,
     observations: Sequence[Observation],
@@ -172,13 +194,15 @@ def _postmortem(
     rules: Sequence[Rule],
     catalogue: Catalogue,
     wished: Mapping[str, Reading],
+    is_over: Callable[[float], bool],
 ) -> Postmortem | None:
     """The runs of a log over their time; None where a server is scraped, whose present is what matters."""
     if log is None or any(o.window.times for o in observations):
         return None
     from vllm_doctor.rules import postmortem
 
-    return postmortem.examine(with_what_else_is_known(log.runs, observations), rules, catalogue, wished)
+    runs = with_what_else_is_known(log.runs, observations)
+    return postmortem.examine(runs, rules, catalogue, wished, is_over)
 
 
 def _runs(log: Observation | None) -> tuple[RunSeen, ...]:

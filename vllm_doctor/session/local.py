@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from vllm_doctor.launch.diff import Running
 from vllm_doctor.model.facts import COMMAND, ENVIRONMENT
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.plain import of_plain, plain
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Problem
 from vllm_doctor.sources.gpu import gpu, kernel_log, nvidia_smi
-from vllm_doctor.sources.gpu.gpu import GpuUse, GpuView
+from vllm_doctor.sources.gpu.gpu import GpuSample, GpuUse, GpuView
 from vllm_doctor.sources.gpu.nvml import Nvml
 from vllm_doctor.sources.host import host, model_files, topology
 from vllm_doctor.sources.host.host import Host, HostSample
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.host.process import OTHER, ServerProcess
+from vllm_doctor.sources.server.state import Look, State
 from vllm_doctor.vllm import defaults
 from vllm_doctor.vllm.environment import number_or_text
 
@@ -42,6 +45,8 @@ class Local:
     _: KW_ONLY
     kernel: Kernel = field(default_factory=Kernel)
     smi: Path | None = None
+    state: State | None = None
+    """The looks of the run before: with one of a host, nobody waits for a second one."""
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
@@ -52,9 +57,34 @@ class Local:
     def examine_host(self, seconds: float, deadline: float) -> Observation:
         """The processes and the CPU over `seconds`, done by `deadline` on the clock."""
         patient = Host(self.server, self.kernel, self.clock)
-        first = patient.sample()
-        self.sleep(max(0.0, min(seconds, deadline - self.clock())))
-        return self.seen(patient, first, patient.sample() if seconds else first, self.fixed())
+        sample = patient.sample()
+        first = self._recalled("host", HostSample)
+        if first is not None and self._is_running_since(first):
+            last = sample
+        else:
+            first = sample
+            self.sleep(max(0.0, min(seconds, deadline - self.clock())))
+            last = patient.sample() if seconds else first
+        self._keep("host", HostSample, last.at, last)
+        return self.seen(patient, first, last, self.fixed())
+
+    def _is_running_since(self, first: HostSample) -> bool:
+        return all(
+            (before := first.processes.get(member.pid)) is not None and before.started == member.started
+            for member in self.server.members
+        )
+
+    def _recalled(self, what: str, kind: Any) -> Any:
+        """What the run before kept of this server, of this kind; None where it kept nothing of use."""
+        look = self.state.look(f"{what} {self.patient}") if self.state is not None else None
+        try:
+            return of_plain(kind, look.told) if look is not None else None
+        except (ValueError, TypeError, IndexError):
+            return None
+
+    def _keep(self, what: str, kind: Any, at: float, value: Any) -> None:
+        if self.state is not None:
+            self.state.keep_look(f"{what} {self.patient}", Look(at, plain(kind, value)))
 
     def fixed(self) -> dict[str, Reading]:
         """What does not change while the server runs: its command, its environment, its model."""
@@ -80,7 +110,12 @@ class Local:
         if self.smi is not None:
             view = nvidia_smi.read(self.smi)
         else:
-            view = Nvml(self.kernel, self.clock, self.sleep).watch(seconds, deadline)
+            before = self._recalled("gpus", tuple[GpuSample, ...])
+            view = Nvml(self.kernel, self.clock, self.sleep).watch(0.0 if before else seconds, deadline)
+            if view.samples:
+                now = max(sample.at for sample in view.samples)
+                self._keep("gpus", tuple[GpuSample, ...], now, [one for one in view.samples if one.at == now])
+                view = replace(view, samples=(*(before or ()), *view.samples))
         return self.seen_gpus(view)
 
     def seen_gpus(self, view: GpuView) -> Observation:

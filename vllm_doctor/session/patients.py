@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from vllm_doctor.model import restarts
 from vllm_doctor.model.facts import COMMAND, ENVIRONMENT, FORM
 from vllm_doctor.model.kinds import SERVERS, SourceKind, Trust
 from vllm_doctor.model.observation import Observation
@@ -66,14 +67,26 @@ class Examined:
             facts["flags_checked_by"] = facts["flags_judged_as"]
         return facts
 
-    def snapshot(self, catalogue: Catalogue, wished: Mapping[str, Reading], is_tagged: bool) -> Snapshot:
-        """Its signals. `wished`: facts of the user's; `is_tagged`: its name is part of each subject."""
+    def snapshot(
+        self,
+        catalogue: Catalogue,
+        wished: Mapping[str, Reading],
+        is_tagged: bool,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> Snapshot:
+        """Its signals. `wished`: facts of the user's; `is_tagged`: its name is part of each subject. `is_over`: whether
+        there is no time for another engine."""
         scraped = [o.window for o in self.observations if o.window.times]
+        window = scraped[0] if scraped else Window()
+        evaluated = None if scraped else next((o.evaluated for o in self.observations if o.evaluated), None)
+        seconds = window.seconds if evaluated is None else evaluated.seconds
+        watched: dict[str, Reading] = {restarts.WINDOW: Known(seconds, origin="")} if seconds else {}
         return catalogue.snapshot(
-            scraped[0] if scraped else Window(),
-            {**_with_defaults(self.facts()), **wished},
+            window,
+            {**_with_defaults(self.facts()), **wished, **watched},
             (("server", self.name),) if is_tagged else (),
-            None if scraped else next((o.evaluated for o in self.observations if o.evaluated), None),
+            evaluated,
+            is_over,
         )
 
 

@@ -22,6 +22,7 @@ from vllm_doctor.model.kinds import GRAVE, Severity, SourceKind, State
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.report import Problem, Report, Span
+from vllm_doctor.model.restarts import Starts
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.rule import Rule
 from vllm_doctor.session.judge import judge
@@ -30,6 +31,7 @@ from vllm_doctor.session.past import ONE_DAY, PastReading
 from vllm_doctor.session.source import Source
 from vllm_doctor.session.tracks import TRACKS, Tracks
 from vllm_doctor.session.view_model import DEFAULT_WINDOW, Control, Event, Fact, RuleSeen, Status, ViewModel
+from vllm_doctor.sources.server.scrapes import START_TIME
 from vllm_doctor.text import redact
 
 _ASKED = (SourceKind.SERVER, SourceKind.PROMETHEUS)
@@ -178,6 +180,7 @@ class Watch:
         self._current: dict[tuple[str, Severity], Span] = {}
         self._report: Report | None = None
         self._facts: tuple[Fact, ...] = ()
+        self._starts: dict[str, Starts] = {}
         self._status, self._since = Status.STARTING, wall()
         self._began = self._since
         self._seen_at: float | None = None
@@ -288,7 +291,7 @@ class Watch:
         answered = [eye for eye in self._eyes if eye.is_fresh]
         for eye in answered:
             eye.is_fresh = False
-        observations = [eye.seen for eye in self._eyes if eye.seen is not None]
+        observations = [self._with_restarts(eye.seen) for eye in self._eyes if eye.seen is not None]
         if error is None:
             self._answering(observations, is_new=bool(answered))
         elif self._status is not Status.LOST:
@@ -347,6 +350,15 @@ class Watch:
             return None
         self._lost_kind = problem.kind
         return problem.message
+
+    def _with_restarts(self, seen: Observation) -> Observation:
+        """With the restarts that its window no longer holds: it begins anew with each of them."""
+        times = seen.window.latest(START_TIME)
+        if len(times) != 1:
+            return seen
+        starts = self._starts.setdefault(seen.target, Starts())
+        starts.add(self._wall(), *times.values())
+        return replace(seen, facts={**seen.facts, **starts.facts(self._wall(), "metrics")})
 
     def _measure(self, observations: Sequence[Observation]) -> None:
         """One more moment of the vital signs."""

@@ -12,7 +12,7 @@ Line = tuple[str, str]
 def dropped(remedy: Remedy) -> tuple[str, ...]:
     """The flags that it takes out, as they stand on the command line: --swap-space, --no-enable-prefix-caching."""
     flags = (flag for flag in remedy.unset if flag not in remedy.set)
-    return tuple(dict.fromkeys(words.flag(f, False) if remedy.was.get(f) is False else f for f in flags))
+    return tuple(dict.fromkeys(words.flag(f, remedy.was.get(f) is not False) for f in flags))
 
 
 def diff(remedy: Remedy) -> tuple[Line, ...]:
@@ -22,7 +22,7 @@ def diff(remedy: Remedy) -> tuple[Line, ...]:
         if flag in remedy.was:
             lines.append(("-", words.flag(flag, remedy.was[flag])))
         elif flag not in remedy.set and not remedy.was:
-            lines.append(("-", flag))
+            lines.append(("-", words.flag(flag, True)))
     return (*lines, *_set(remedy))
 
 
@@ -53,4 +53,4 @@ def _set(remedy: Remedy) -> tuple[Line, ...]:
 
 
 def _variable(name: str, value: Value) -> str:
-    return f"{name}={words.plain(value)}  (environment)"
+    return f"{words.variable(name, value)}  (environment)"

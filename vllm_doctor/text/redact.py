@@ -1,122 +1,102 @@
 """What may leave: no secrets, and nothing that a terminal would obey.
 
 The one place for it. Sources mask what they read of a command line or an environment, the whole report is masked once
-more before a renderer sees it, and a recording is made of masked texts alone. `Pseudonyms` (record --share) take the
-names of hosts and users, addresses and paths out too.
+more before a renderer sees it, and a recording is made of masked texts alone.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import operator
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import cache, lru_cache
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 from vllm_doctor.model.report import Patch, Report
+from vllm_doctor.text import named_values, secret_names
 
 Shown = TypeVar("Shown")
 
 MASK = "[masked]"
 WHEN_READ = "when-read"
 """What a source has masked itself, of a command line, an environment or a file."""
-_SECRET_NAME = re.compile(r"(?i)(?:api[_-]?key|token|secret|passw(?:or)?d|credentials?|authorization|cookie)$")
-_MORE = r"(?!\[{0,2}masked\]|None\b|null\b|[Tt]rue\b|[Ff]alse\b)"
-"""Not masked already, and no value that says that there is none."""
-_NUMBER = r"(?![+-]?[\d.,]{1,40}(?:[eE][+-]?\d{1,4})?(?![\w/+]))"
-"""bytes_per_token=131072 and the like."""
-_SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    # Each repetition is bounded: a hostile text must not take long. What is masked is the group `it`, or else `or`.
-    ("private-key", re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?P<it>[\w+/=\\\s]{1,9999})")),
-    ("url-credentials", re.compile(r"(?<=://)(?!\[masked\]@)(?P<it>[^/\s]{1,1000})(?=@)")),
-    (
+
+
+class _Shape(NamedTuple):
+    """What a secret looks like, or what stands around it: then it is the group `it`, else the whole match.
+
+    A text without any of `literals`, in lower case, has none: few patterns are ever compiled.
+    Each repetition is bounded or possessive: a hostile text must not take long.
+    """
+
+    what: str
+    literals: tuple[str, ...]
+    pattern: str
+
+    def sub(self, value: str, low: str, masked: Counter[str]) -> str:
+        for literal in self.literals:
+            if literal in low:
+                break
+        else:
+            return value
+        value, count = _compiled(self.pattern).subn(_mask, value)
+        if count:
+            masked[self.what] += count
+        return value
+
+
+_compiled = cache(re.compile)
+_BEFORE_NAMES = (
+    _Shape("private-key", ("private key-----",), r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?P<it>[\w+/=\\\s]{1,9999})"),
+    _Shape("url-credentials", ("://",), r"(?<=://)(?!\[masked\]@)(?P<it>[^/\s]{1,1000})(?=@)"),
+    _Shape(
         "authorization",
-        re.compile(
-            r"""(?ix)\bauthorization ["']? \s{0,9} [:=] \s{0,9} ["'\[]{0,2} (?!\[?masked\])
-            (?P<it> [^\s"',}\]]{1,9999} (?: [ ] [^\s"',}\]]{1,9999} )? )"""
-        ),
+        ("authorization",),
+        r"""(?ix)\bauthorization ["']? \s{0,9} [:=] \s{0,9} ["'\[]{0,2} (?!\[?masked\])
+            (?P<it> [^\s"',}\]]{1,9999} (?: [ ] [^\s"',}\]]{1,9999} )? )""",
     ),
-    ("authorization", re.compile(r"(?i)\bbearer\s{1,9}(?P<it>[\w.~+/=-]{8,})")),
-    ("authorization", re.compile(r"\b(?i:basic)\s{1,9}(?P<it>(?=[a-z]{0,99}[A-Z0-9+/=])[\w+/=-]{8,})")),
-    (
+    _Shape("authorization", ("bearer",), r"(?i)\bbearer\s{1,9}(?P<it>[\w.~+/=-]{8,})"),
+    _Shape("authorization", ("basic",), r"\b(?i:basic)\s{1,9}(?P<it>(?=[a-z]{0,99}[A-Z0-9+/=])[\w+/=-]{8,})"),
+    _Shape(
         "cookie",
-        re.compile(r"""(?i)\b(?:set-)?cookie["']?\s{0,9}[:=]\s{0,9}["']?(?P<it>(?!\[masked)[^"'\s][^"']{3,9999})"""),
-    ),
-    ("api-key", re.compile(rf"--api-key(?:=|\s{{1,9}}){_MORE}(?P<it>[^\s-]\S{{0,9999}}(?: [^-\s\\]\S{{0,9999}})*)")),
-    (
-        "api-key",
-        re.compile(
-            rf"""(?x) --(?:[a-z-]{{1,60}}[_-])?(?:key|token|secret|password|passwd|credentials?) (?:=|\s{{1,9}}) {_MORE}
-            {_NUMBER} (?P<it>[^\s"'-][^\s"']{{0,9999}})"""
-        ),
-    ),
-    (  # a list of them
-        "api-key",
-        re.compile(
-            rf"""(?ix)(?:api[_-]?keys?|tokens?|secrets?|passwords?)["']?\s{{0,9}}[:=]\s{{0,9}}\[{_MORE}
-            (?P<it>\s{{0,9}}["'][^\]]{{1,9999}})"""
-        ),
-    ),
-    (
-        "api-key",
-        re.compile(
-            rf"""(?ix)(?:(?:x-)?api[_-]?key|secret|passw(?:or)?d)["']?\s{{0,9}}[:=]\s{{0,9}}["']?{_MORE}
-            (?P<it>[^\s"'&,}}\]]{{4,}})"""
-        ),
-    ),
-    (
-        "api-key",
-        re.compile(rf"""(?ix)token["']?\s{{0,9}}[:=]\s{{0,9}}["']?{_MORE}{_NUMBER}(?P<it>[^\s"'&,}}\]]{{4,}})"""),
-    ),
-    (
-        "api-key",
-        re.compile(
-            r"""(?ix) (?: key | tokens? | (?: secret | passw | credential ) [^"']{0,20} ) ["'] \s{0,9} : \s{0,9}
-            (?: "(?P<it>(?!\[masked)(?:[^"\\]|\\.){1,9999})" | '(?P<or>(?!\[masked)[^']{1,9999})' )"""
-        ),
-    ),
-    (
-        "api-key",
-        re.compile(
-            rf"""(?ix)(?:key|token|(?:secret|passw|credential)[\w-]{{0,20}})={_MORE}{_NUMBER}(?P<it>[^\s&,;"'}}]+)"""
-        ),
-    ),
-    (
-        "signature",
-        re.compile(
-            r"""(?i)[?&](?:sig|signature|auth|pwd|x-(?:amz|goog)-[a-z-]{3,20})=(?!\[masked)(?P<it>[^&\s"']{1,9999})"""
-        ),
-    ),
-    (
-        "cloud-key",
-        re.compile(r"""(?i)\b(?:account|sharedaccess)(?:key|signature)=(?!\[masked)(?P<it>[^;\s"']{1,9999})"""),
-    ),
-    (
-        "cloud-key",
-        re.compile(r"\b(?P<it>(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|GOCSPX-[\w-]{10,})"),
-    ),
-    (
-        "prompt",
-        re.compile(
-            r"""(?x) (?<![\w-])
-            (?:prompts? | (?:prompt_|output_)?token_ids | outputs? | messages | content | input_value)
-            ["']? \s?[:=]\s? (?P<it> '(?!\[masked)(?:[^'\\]|\\.){1,9999}'? | "(?!\[masked)(?:[^"\\]|\\.){1,9999}"?
-            | \[(?!masked)[^\]]{1,9999}\]? )"""
-        ),
-    ),
-    (
-        "token",
-        re.compile(
-            r"""(?x)\b(?P<it> hf_[A-Za-z0-9]{10,} | sk-(?:[A-Za-z0-9]{10,}|[\w-]{20,}) | gh[pousr]_\w{8,}
-            | github_pat_\w{20,} | glpat-[\w-]{16,} | xox[abeprs]-[\w-]{8,} | nvapi-[\w-]{20,}
-            | npm_\w{20,} | gsk_\w{20,} | r8_\w{20,}
-            | eyJ[\w-]{10,}\.[\w-]{4,}\.[\w-]{4,} )"""
-        ),
+        ("cookie",),
+        r"""(?i)\b(?:set-)?cookie["']?\s{0,9}[:=]\s{0,9}["']?(?P<it>(?!\[masked)[^"'\s][^"']{3,9999})""",
     ),
 )
+_AFTER_NAMES = (
+    _Shape(
+        "signature",
+        ("sig", "auth", "x-amz", "x-goog"),
+        r"""(?i)[?&](?:sig|signature|auth|x-(?:amz|goog)-[a-z-]{3,20})=(?!\[masked)(?P<it>[^&\s"']{1,9999})""",
+    ),
+    _Shape("cloud-key", ("sharedaccess",), r"""(?i)\bsharedaccesssignature=(?!\[masked)(?P<it>[^;\s"']{1,9999})"""),
+    _Shape(
+        "prompt",
+        ("prompt", "token_ids", "output", "messages", "content", "input_value"),
+        r"""(?x) (?<![\w-])
+            (?:prompts? | (?:prompt_|output_)?token_ids | outputs? | messages | content | input_value)
+            ["']? \s?[:=]\s? (?P<it> '(?!\[masked)(?:[^'\\]|\\.){1,9999}'? | "(?!\[masked)(?:[^"\\]|\\.){1,9999}"?
+            | \[(?!masked)[^\]]{1,9999}\]? )""",
+    ),
+)
+_RUN = re.compile(r"[\w~+/=.:-]{12}")
+"""Each token of `_token_shapes` has as many of these in a row."""
+_SHAPES = Path(__file__).with_name("token_shapes.tsv")
+
+
+@cache
+def _token_shapes() -> tuple[tuple[str, _Shape], ...]:
+    """Each with a text that is in it, as it is written."""
+    lines = _SHAPES.read_text("utf-8").splitlines()
+    rows = [line.split("\t") for line in lines if not line.startswith("#")]
+    return tuple(
+        (literal, _Shape(what, (literal,), pattern))
+        for _, what, _, literals, pattern in rows
+        for literal in literals.split(",")
+    )
 
 
 def text(value: str, masked: Counter[str]) -> str:
@@ -129,10 +109,16 @@ def text(value: str, masked: Counter[str]) -> str:
 
 def secrets(value: str, masked: Counter[str]) -> str:
     """The text without secrets; else as it stands, with all its lines."""
-    for what, pattern in _SECRETS:
-        value, count = pattern.subn(_mask, value)
-        if count:
-            masked[what] += count
+    low = value.lower()
+    for shape in _BEFORE_NAMES:
+        value = shape.sub(value, low, masked)
+    value = named_values.masked(value, low, masked, MASK)
+    for shape in _AFTER_NAMES:
+        value = shape.sub(value, low, masked)
+    if _RUN.search(value):
+        for literal, shape in _token_shapes():
+            if literal in value:
+                value = shape.sub(value, value, masked)
     return value
 
 
@@ -159,8 +145,7 @@ def _patch(value: Patch, masked: Counter[str]) -> Patch:
 
 
 def _mask(match: re.Match[str]) -> str:
-    name = "it" if match["it"] is not None else "or"
-    start, end = (place - match.start() for place in match.span(name))
+    start, end = (place - match.start() for place in match.span("it" if "it" in match.re.groupindex else 0))
     return match[0][:start] + MASK + match[0][end:]
 
 
@@ -208,124 +193,8 @@ def _fields_of(kind: Any) -> tuple[str, ...]:
 
 def _of_name(name: Any, value: Any, masked: Counter[str]) -> Any:
     """A value, unless its name tells that it is a secret: a label api_key="…"."""
-    if type(name) is not str or type(value) is not str or not is_secret_name(name) or MASK in value:
+    kind = secret_names.kind(name) if type(name) is str and type(value) is str and MASK not in value else None
+    if kind is None:
         return value
-    masked["api-key"] += 1
+    masked[kind] += 1
     return MASK
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether what is called so is a secret."""
-    return _SECRET_NAME.search(name) is not None
-
-
-# ---- names, for a recording that is shared --------------------------------------------------------------------------
-
-_ADDRESS = re.compile(
-    r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\d)"
-    r"|(?<![\w.:])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:])"
-)
-_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}")
-_URL_HOST = re.compile(r"(?<=://)(?:\[masked\]@)?([A-Za-z0-9][A-Za-z0-9.-]{0,252})(?=[:/\s\"'<>),;?#\\]|$)")
-_HOST_KEY = re.compile(
-    r"(?i)\b(?:host|host_?name|node|node_?name|server_?name)[\"']?\s{0,3}[:=]\s{0,3}[\"']?([a-z0-9][\w.-]{2,252})"
-)
-_INTERNAL = re.compile(
-    r"(?i)(?<![\w.-])((?:[a-z0-9-]{1,63}\.){1,6}(?:local|internal|intranet|lan|corp|home|localdomain|svc))"
-    r"(?![\w-]|\.\w)"
-)
-_HOME = re.compile(r"(?<![\w.])/(?:home|Users)/([\w.-]{1,64})")
-_USER_KEY = re.compile(r"(?i)\b(?:user|user_?name|login|owner)[\"']?\s{0,3}[:=]\s{0,3}[\"']?([a-z_][\w.-]{2,63})")
-_PATH = re.compile(r"(?<![\w.:/~*-])/(?!/)[\w.@+~%-]{1,200}(?:/[\w.@+~%-]{1,200}){1,40}/?")
-_CODE = re.compile(r"/(?:site-packages|dist-packages|lib/python3\.\d{1,2}|vllm)/")
-_SYSTEM = ("/usr/", "/lib", "/proc/", "/sys/", "/dev/", "/etc/", "/bin/", "/run/", "/v1/", "/v2/", "/api/")
-_PUBLIC = re.compile(
-    r"(?:.*\.)?(?:localhost|vllm\.ai|github\.com|githubusercontent\.com|huggingface\.co|hf\.co|pytorch\.org|nvidia\.com"
-    r"|python\.org|readthedocs\.io|pydantic\.dev|docker\.io|kubernetes\.io|prometheus\.io|apache\.org)"
-)
-_WORDS = frozenset(
-    {
-        "vllm", "localhost", "server", "model", "engine", "host", "node", "user", "root", "admin", "api", "none",
-        "null", "true", "false", "metrics", "worker", "default", "tiny", "local", "ubuntu", "nobody", "name", "main",
-        "auto", "serve", "python", "gpu", "cpu", "cuda", "unknown", "error", "info", "warning",
-    }
-)  # fmt: skip
-"""What is no name, though somebody's host or user may be called so."""
-
-
-class Pseudonyms:
-    """host-1, address-1, user-1, /path-1 in place of names: the same for the same name, in the order they are met.
-
-    Numbers in place of a hash: nobody can find a guessed name in them. `learn` from all texts before any is written,
-    so that a name which one text tells as such is found in the others.
-    """
-
-    def __init__(self, hosts: Iterable[str] = (), users: Iterable[str] = ()) -> None:
-        self._names: dict[tuple[str, str], str] = {}
-        self._words: dict[str, str] = {}
-        self._pattern: re.Pattern[str] | None = None
-        for host in hosts:
-            self._word("host", host)
-        for user in users:
-            self._word("user", user)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many names of each kind were replaced."""
-        return dict(Counter(kind for kind, _ in self._names))
-
-    def learn(self, value: str) -> None:
-        """The names of hosts and users that a text tells as such."""
-        for pattern in (_URL_HOST, _HOST_KEY, _INTERNAL):
-            for match in pattern.finditer(value):
-                self._word("host", match[1])
-        for pattern in (_HOME, _USER_KEY):
-            for match in pattern.finditer(value):
-                self._word("user", match[1])
-
-    def text(self, value: str) -> str:
-        """The text with pseudonyms."""
-        value = _EMAIL.sub(lambda match: self._named("user", match[0]), value)
-        value = _PATH.sub(self._path, value)
-        if self._words:
-            if self._pattern is None:
-                longest = sorted(self._words, key=len, reverse=True)
-                self._pattern = re.compile(
-                    rf"(?<![\w-])(?:{'|'.join(map(re.escape, longest))})(?![\w-])", re.IGNORECASE
-                )
-            value = self._pattern.sub(lambda match: self._named(self._words[match[0].lower()], match[0].lower()), value)
-        return _ADDRESS.sub(self._address, value)
-
-    def _word(self, kind: str, name: str) -> None:
-        name = name.rstrip(".").lower()
-        if len(name) < 3 or name in _WORDS or name.replace(".", "").isdigit() or _PUBLIC.fullmatch(name):
-            return
-        if re.fullmatch(r"(?:host|user|address|path)-\d{1,9}", name) or name in self._words:
-            return
-        self._words[name] = kind
-        self._pattern = None
-
-    def _named(self, kind: str, name: str) -> str:
-        found = self._names.get((kind, name))
-        if found is None:
-            number = sum(known == kind for known, _ in self._names) + 1
-            found = self._names[kind, name] = f"{kind}-{number}"
-        return found
-
-    def _address(self, match: re.Match[str]) -> str:
-        try:
-            address = ipaddress.ip_address(match[0])
-        except ValueError:
-            return match[0]
-        if address.is_loopback or address.is_unspecified:
-            return match[0]
-        return self._named("address", match[0].lower())
-
-    def _path(self, match: re.Match[str]) -> str:
-        path = match[0]
-        if path.startswith(_SYSTEM) or re.match(r"/path-\d", path):
-            return path
-        code = _CODE.search(path)
-        if code is not None:  # whose code it is may be told, and where in it, not where it lies
-            return (f"/{self._named('path', path[: code.start()])}" if code.start() else "") + path[code.start() :]
-        return f"/{self._named('path', path.rstrip('/'))}" + ("/" if path.endswith("/") else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
@@ -35,6 +35,18 @@ _LONG = 1e15
 """From here on a number is written with its exponent: nobody counts the digits."""
 _NO_VARIABLES: Mapping[str, bool] = MappingProxyType({})
 _PLACE = re.compile(r"\{(\w+)\}")
+_PIECE = re.compile(r"""(?:[^\s'"\\]|'[^']*'|"(?:\\.|[^"\\])*"|\\.)+""", re.DOTALL)
+"""What stands between blanks of a shell command that no quotes hold."""
+_IN_COMMAND = re.compile(
+    r"(?<![\w./-])(?:vllm-doctor|vllm|docker|podman|kubectl|helm|systemctl|journalctl|nvidia-smi|sudo|pgrep|renice"
+    r"|taskset|curl|ray|python3?|bash|sh) [^.;,]*\{\w+\}"
+)
+_OPEN_QUOTE = re.compile(r"""(?:[^'"\\]|\\.|'[^']*'|"(?:\\.|[^"\\])*")*""", re.DOTALL)
+
+
+def shortened(name: str, most: int = 300) -> str:
+    """A name as it is shown: who gives a longer one wants it to be in the way."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def number(value: float, unit: str = "") -> str:
@@ -111,10 +123,8 @@ def compared(is_: str, than: Value, unit: str = "", than_signal: str | None = No
 
 
 def flag(name: str, value: Value) -> str:
-    """A flag as it stands on a command line: "--max-num-seqs 64", "--enforce-eager", "--no-enable-x"."""
-    if isinstance(value, bool):
-        return name if value else f"--no-{name.removeprefix('--')}"
-    return f"{name} {plain(value)}"
+    """A flag as it stands on a command line, to be pasted: "--max-num-seqs 64", "--enforce-eager", "--no-enable-x"."""
+    return " ".join(map(shlex.quote, setting(name, value)))
 
 
 def bound(at_most: float, basis: str) -> str:
@@ -125,8 +135,14 @@ def bound(at_most: float, basis: str) -> str:
 
 def setting(name: str, value: Value) -> tuple[str, ...]:
     """The words that set a flag: ("--max-num-seqs", "64")."""
-    written, space, text = flag(name, value).partition(" ")
-    return (written, text) if space else (written,)
+    if isinstance(value, bool):
+        return (name if value else f"--no-{name.removeprefix('--')}",)
+    return name, str(plain(value))
+
+
+def variable(name: str, value: Value) -> str:
+    """A variable as it is set before a command, to be pasted: "OMP_NUM_THREADS=1"."""
+    return f"{shlex.quote(name)}={shlex.quote(str(plain(value)))}"
 
 
 def quoted(word: str, variables: Mapping[str, bool]) -> str:
@@ -143,13 +159,48 @@ def quoted(word: str, variables: Mapping[str, bool]) -> str:
 
 def folded(command: Sequence[str], width: int, variables: Mapping[str, bool] = _NO_VARIABLES) -> list[str]:
     """A command line, folded between its words so that it can still be pasted; `variables` as of `quoted`."""
+    return _folded([quoted(word, variables) for word in command], width)
+
+
+def folded_text(command: str, width: int) -> list[str]:
+    """A shell command, folded in the same way."""
+    pieces = _PIECE.findall(command)
+    return _folded(pieces if " ".join(pieces) == command else [command], width)
+
+
+def _folded(pieces: Iterable[str], width: int) -> list[str]:
+    """A line that no backslash ends would be a command of its own."""
     lines: list[str] = []
-    for word in (quoted(word, variables) for word in command):
-        if lines and len(lines[-1]) + len(word) + 3 <= width:
-            lines[-1] += f" {word}"
+    for piece in pieces:
+        if lines and len(lines[-1]) + len(piece) + 3 <= width:
+            lines[-1] += f" {piece}"
         else:
-            lines.append(f"    {word}" if lines else word)
+            lines.append(f"    {piece}" if lines else piece)
     return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
+
+
+def command(template: str, read: Read) -> str:
+    """A shell command with its signals' values as a shell reads them: 1024, not "1,024"; each is one word, whatever
+    stands in it, and those of the unit "words" are several. One that is not known stays a place."""
+
+    def value(match: re.Match[str]) -> str:
+        found, unit = read(match[1])
+        if isinstance(found, Unknown):
+            return match[0]
+        text = str(plain(found.value))
+        return " ".join(map(shlex.quote, text.split())) if unit == "words" else shlex.quote(text)
+
+    return _PLACE.sub(value, template)
+
+
+def unquotable(template: str) -> str:
+    """The place of a shell command that stands within quotes, where `command` cannot quote it; "" for none."""
+    return next((m[0] for m in _PLACE.finditer(template) if not _OPEN_QUOTE.fullmatch(template, 0, m.start())), "")
+
+
+def holds_command(sentence: str) -> bool:
+    """Whether a sentence holds a command with a signal's value in it, which nobody would quote."""
+    return _IN_COMMAND.search(sentence) is not None
 
 
 def fill(template: str, read: Read) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from rich.cells import cell_len
@@ -20,7 +19,7 @@ def changes(remedy: Remedy) -> list[str]:
     """What a remedy changes, a line each: "+ --max-num-seqs 10", "- --swap-space"."""
     found = [f"- {flag}" for flag in dropped(remedy)]
     found += [f"+ {words.flag(flag, value)}" for flag, value in remedy.set.items()]
-    found += [f"+ {name}={words.plain(value)}" for name, value in remedy.env.items()]
+    found += [f"+ {words.variable(name, value)}" for name, value in remedy.env.items()]
     return found + [f"$ {command}" for command in remedy.run]
 
 
@@ -44,16 +43,15 @@ def to_copy(report: Report, group: Sequence[Finding]) -> tuple[str, str]:
     chosen = group[0].rule if group else ""
     correction = report.correction
     if correction is not None and (not chosen or any(change.rule == chosen for change in correction.changes)):
-        variables = [f"{c.name}={words.plain(c.now)}" for c in correction.changes if _is_variable(c.name) and c.now]
-        return " ".join(
-            [*map(shlex.quote, variables), *(words.quoted(word, report.variables) for word in correction.now)]
-        ), "the corrected command"
+        variables = [words.variable(c.name, c.now) for c in correction.changes if _is_variable(c.name) and c.now]
+        command = [words.quoted(word, report.variables) for word in correction.now]
+        return " ".join([*variables, *command]), "the corrected command"
     for remedy in group[0].remedies if group else ():
         if remedy.run:
-            return "\n".join(remedy.run), "the corrected command"
+            return "\n".join(remedy.run), "what to run"
         if remedy.set or remedy.env:
             flags = [words.flag(flag, value) for flag, value in remedy.set.items()]
-            return " ".join([*(f"{n}={words.plain(v)}" for n, v in remedy.env.items()), *flags]), "what to add"
+            return " ".join([*(words.variable(n, v) for n, v in remedy.env.items()), *flags]), "what to add"
         if dropped(remedy):
             return " ".join(dropped(remedy)), "what to take out"
     return "", ""

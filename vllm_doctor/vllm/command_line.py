@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from vllm_doctor.model import outside
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.text import redact
+from vllm_doctor.text import redact, secret_names
 from vllm_doctor.vllm import flags as catalogue
 
 MASK = redact.MASK
@@ -99,7 +99,6 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _HUMAN_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _FACTOR = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
-_SECRET_FLAG = re.compile(r"(key|token|secret|password|passwd|credentials?)$")
 ReadConfig = Callable[[str], str | Reason]
 
 
@@ -121,6 +120,8 @@ class Command:
     """The --config file that was read."""
     config_keys: Mapping[str, str] = field(default_factory=dict)
     """The flags that stand in that file and count, with their keys there."""
+    strange_keys: tuple[str, ...] = ()
+    """Keys of that file that are flags of no vLLM. What they hold is not kept: the file may be of another program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,8 @@ def parse(argv: Sequence[str], read_config: ReadConfig) -> Command:
     model = found.model or _text(found.flags.get("--model")) or _text(from_file.flags.get("--model"))
     keys = {flag: key for flag, key in from_file.keys.items() if flag not in found.flags}
     config = path if isinstance(path, str) and from_file.keys else None
-    return Command(clean, name, model, flags, tuple(found.notes + from_file.notes), config, keys)
+    strange = tuple(from_file.strange_keys)
+    return Command(clean, name, model, flags, tuple(found.notes + from_file.notes), config, keys, strange)
 
 
 def changed(argv: Sequence[str], set: Mapping[str, Sequence[str]], unset: Container[str]) -> tuple[str, ...]:
@@ -303,7 +305,8 @@ def _without_secrets(argv: Sequence[str]) -> Iterator[str]:
 
 
 def is_secret(flag: str) -> bool:
-    return _SECRET_FLAG.search(flag) is not None and not (flag.startswith("--max-") or _is_switch(flag))
+    """Whether the flag's value is a secret."""
+    return secret_names.is_secret(flag) and not _is_switch(flag)
 
 
 def _is_switch(flag: str) -> bool:
@@ -320,6 +323,7 @@ class _Settings:
         self.notes: list[str] = []
         self.keys: dict[str, str] = {}
         """Flag -> its key in the --config file."""
+        self.strange_keys: list[str] = []
 
     def take(self, words: Sequence[_Word]) -> None:
         for word, texts in _grouped(words):
@@ -347,7 +351,10 @@ class _Settings:
             self.notes.append(f"--config {path}: not read ({error}), so its flags are not known")
             return
         for key, value in config.items():
-            flag = _long_name(f"--{key}")
+            flag = flag_of_key(key)
+            if not catalogue.is_flag(flag.partition(".")[0]):
+                self.strange_keys.append(key)
+                continue
             self.keys[flag] = key
             self._set_from_config(flag, value)
 

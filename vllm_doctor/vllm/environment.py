@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from vllm_doctor.model import outside
 from vllm_doctor.model.reading import Value
+from vllm_doctor.text.secret_names import is_secret
 
 _NAMES = frozenset(
     {
@@ -16,25 +15,12 @@ _NAMES = frozenset(
 _PREFIXES = (
     "VLLM_", "NCCL_", "OMP_", "MKL_", "TORCH", "PYTORCH_", "CUDA_", "HIP_", "ROCR_", "NUMEXPR_", "RAY_",
 )  # fmt: skip
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-_COUNT = re.compile(
-    r"(?<![A-Z])(?:MAX|MIN|NUM|TOTAL|BATCHED|SPEC|SPECULATIVE|DRAFT)_(?:[A-Z]{1,40}_){0,6}?TOKENS(?![A-Z])|TOKENIZER",
-    re.IGNORECASE,
-)
-"""MAX_TOKENS, NUM_SPECULATIVE_TOKENS: how many, not which."""
-
-
 _MAX_TEXT = 1000
 
 
 def is_shown(name: str) -> bool:
     """Whether the variable's value may be told; it is masked all the same."""
     return name in _NAMES or (name.startswith(_PREFIXES) and not is_secret(name))
-
-
-def is_secret(name: str) -> bool:
-    """Whether a variable of this name may hold a secret."""
-    return _SECRET.search(_COUNT.sub("", name)) is not None
 
 
 def number_or_text(text: str) -> Value:

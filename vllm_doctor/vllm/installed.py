@@ -95,6 +95,7 @@ def _installed(python: Path, asked: Path) -> tuple[str, str]:
         ran = subprocess.run(
             [python, "-c", _WHICH],
             env=_environment(),
+            cwd=os.sep,  # `python -c` imports from where it is started, first
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_VERSION_TIMEOUT,

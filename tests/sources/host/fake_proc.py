@@ -48,7 +48,11 @@ class FakeProc:
         zeros = ["0"] * 16
         self.write(f"{folder}/stat", " ".join([f"{pid} ({comm}) {state} {parent} {group or pid}", *zeros, f"{pid}00"]))
         self.write(f"{folder}/cmdline", "" if state == "Z" else cmdline)
-        self.write(f"{folder}/status", f"Name:\t{comm}\nTgid:\t{pid}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
+        self.write(
+            f"{folder}/status",
+            f"Name:\t{comm}\nTgid:\t{pid}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t{uid}\t{uid}\t{uid}\t{uid}\n",
+        )
+        self.link(f"{folder}/exe", sys.executable)
         self.write(f"{folder}/environ", "".join(f"{name}={value}\0" for name, value in (environ or {}).items()))
         for number, inode in enumerate(sockets, 3):
             self.link(f"{folder}/fd/{number}", f"socket:[{inode}]")

@@ -13,9 +13,11 @@ from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.host import topology
 from vllm_doctor.sources.host.cgroup import CgroupSample
+from vllm_doctor.sources.host.credentials import Credentials
 from vllm_doctor.sources.host.host import Host, HostSample, misplaced
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.host.process import Member, ServerProcess
+from vllm_doctor.sources.host.process_files import ProcessFiles
 from vllm_doctor.vllm.command_line import Command
 
 API, CORE, WORKER = 1000, 1001, 1002
@@ -72,7 +74,9 @@ class Machine:
         self.tree.write("proc/stat", "cpu  1 2 3 4 5 6 7 8 0 0\n" + "\n".join(rows) + "\nintr 5\nbtime 1\n")
 
     def host(self) -> Host:
-        server = ServerProcess(self.members[0].pid, tuple(self.members), Command(("vllm", "serve", "m"), "vllm serve"))
+        pid = self.members[0].pid
+        files = ProcessFiles(self.kernel, pid, Credentials(os.geteuid(), os.getegid()), STARTED)
+        server = ServerProcess(pid, tuple(self.members), Command(("vllm", "serve", "m"), "vllm serve"), files=files)
         return Host(server, self.kernel, lambda: self.now)
 
     def facts(self) -> dict[str, Reading]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -295,7 +296,7 @@ def test_no_model_is_named(host: FakeProc) -> None:
 
 
 def test_an_environment_that_is_denied(host: FakeProc) -> None:
-    found = ServerProcess(7, command=of_named(host).command, environ=Reason.DENIED)
+    found = replace(of_named(host), environ=Reason.DENIED)
     assert set(facts(host.kernel(), found).values()) == {Unknown(Reason.DENIED)}
 
 

@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,6 @@ from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.host.process import Listener, ServerProcess, find, listening_on, of_pid
-from vllm_doctor.sources.host.process_files import ProcessFiles
 
 SERVE = ["/opt/vllm/bin/python", "/opt/vllm/bin/vllm", "serve", "/models/tiny"]
 TRACKER = ["/opt/vllm/bin/python", "-B", "-c", "from multiprocessing.resource_tracker import main;main(31)"]
@@ -497,44 +496,6 @@ def test_the_models_path(model: str, path: str | None, host: FakeProc) -> None:
 
 def test_a_server_of_which_nothing_is_seen() -> None:
     assert ServerProcess.unseen().members == ()
-
-
-# ------------------------------------------------------------------ a process's own files
-
-
-def files(host: FakeProc, links: Mapping[str, str]) -> ProcessFiles:
-    host.add(100, SERVE, files={"models/m/config.json": "inside"})
-    host.write("models/m/config.json", "outside")
-    for name, target in links.items():
-        host.link(f"proc/100/root/{name}", target)
-    return ProcessFiles(host.kernel(), 100)
-
-
-def test_links_stay_within_the_container(host: FakeProc, tmp_path: Path) -> None:
-    seen = files(
-        host,
-        {
-            "absolute": "/models/m",
-            "up": f"../../../../../../../../..{tmp_path}/models/m",
-            "up2": "../../../models/m",
-            "circle": "circle",
-            "stdin": "/proc/self/fd/0",
-        },
-    )
-    assert seen.text("/absolute/config.json") == "inside"
-    assert seen.text("/up/config.json") is Reason.ABSENT
-    assert seen.text("/up2/config.json") == "inside"
-    assert seen.text("/circle/x") is Reason.INVALID
-    assert seen.text("/stdin") is Reason.NOT_SUPPORTED
-    assert seen.text("/models/m/config.json\0") is Reason.ABSENT
-
-
-def test_only_regular_files_of_some_size_are_read(host: FakeProc, tmp_path: Path) -> None:
-    seen = files(host, {})
-    os.mkfifo(tmp_path / "proc/100/root/pipe")
-    assert seen.text("/pipe") is Reason.NOT_SUPPORTED
-    assert seen.text("/models") is Reason.NOT_SUPPORTED
-    assert seen.text("/models/m/config.json", limit=5) is Reason.INVALID
 
 
 # ------------------------------------------------------------------ real processes

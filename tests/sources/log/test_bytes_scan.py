@@ -3,6 +3,8 @@ from __future__ import annotations
 import math
 import random
 import re
+import sys
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -16,11 +18,12 @@ Seen = tuple[int, bytes, tuple[int, ...], int, bytes]
 
 
 def seen(
-    literals: list[bytes], blocks: Iterable[bytes], uncounted: Mapping[int, int] | None = None
+    literals: list[bytes], blocks: Iterable[bytes], uncounted: Mapping[int, int] | None = None, threads: int = 1
 ) -> tuple[list[Seen], Tally]:
     """All that is given: offset, raw, hits, number, what follows; and the tally."""
     scanner = Scanner(literals, uncounted)
-    lines = [(line.offset, line.raw, line.hits, line.number, line.following()) for line in scanner.lines(blocks)]
+    given = scanner.lines(blocks, may_run_ahead=lambda: threads > 1)
+    lines = [(line.offset, line.raw, line.hits, line.number, line.following()) for line in given]
     return lines, scanner.tally
 
 
@@ -52,6 +55,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bytes_scan, "LONGEST", 60)
     monkeypatch.setattr(bytes_scan, "_HALF", 30)
     monkeypatch.setattr(bytes_scan, "FOLLOWING", 25)
+    monkeypatch.setattr(bytes_scan, "_AHEAD_FROM", 200)
 
 
 def test_a_line_with_a_literal_is_given_once_with_all_it_holds() -> None:
@@ -102,8 +106,8 @@ def test_any_division_into_blocks_gives_the_same(small: None) -> None:
         data = re.sub(rb"\r(?!\n|$)", b"", data)
         wanted = expected(literals, data)
         sizes = [chance.choice((0, 1, 2, 7, 50, 200)) for _ in range(60)]
-        for blocks in ([data], divided(data, sizes), divided(data, [1] * len(data))):
-            lines, tally = seen(literals, blocks)
+        for blocks, threads in (([data], 1), (divided(data, sizes), 2), (divided(data, [1] * len(data)), 1)):
+            lines, tally = seen(literals, blocks, threads=threads)
             assert lines == wanted
             assert tally == Tally(len(data), len(data.splitlines()))
         given += len(wanted)
@@ -121,7 +125,7 @@ def test_any_division_of_giant_lines_gives_the_same(small: None) -> None:
         )
         whole = seen(literals, [data])
         sizes = [chance.choice((0, 1, 2, 7, 50, 200)) for _ in range(60)]
-        assert seen(literals, divided(data, sizes)) == whole
+        assert seen(literals, divided(data, sizes), threads=2) == whole
         assert seen(literals, divided(data, [1] * len(data))) == whole
         reached = 0
         for offset, raw, hits, number, following in whole[0]:
@@ -213,6 +217,7 @@ def common(monkeypatch: pytest.MonkeyPatch) -> bytes:
     monkeypatch.setattr(bytes_scan, "_GROWTH", 200)
     monkeypatch.setattr(bytes_scan, "_GROWTH_COUNTED", 200)
     monkeypatch.setattr(bytes_scan, "_WASTED", 5000)
+    monkeypatch.setattr(bytes_scan, "_AHEAD_FROM", 100_000)
     return b"".join(
         b"Engine %03d: Running: %d reqs%s\n" % (n % 2, n, b" rare" if n % 5000 == 4999 else b"") for n in range(EVERY)
     )
@@ -266,6 +271,48 @@ def test_a_line_given_for_one_literal_names_the_common_ones_in_it(
     lines, _ = seen([b"rare", b"often"], [data], uncounted)
     rare = [(number, hits) for _, raw, hits, number, _ in lines if b"rare" in raw]
     assert rare == [(n, (0, 1)) for n in range(1000, 50_001, 1000)]
+
+
+@pytest.mark.parametrize("uncounted", [None, {0: 0}, {0: 0, 1: 0}])
+def test_with_a_second_thread_the_same_is_given(common: bytes, uncounted: Mapping[int, int] | None) -> None:
+    """Also of what it does not look for any more, as it is common."""
+    literals = [b"Running: ", b"Engine 0", b" rare", b"ngine 0", b"reqs rare"]
+    alone = seen(literals, [common], uncounted)
+    for sizes in ([], [9999] * 500, [100_000, 1, 200_000]):
+        assert seen(literals, divided(common, sizes), uncounted, threads=2) == alone
+
+
+def test_an_error_where_a_second_thread_reads_is_raised_where_the_lines_are_asked_for(common: bytes) -> None:
+    def broken() -> Iterator[bytes]:
+        yield from divided(common, [100_000] * 10)
+        raise OSError("gone")
+
+    lines = Scanner([b" rare"]).lines(broken(), may_run_ahead=lambda: True)
+    assert next(lines).number == 5000
+    with pytest.raises(OSError, match="gone"):
+        list(lines)
+
+
+def test_who_stops_early_leaves_no_thread_and_no_open_file(common: bytes) -> None:
+    closed = threading.Event()
+
+    def blocks() -> Iterator[bytes]:
+        try:
+            while True:
+                yield common
+        finally:
+            closed.set()
+
+    usual = sys.getswitchinterval()
+    lines = Scanner([b"rare"]).lines(blocks(), may_run_ahead=lambda: True)
+    assert [next(lines).raw[-5:] for _ in range(40)] == [b" rare"] * 40
+    before = threading.active_count()
+    assert not closed.is_set()
+    assert sys.getswitchinterval() < usual
+    lines.close()  # type: ignore[attr-defined] # a generator's
+    assert sys.getswitchinterval() == usual
+    assert closed.wait(60)
+    assert threading.active_count() <= before
 
 
 def test_how_many_are_given_has_a_bound_whatever_the_size() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
@@ -12,12 +13,13 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.sources.log import bytes_unpacked
-from vllm_doctor.sources.log.bytes_unpacked import Blocks
+from vllm_doctor.sources.log.bytes_unpacked import Blocks, Rest
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -53,6 +55,49 @@ def refused(path: Path) -> tuple[str, str]:
         text(path)
     assert "\n" not in str(caught.value)
     return caught.value.kind, str(caught.value)
+
+
+def rest_of(path: Path, size: int = 7000) -> tuple[bytes, bytes, Blocks]:
+    """Of a plain log: its first block, the rest as it was read by so many bytes."""
+    blocks = Blocks(path)
+    parts = blocks.with_rest()
+    head, rest = bytes(cast("bytes", next(parts))), next(parts)
+    assert isinstance(rest, Rest)
+    memory, text = memoryview(bytearray(size)), b""
+    while got := rest.readinto(memory):
+        text += memory[:got]
+    assert list(parts) == []
+    return head, text, blocks
+
+
+def test_the_rest_of_a_plain_log_can_be_read_where_it_is_needed(tmp_path: Path) -> None:
+    for content in (TEXT, codecs.BOM_UTF8 + TEXT, bytes(3000) + TEXT):
+        head, rest, blocks = rest_of(made(tmp_path, content))
+        assert head + rest == TEXT
+        assert len(rest) > 100_000
+        assert blocks.position == len(content)
+
+
+@each_packing
+def test_of_a_packed_log_nothing_is_left_unread(packing: str, tmp_path: Path) -> None:
+    blocks = list(Blocks(made(tmp_path, PACK[packing](TEXT))).with_rest())
+    assert b"".join(bytes(cast("bytes", block)) for block in blocks) == TEXT
+
+
+def test_a_log_that_is_cut_while_its_rest_is_read_ends_there_and_says_so(tmp_path: Path) -> None:
+    """copytruncate: one that was mapped would kill its reader."""
+    path = made(tmp_path, TEXT)
+    blocks = Blocks(path)
+    parts = blocks.with_rest()
+    next(parts)
+    rest = next(parts)
+    assert isinstance(rest, Rest)
+    memory = memoryview(bytearray(1000))
+    assert rest.readinto(memory) == 1000
+    os.truncate(path, 500)
+    assert rest.readinto(memory) == 0
+    list(parts)
+    assert "shrank while it was read" in blocks.notes[0]
 
 
 def test_a_plain_log_comes_as_it_is(tmp_path: Path) -> None:
@@ -271,19 +316,25 @@ def test_a_log_that_shrinks_while_it_is_read_is_told(tmp_path: Path) -> None:
     assert read.notes == [f"{path} shrank while it was read: 9,000 of {len(TEXT):,} bytes; was it rotated?"]
 
 
-def test_a_named_pipe_is_read_to_its_end(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    code = f"import gzip; open({str(pipe)!r}, 'wb').write(gzip.compress(b'a line\\n' * 9000)[:-4])"
-    with subprocess.Popen([sys.executable, "-c", code]):
-        got, notes = text(pipe)
+def test_a_pipe_of_the_shell_is_read_to_its_end() -> None:
+    """As `vllm-doctor <(kubectl logs x)` names it."""
+    code = "import gzip, sys; sys.stdout.buffer.write(gzip.compress(b'a line\\n' * 9000)[:-4])"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        got, notes = text(Path(f"/dev/fd/{process.stdout.fileno()}"))
     assert got == b"a line\n" * 9000
     assert len(notes) == 1
 
 
+def test_a_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(SourceError, match="is a named pipe, which may have no writer: let the shell open it"):
+        text(tmp_path / "pipe")
+
+
 READ_STDIN = """
 from vllm_doctor.model.errors import SourceError
-from vllm_doctor.sources.log.bytes_unpacked import Blocks
+from vllm_doctor.sources.log.bytes_unpacked import Blocks, Rest
 import sys
 try:
     for block in Blocks(None):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -67,8 +68,8 @@ def test_what_tells_of_the_server_stays_as_it_is(line: str) -> None:
             ["INFO 11-20 10:00:04 [logger.py:39] Received request cmpl-1: [masked]", "[masked]", "", "[masked]", STATS],
         ),
         (
-            ["ValueError: bad input_value='my prompt', input_type=str"],
-            ["ValueError: bad input_value=[masked], input_type=str"],
+            ["NameError: bad input_value='my prompt', input_type=str"],
+            ["NameError: bad input_value=[masked], input_type=str"],
         ),
         (
             ["-----BEGIN RSA PRIVATE KEY-----", "MIIE", "abcd", "-----END RSA PRIVATE KEY-----", STATS],
@@ -113,3 +114,44 @@ def test_a_line_without_an_end_is_cut() -> None:
 def test_a_log_that_is_none() -> None:
     with pytest.raises(SourceError, match="empty in the recording"):
         entry_redact.text(Held("vllm.log", b" \n", 0.0), [], Counter())
+
+
+def test_what_a_client_said_to_other_loggers() -> None:
+    found, masked = lines_kept(
+        "WARNING 11-20 10:00:04 [hf.py:927] Chat template rejected the request: my words",
+        "DEBUG 11-20 10:00:04 [hermes_tool_parser.py:133] delta_text: my words",
+        "DEBUG 11-20 10:00:04 [serving.py:833] Received messages request model='m' messages=[x]",
+        "INFO 11-20 10:00:04 [async_llm.py:9] Added with SamplingParams(n=1, stop=['my words'], seed=None)",
+        "INFO 11-20 10:00:04 [hf.py:736] Detected the chat template content format to be 'string'.",
+    )
+    assert "my words" not in "\n".join(found)
+    assert "messages" not in found[2].partition("request")[2]
+    assert found[4].endswith("to be 'string'.")
+    assert masked["prompt"] == 4
+
+
+def test_hostile_lines_take_no_longer_than_others() -> None:
+    """The words of a logged request were searched for from each place of a line anew."""
+
+    def seconds(line: str) -> float:
+        began = time.process_time()
+        lines_kept(*[line] * 3)
+        return time.process_time() - began
+
+    plain = max(seconds(STATS * 250), 0.02)
+    pumps = [
+        "equest a ",
+        "a ",
+        "Error: ",
+        "pass='",
+        "auth={",
+        "token=",
+        "key ",
+        'File "',
+        "Request 1",
+        "--key ",
+        "Params(",
+    ]
+    for pump in pumps:
+        line = "INFO 11-20 10:00:00 [x.py:10] equest " + pump * (55_000 // len(pump))
+        assert seconds(line) < 20 * plain, pump

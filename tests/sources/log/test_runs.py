@@ -340,6 +340,31 @@ def test_a_restart_is_a_life_of_its_own(again: tuple[int, int], prefixed: bool, 
     assert running(second)[0][0] == 240
 
 
+def test_restarts_that_nobody_asked_for_are_counted(log: LogFolder) -> None:
+    """Killed in mid-start, as a liveness probe does it, and killed while it serves, without a word."""
+    of_probe = [line for n in range(3) for line in (*start(120 * n)[:4], *stop(120 * n + 110))]
+    killed = [line for n in range(2) for line in (*start(400 + 200 * n), *busy(440 + 200 * n, 580 + 200 * n))]
+    runs = log.runs([*of_probe, *killed])
+    assert [fact(run, "restarts") for run in runs] == [0, 1, 2, 3, 4]
+    assert fact(runs[2], "restart_interval") == 120
+    assert fact(runs[1], "lived_before_restart") == 120
+
+
+def test_an_operators_restarts_are_no_crash_loop(log: LogFolder) -> None:
+    """Told to stop once it served; or with other flags, though it failed."""
+    calm = [
+        line for n in range(3) for line in (*start(100 * n), *busy(100 * n + 40, 100 * n + 80), *stop(100 * n + 90))
+    ]
+    tuned = [line for n in range(3) for line in (*start(100 * n, flags=f"'max_num_seqs': {n + 1}")[:4],)]
+    assert {fact(run, "restarts") for run in (*log.runs(calm), *log.runs(tuned))} == {0}
+
+
+def test_restarts_of_hours_ago_say_nothing_of_a_server_that_serves(log: LogFolder) -> None:
+    loop = [line for n in range(5) for line in start(60 * n)[:4]]
+    last = log.runs([*loop, *start(300), *busy(340, 9000)])[-1]
+    assert fact(last, "restarts") == 0
+
+
 @pytest.mark.parametrize(
     ("step", "prefixed"), [(7, True), (0, True), (0, False)], ids=["other-pids", "same-pids", "no-pids"]
 )

@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
@@ -36,7 +36,9 @@ from vllm_doctor.model.errors import DoctorError, UsageError
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.run import Run
 from vllm_doctor.rules import postmortem
+from vllm_doctor.sources.log import bytes_scan, bytes_windows, source
 from vllm_doctor.sources.log.bytes_stream import Held
+from vllm_doctor.sources.log.bytes_windows import Window
 from vllm_doctor.sources.log.source import Followed, Log, period
 
 __all__ = ["log"]
@@ -55,6 +57,51 @@ def told(runs: Sequence[Run]) -> list[object]:
         (run.first_at, run.last_at, run.began, run.up, run.stopped, run.rounds, run.death and run.death.cause)
         for run in runs
     ]
+
+
+# ---- threads ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ahead(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows with each log that a second thread reads; short ones are long enough."""
+    started: list[int] = []
+    prepare = bytes_windows.ahead
+    monkeypatch.setattr(bytes_scan, "_AHEAD_FROM", 1000)
+    monkeypatch.setattr(bytes_scan, "_WINDOW", 2000)
+
+    def noted(windows: Generator[Window]) -> Generator[Window]:
+        started.append(1)
+        return prepare(windows)
+
+    monkeypatch.setattr(bytes_windows, "ahead", noted)
+    monkeypatch.setattr(source, "idle_processor", lambda _kernel: lambda: True)
+    return started
+
+
+LONG = [*start(0), *(line for n in range(60) for line in busy(40 + 100 * n, 130 + 100 * n))]
+
+
+def test_a_second_thread_changes_no_result(tmp_path: Path, ahead: list[int]) -> None:
+    path = written(tmp_path / "vllm.log", LONG)
+    alone = Log([path], table(), threads=1).examine("the server")
+    assert not ahead
+    for threads in (None, 2):
+        together = Log([path], table(), threads=threads).examine("the server")
+        assert told(together.runs) == told(alone.runs)
+        assert together.facts == alone.facts
+    assert len(ahead) == 2
+
+
+def test_a_second_thread_takes_no_processor_that_others_need(
+    tmp_path: Path, ahead: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path / "vllm.log", LONG)
+    Log([path], table(), watch=0.0).examine("its server, which runs")
+    Log([path, written(tmp_path / "other.log", LONG)], table(), threads=2).examine("two logs in turns")
+    monkeypatch.setattr(source, "idle_processor", lambda _kernel: lambda: False)
+    Log([path], table()).examine("on a busy host")
+    assert not ahead
 
 
 # ---- several files ---------------------------------------------------------------------------------------------------

@@ -243,6 +243,13 @@ def test_a_page_that_begins_as_one_before_gives_the_same(again: str) -> None:
     assert (kept.is_metrics, kept.has_vllm) == (first.is_metrics, first.has_vllm)
 
 
+@pytest.mark.parametrize("page", ['a{x="1"}1\n 5\n', 'a {x="1"}1\na 5\n'])
+def test_a_line_without_a_space_before_its_value_is_the_head_of_no_other(page: str) -> None:
+    heads: Heads = {}
+    first, again = (parse(page, frozenset("a"), heads).samples for _ in range(2))
+    assert sorted(again, key=str) == sorted(first, key=str)
+
+
 def test_what_is_remembered_of_pages_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exposition, "MAX_SERIES", 100)
     heads: Heads = {}

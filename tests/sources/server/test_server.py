@@ -4,6 +4,7 @@ import base64
 import datetime
 import email.utils
 import gzip
+import os
 import re
 import socket
 import ssl
@@ -36,6 +37,7 @@ from tests.serving import (
     vllm,
 )
 from vllm_doctor.model.errors import UsageError
+from vllm_doctor.model.kinds import State
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
@@ -287,11 +289,69 @@ def test_a_redirect_on_the_same_host_is_followed(status: int, signals: Catalogue
     worked(examined(routes, signals))
 
 
-def test_a_redirect_to_another_port_of_the_host_is_followed(signals: Catalogue) -> None:
+ACCESS = Access({"authorization": f"Bearer {SECRET}", "x-api-key": SECRET, "cookie": f"session={SECRET}"})
+
+
+def sent(server: Served) -> list[bool]:
+    """Of each request, whether any of ACCESS, or a password, came with it."""
+    return [not {"authorization", "x-api-key", "cookie"}.isdisjoint(request.headers) for request in server.requests]
+
+
+def test_a_redirect_to_another_port_is_followed_without_credentials(signals: Catalogue) -> None:
     with serving(vllm(pages("healthy-busy"))) as there:
         routes = vllm(moved(f"{there.url}/metrics"))
-        worked(examined(routes, signals))
-        assert len(there.asked("/metrics")) == 4
+        with serving(routes) as server:
+            worked(examine(server.url.replace("//", f"//me:{SECRET}@"), signals, access=ACCESS))
+            assert sent(server) == [True] * 6
+        assert sent(there) == [False] * 4
+        assert SECRET not in str(there.requests)
+
+
+def test_where_credentials_would_be_needed_it_says_so(signals: Catalogue) -> None:
+    with serving(vllm(lambda request: Answer(status=401))) as there:
+        seen = examined(vllm(moved(f"{there.url}/metrics")), signals, access=ACCESS)
+        assert kind_of(seen) == "denied"
+        assert seen.error is not None
+        assert f"redirects to {there.url}/metrics, which answers 401" in seen.error.message
+        assert "give that URL if you trust it" in seen.error.message
+
+
+def test_a_redirect_there_and_back(signals: Catalogue) -> None:
+    """As a login does; what comes back to the server is for the server."""
+    here: list[Served] = []
+    with serving({"/login": lambda request: moved(f"{here[0].url}/signed")(request)}) as there:
+        routes = vllm(moved(f"{there.url}/login")) | {"/signed": in_turn(pages("healthy-busy"))}
+        with serving(routes) as server:
+            here.append(server)
+            worked(examine(server.url, signals, 0, ACCESS))
+            assert sent(server) == [True] * 4
+        assert sent(there) == [False]
+
+
+@pytest.mark.parametrize("location", ["/other", "{server}/other", "//{host}/other", "{server}//other"])
+def test_on_the_same_port_credentials_are_kept(location: str, signals: Catalogue) -> None:
+    def away(request: Request) -> Answer | bytes | str:
+        return moved(location.format(server=server.url, host=server.url.removeprefix("http://")))(request)
+
+    routes = vllm(away) | dict.fromkeys(("/other", "//other"), in_turn(pages("healthy-busy")))
+    with serving(routes) as server:
+        worked(examine(server.url, signals, 0, ACCESS))
+        worked(examine(server.url.replace("//", f"//me:{SECRET}@"), signals, 0))
+        assert sent(server) == [True] * 8
+
+
+def test_cookies_are_not_kept(signals: Catalogue, capfd: pytest.CaptureFixture[str]) -> None:
+    """One with such an age made http.cookiejar print a traceback."""
+
+    def setting(request: Request) -> Answer:
+        age = "9" * (10 if request.number else 400)
+        return Answer(pages("healthy-busy")[request.number].encode(), headers={"Set-Cookie": f"a=b; Max-Age={age}"})
+
+    with serving(vllm(setting)) as server:
+        worked(examine(server.url, signals))
+        assert len(server.requests) == 6
+        assert sent(server) == [False] * 6
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_redirect_to_another_host_is_refused(signals: Catalogue) -> None:
@@ -393,13 +453,18 @@ def test_a_redirect_from_https_to_http_is_refused(authority: trustme.CA, signals
 
 def test_a_redirect_from_http_to_https(secure: Served, ca_file: Path, signals: Catalogue) -> None:
     routes = vllm(moved(f"{secure.url}/metrics"))
-    worked(examined(routes, signals, access=Access(ca_file=ca_file)))
+    worked(examined(routes, signals, access=Access({"authorization": f"Bearer {SECRET}"}, ca_file)))
+    assert sent(secure) == [False] * 4
 
 
-@pytest.mark.parametrize("content", [None, "not a certificate\n"])
+@pytest.mark.parametrize("content", [None, "not a certificate\n", "a pipe", "a device"])
 def test_a_ca_file_that_cannot_be_read(content: str | None, signals: Catalogue, tmp_path: Path) -> None:
     path = tmp_path / "ca.pem"
-    if content is not None:
+    if content == "a pipe":
+        os.mkfifo(path)
+    elif content == "a device":
+        path.symlink_to("/dev/zero")
+    elif content is not None:
         path.write_text(content, "utf-8")
     with pytest.raises(UsageError, match=r"--ca-file .*: not readable as PEM certificates"):
         Server("https://127.0.0.1:1", signals.metrics, Access(ca_file=path))
@@ -856,6 +921,22 @@ def test_a_restart_within_the_window(signals: Catalogue) -> None:
             for reading in readings(seen, signals, name).values():
                 assert isinstance(reading, Unknown) or float(reading.value) >= 0, name
     assert 0 <= value(seen, signals, "preemptions_per_second") < 30
+
+
+def test_a_server_that_restarts_at_every_scrape_is_critical(signals: Catalogue) -> None:
+    now = time.time()
+    texts = [started_at(now + place, text) for place, text in enumerate(pages("idle", 4))]
+    report = judged(worked(examined(vllm(texts), signals)), signals)
+    assert (report.verdict, report.findings[0].rule) == (Verdict.CRITICAL, "restart-loop")
+    seen = {evidence.signal: evidence.seen.value for evidence in report.findings[0].evidence}
+    assert seen == {"restarts": 3, "restart_interval": pytest.approx(1, rel=0.5)}
+
+
+def test_one_restart_of_a_server_that_had_run_for_long_is_no_fault(signals: Catalogue) -> None:
+    now = time.time()
+    texts = [started_at(start, text) for start, text in zip((now - 9e4, now + 9), pages("idle", 2), strict=True)]
+    report = judged(worked(examined(vllm([*texts, texts[-1], texts[-1]]), signals)), signals)
+    assert report.states["restart-loop"] is State.OK
 
 
 def alternating(dates: Mapping[str, str], ages: tuple[float, float] = (9000, 4000)) -> dict[str, Route]:

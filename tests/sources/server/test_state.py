@@ -16,7 +16,7 @@ from vllm_doctor.model.window import Sample
 from vllm_doctor.sources.server import state as state_module
 from vllm_doctor.sources.server.exposition import Page
 from vllm_doctor.sources.server.scrapes import Scrape
-from vllm_doctor.sources.server.state import STALE, State
+from vllm_doctor.sources.server.state import STALE, Look, State
 
 TARGET = "http://127.0.0.1:8000"
 
@@ -78,6 +78,14 @@ def test_a_server_that_was_started_anew_is_another(state: Callable[[], State], t
     told = state().recall(TARGET, now)
     assert (told.scrapes, told.reason) == ((), Reason.STALE)
     assert "restarted" in told.note
+
+
+def test_the_starts_of_processes_that_have_ended_are_kept(state: Callable[[], State], time: Time) -> None:
+    for started in (50.0, 1010.0, 1070.0):
+        state().keep(TARGET, scrape(time.clock, started=started))
+        time.passes(60)
+    told = state().recall(TARGET, scrape(time.clock, started=1130.0))
+    assert [one.started for one in told.kept] == [50.0, 1010.0, 1070.0]
 
 
 def test_too_old_is_stale(state: Callable[[], State], time: Time) -> None:
@@ -220,3 +228,56 @@ def test_a_broken_state_is_told_and_replaced(state: Callable[[], State], time: T
     assert state().keep(TARGET, scrape(time.clock, 6.0)) == ""
     time.passes(60)
     assert len(state().recall(TARGET, scrape(time.clock, 7.0)).scrapes) == 1
+
+
+# Looks at other sources
+
+
+def test_a_look_is_kept_for_the_next_run(state: Callable[[], State], time: Time) -> None:
+    assert state().look("host x") is None
+    assert state().keep_look("host x", Look(time.clock, [1, "a"])) == ""
+    assert state().look("host x") is None, "a moment ago"
+    time.passes(60)
+    assert state().look("host x") == Look(1000.0, [1, "a"])
+    assert state().look("host y") is None
+
+
+def test_of_two_hooks_at_once_each_has_a_look_before(state: Callable[[], State], time: Time) -> None:
+    state().keep_look("host x", Look(time.clock, "first"))
+    time.passes(60)
+    state().keep_look("host x", Look(time.clock, "second"))
+    time.passes(0.1)
+    assert state().look("host x") == Look(1000.0, "first")
+    for _ in range(5):
+        state().keep_look("host x", Look(time.clock, "again"))
+    assert len(json.loads(state().path.read_text().partition("\n")[2])["looks"]["host x"]) == 2
+
+
+def test_a_look_that_is_stale_or_of_another_boot_is_none(
+    state: Callable[[], State], time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state().keep_look("host x", Look(time.clock, 1))
+    time.passes(STALE + 1)
+    assert state().look("host x") is None
+    state().keep_look("host x", Look(time.clock, 1))
+    time.passes(60)
+    for boot in ("another", None):
+        monkeypatch.setattr(state_module, "_boot", lambda boot=boot: boot)
+        assert state().look("host x") is None
+
+
+def test_looks_and_scrapes_do_not_disturb_each_other(state: Callable[[], State], time: Time) -> None:
+    state().keep(TARGET, scrape(time.clock, 5.0))
+    state().keep_look("host x", Look(time.clock, 1))
+    time.passes(60)
+    state().keep(TARGET, scrape(time.clock, 6.0))
+    assert state().look("host x") is not None
+    assert len(state().recall(TARGET, scrape(time.clock, 7.0)).scrapes) == 1
+
+
+@pytest.mark.parametrize(
+    "looks", ['{"host x":[{"clock":"a"}]}', '{"host x":[7]}', '{"host x":[{}]}', '{"host x":[[]]}']
+)
+def test_a_look_that_is_torn_is_none(state: Callable[[], State], time: Time, looks: str) -> None:
+    state().path.write_text(f'vllm-doctor/state/v1\n{{"servers":{{}},"looks":{looks}}}\n')
+    assert state().look("host x") is None

@@ -80,7 +80,7 @@ def _server(report: Report, whole: bool) -> Iterator[Words]:
     patient = report.patient
     engines = f"{patient.engines} engine{'s' if patient.engines != 1 else ''}" if patient.engines else ""
     parts: list[Words] = [
-        (code(patient.model or ""),),
+        (code(words.shortened(patient.model or "")),),
         f"vLLM {patient.vllm}" if patient.vllm else _NO_VERSION[report.is_postmortem],
         engines,
     ]

@@ -51,10 +51,10 @@ class Written:
         return Source(SourceKind.COMMAND, target, patient, partial(self.text.examine, starts[0], patient))
 
 
-def written(given: str, words: Sequence[str]) -> Written:
-    """What --command names. Raises UsageError and SourceError."""
+def written(given: str, words: Sequence[str], until: float) -> Written:
+    """What --command names; a pipe is read until then. Raises UsageError and SourceError."""
     from vllm_doctor.launch import source
 
     if given == source.STDIN and source.STDIN in words:
         raise UsageError("--command - and a log of - both read standard input: give one of them as a file")
-    return Written(source.open_command(given))
+    return Written(source.open_command(given, until))

@@ -14,6 +14,7 @@ from vllm_doctor.session.source import Source
 from vllm_doctor.session.sources import gpus
 
 if TYPE_CHECKING:
+    from vllm_doctor.sources.host.process_log import ProcessLog
     from vllm_doctor.sources.log.source import Period
 
 STDIN = "-"
@@ -28,7 +29,8 @@ def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Seq
     """All of them as one log. With one server beside it, it is that server's; GPUs that are not seen otherwise are
     those of --nvidia-smi."""
     patients = {source.patient for source in beside}
-    log = of_files(words, how, patients.pop() if len(patients) == 1 else "")
+    paths = [None if word == STDIN else Path(word) for word in words]
+    log = of_files(paths, how, patients.pop() if len(patients) == 1 else "")
     has_gpus = any(source.kind is SourceKind.GPU for source in beside)
     return [log] if has_gpus else [log, *gpus.of_file(log.patient, how, how.written)]
 
@@ -36,14 +38,15 @@ def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Seq
 OPENER = Opener(is_named_by, Turn.LOG, opened, in_place_of=SourceKind.LOG)
 
 
-def of_files(names: Sequence[str], how: Attachment, patient: str = "") -> Source:
-    """The log in these files; `patient`: the server that writes it, where that is known."""
+def of_files(given: Sequence[Path | ProcessLog | None], how: Attachment, patient: str = "") -> Source:
+    """The log in these files, None: standard input; `patient`: the server that writes it, where that is known."""
     from vllm_doctor.rules import log_lines, rule
     from vllm_doctor.sources.log import source
 
-    paths = [None if name == STDIN else Path(name) for name in dict.fromkeys(names)]
+    paths = list(dict.fromkeys(given))
     table = log_lines.load(rule.shipped(), *how.folders)
-    log = source.Log(paths, table, *periods(how), watch=how.seconds if patient else None)
+    watch = how.seconds if how.state is None else 0.0  # a hook takes what stands there
+    log = source.Log(paths, table, *periods(how), watch=watch if patient else None, threads=how.threads)
     of_server, patient = bool(patient), patient or log.target
     return Source(
         SourceKind.LOG,

@@ -21,6 +21,10 @@ NOBODY = (
     "no vLLM server was found on this host; name one: vllm-doctor http://host:8000, or vllm-doctor PID"
     " (or try: vllm-doctor demo)"
 )
+HIDDEN = (
+    "no vLLM server was found: /proc hides the processes of other users here (mounted with hidepid);"
+    " run vllm-doctor as the server's user, or as root, or name it: vllm-doctor http://host:8000"
+)
 NOT_LINUX = (
     "processes can be looked for on Linux only (there is no /proc here); name a server: vllm-doctor http://host:8000"
 )
@@ -48,7 +52,9 @@ def every(how: Attachment, opened: ExitStack) -> list[Source]:
 
     here = process.find(how.kernel)
     if not here:
-        raise UsageError(NOBODY if how.kernel.path("proc").is_dir() else NOT_LINUX)
+        if not how.kernel.path("proc").is_dir():
+            raise UsageError(NOT_LINUX)
+        raise UsageError(HIDDEN if process.hides_others(how.kernel) else NOBODY)
     return [source for found in here for source in _of_server(found, how, opened)]
 
 
@@ -56,7 +62,7 @@ def _of_server(found: ServerProcess, how: Attachment, opened: ExitStack) -> list
     """A server found by its processes: its URL and its host."""
     if found.url is not None:
         reached = server.client(found.url, how, opened)
-        return [server.of_url(reached, how), *processes.of_server(found, reached.target, how)]
+        return [server.of_url(reached, how), *processes.of_server(found, reached.target, how, opened)]
     patient = f"pid {found.root}"
     problem = Problem(
         "no-url",
@@ -65,4 +71,4 @@ def _of_server(found: ServerProcess, how: Attachment, opened: ExitStack) -> list
     )
     nowhere = Observation(SourceKind.SERVER, patient, error=problem, patient=patient)
     unreached = Source(SourceKind.SERVER, patient, patient, lambda: nowhere)
-    return [unreached, *processes.of_server(found, patient, how)]
+    return [unreached, *processes.of_server(found, patient, how, opened)]

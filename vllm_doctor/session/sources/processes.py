@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 from vllm_doctor.model.kinds import SourceKind
@@ -13,13 +14,17 @@ if TYPE_CHECKING:
     from vllm_doctor.sources.host.process import ServerProcess
 
 
-def of_server(found: ServerProcess, patient: str, how: Attachment) -> list[Source]:
+def of_server(found: ServerProcess, patient: str, how: Attachment, opened: ExitStack) -> list[Source]:
     """What the processes of a server have to say, beside its /metrics."""
     from vllm_doctor.session.local import FollowedGpus, FollowedHost, Local
+    from vllm_doctor.sources.host.process_log import ProcessLog
 
-    local = Local(found, patient, kernel=how.kernel, smi=how.smi)
+    logs = []
+    if found.log is not None and found.files is not None:
+        logs.append(opened.enter_context(closing(ProcessLog(found.files, str(found.log)))))
+    local = Local(found, patient, kernel=how.kernel, smi=how.smi, state=how.state)
     return [
-        *([log.of_files([str(found.log)], how, patient)] if found.log else []),
+        *([log.of_files(logs, how, patient)] if logs else []),
         Source(
             SourceKind.HOST,
             local.target,

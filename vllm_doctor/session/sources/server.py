@@ -28,7 +28,7 @@ def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Seq
     found: list[Source] = []
     for word in words:
         server = client(word, how, opened)
-        found += [of_url(server, how), *_host(server, word, how)]
+        found += [of_url(server, how), *_host(server, word, how, opened)]
     return found
 
 
@@ -56,7 +56,7 @@ def of_url(server: Server, how: Attachment) -> Source:
     )
 
 
-def _host(server: Server, url: str, how: Attachment) -> list[Source]:
+def _host(server: Server, url: str, how: Attachment, opened: ExitStack) -> list[Source]:
     """The host of a server that was named by its URL: this one, if its port is a vLLM's here."""
     from vllm_doctor.sources.server.fetch import base_of
 
@@ -69,9 +69,12 @@ def _host(server: Server, url: str, how: Attachment) -> list[Source]:
 
     match process.listening_on(how.kernel, port):
         case process.ServerProcess() as found:
-            return processes.of_server(found, server.target, how)
+            return processes.of_server(found, server.target, how, opened)
         case process.Listener(pid=pid, name=name) if pid != os.getpid():  # the demo is served by ourselves
             note = f"port {port} is {name} (pid {pid}), not vLLM itself: for its host, name the vLLM behind it"
+            return [noted(SourceKind.HOST, f"port {port}", server.target, note), *unseen]
+        case None if process.hides_others(how.kernel):
+            note = f"whose port {port} is, is not known: {process.HIDDEN}; run vllm-doctor as its user, or as root"
             return [noted(SourceKind.HOST, f"port {port}", server.target, note), *unseen]
         case _:
             return unseen

@@ -20,6 +20,7 @@ from vllm_doctor.sources.gpu import gpu as bits
 from vllm_doctor.sources.gpu import nvidia_smi_fields as fields
 from vllm_doctor.sources.gpu import nvidia_smi_text
 from vllm_doctor.sources.gpu.gpu import NOT_TOLD, Gpu, GpuProcess, GpuSample, GpuView
+from vllm_doctor.text import files
 from vllm_doctor.text.encoding import decoded
 
 MAX_FILE = 16 * 1024 * 1024
@@ -62,8 +63,7 @@ def read(path: Path) -> GpuView:
 def _text(path: Path) -> str:
     """The file as text: UTF-8, or UTF-16 as PowerShell's > writes it."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE + 1)
+        data = files.read(path, MAX_FILE)
     except IsADirectoryError:
         raise UsageError(f"{path} is a directory, not the output of nvidia-smi; {fields.HOW}") from None
     except (OSError, ValueError) as error:

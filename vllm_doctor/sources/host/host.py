@@ -170,11 +170,11 @@ class Host:
         used = [usage for m in self.server.members if (usage := _descriptors(self.kernel, m.pid)) is not None]
         swapped = [_status_bytes(self.kernel, m.pid, "VmSwap") for m in self.server.members]
         known = [float(reading.value) for reading in swapped if isinstance(reading, Known)]
-        shm = _shared_memory(self.kernel, self.server.root)
+        shm = self.server.files.capacity("/dev/shm") if self.server.files is not None else Reason.NOT_LOCAL
         return {
             "fd_share": _told(max(used)) if used else Unknown(Reason.DENIED),
             "server_swapped": _told(sum(known)) if known else Unknown(Reason.NOT_SUPPORTED),
-            "shm_size": shm,
+            "shm_size": Unknown(shm) if isinstance(shm, Reason) else _told(float(shm)),
         }
 
     def _rates(self, first: HostSample, last: HostSample, allowed: frozenset[int] | Reason) -> dict[str, Reading]:
@@ -382,16 +382,6 @@ def _status_bytes(kernel: Kernel, pid: int, key: str) -> Reading:
         return Unknown(text)
     words = table(text).get(key, "").split()
     return _told(float(words[0]) * 1024) if words and words[0].isdigit() else Unknown(Reason.NOT_SUPPORTED)
-
-
-def _shared_memory(kernel: Kernel, pid: int) -> Reading:
-    """The size of the server's own /dev/shm, in bytes."""
-    try:
-        system = os.statvfs(kernel.path(f"proc/{pid}/root/dev/shm"))
-    except (OSError, AttributeError) as error:
-        denied = isinstance(error, PermissionError)
-        return Unknown(Reason.DENIED if denied else Reason.ABSENT)
-    return _told(float(system.f_blocks * system.f_frsize))
 
 
 def _same(first: HostSample, last: HostSample, member: Member) -> bool:

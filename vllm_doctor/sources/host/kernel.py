@@ -22,6 +22,7 @@ _REASONS = {
     errno.ENODEV: Reason.STALE,  # the control group, or the device, was removed while its file was open
     errno.EACCES: Reason.DENIED,
     errno.EPERM: Reason.DENIED,
+    errno.ELOOP: Reason.INVALID,
 }
 
 
@@ -71,6 +72,12 @@ class Kernel:
 def reason_of(error: OSError) -> Reason:
     """Why a system call failed, out of the closed list."""
     return _REASONS.get(error.errno or 0, Reason.NOT_SUPPORTED)
+
+
+def started_at(stat: str) -> int | None:
+    """When a process was started, by its /proc/PID/stat: clock ticks after boot."""
+    fields = stat.rpartition(")")[2].split()
+    return int(fields[19]) if len(fields) > 19 and fields[19].isdecimal() else None
 
 
 def table(text: str) -> dict[str, str]:

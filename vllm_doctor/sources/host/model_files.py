@@ -27,9 +27,9 @@ _FACTS = (*model_config.FACTS, *kv_cache.FACTS, *parameters.FACTS)
 
 def facts(kernel: Kernel, server: ServerProcess) -> dict[str, Reading]:
     """What the model's files say: model_weights (bytes), and the facts of model_config, kv_cache and parameters."""
-    if not server.root:
+    files = server.files
+    if files is None:
         return dict.fromkeys(("model_weights", *_FACTS), Unknown(Reason.NOT_LOCAL))
-    files = ProcessFiles(kernel, server.root)
     folder = _folder(kernel, files, server)
     if isinstance(folder, Reason):
         return dict.fromkeys(("model_weights", *_FACTS), Unknown(folder))

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.sources.host import sockets
-from vllm_doctor.sources.host.kernel import Kernel, table
+from vllm_doctor.sources.host import credentials, sockets
+from vllm_doctor.sources.host.kernel import Kernel, started_at, table
 from vllm_doctor.sources.host.process_files import ProcessFiles
 from vllm_doctor.sources.host.sockets import Listening
 from vllm_doctor.vllm.command_line import MAX_CONFIG, Command, is_python, masked, parse, program_of
@@ -32,6 +32,7 @@ _TITLE = re.compile(r"(?!ray::)[\w.-]+::(EngineCore|Worker|APIServer|DP_?Coordin
 _ROLES = {"EngineCore": ENGINE_CORE, "Worker": WORKER, "APIServer": API_SERVER}
 _RAY = re.compile(r"ray::\w")
 _NAMESPACES = ("net", "mnt", "pid")
+_NAMED = 5
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::", ""})
 
 _RAY_FLAGS = {
@@ -76,13 +77,15 @@ class ServerProcess:
     """Its base, as seen from this host; None where it has no port, or none that can be reached from here."""
     ports: tuple[int, ...] = ()
     log: Path | None = None
-    """The file that its standard output goes to."""
+    """The name of the file that its standard output goes to: `files` opens it."""
     version: str | None = None
     """The vLLM that is installed where it was started from."""
     model_path: str | None = None
     """The model as an absolute path that the server sees; None for a name on the Hub."""
     apart: frozenset[str] | Reason = frozenset()
     """The namespaces (net, mnt, pid) that differ from the doctor's: a container has all three."""
+    files: ProcessFiles | None = None
+    """What it sees as its files, with its user's rights; None where no process can be seen."""
     notes: tuple[str, ...] = ()
     """For people; those of the command are among them."""
 
@@ -92,11 +95,19 @@ class ServerProcess:
         return cls(root=0)
 
 
+HIDDEN = "/proc hides it (mounted with hidepid)"
+
+
 def find(kernel: Kernel) -> list[ServerProcess]:
     """Every vLLM server on the host, by pid. A script that runs vLLM itself counts where it listens on a port."""
     host = _Host(kernel)
     servers = [_server(host, root) for root in sorted(host.roots)]
     return [server for server in servers if server.command.program or server.url]
+
+
+def hides_others(kernel: Kernel) -> bool:
+    """Whether /proc hides the processes of other users: it does not even show the first of all."""
+    return bool(kernel.names("proc")) and _row(kernel, 1) is None
 
 
 def of_pid(kernel: Kernel, pid: int) -> ServerProcess:
@@ -109,7 +120,7 @@ def of_pid(kernel: Kernel, pid: int) -> ServerProcess:
         pid = _leader(kernel, pid)  # a thread, as `top -H` shows it
     row = host.rows.get(pid)
     if row is None:
-        hidden = "" if 1 in host.rows else ", or /proc hides it (run vllm-doctor as the server's user, or as root)"
+        hidden = "" if 1 in host.rows else f", or {HIDDEN}: run vllm-doctor as the server's user, or as root"
         raise SourceError("not-found", f"there is no process {pid}{hidden}; pgrep -f 'vllm serve' lists the pids")
     if row.is_dead:
         raise SourceError("not-found", f"process {pid} ({row.name}) has ended and waits for its parent: start it again")
@@ -137,7 +148,7 @@ def listening_on(kernel: Kernel, port: int) -> ServerProcess | Listener | None:
         return None
     host = _Host(kernel)
     for root in sorted(host.roots):
-        command = _command(host, root)
+        command = _command(host.rows[root], _files(kernel, host.rows[root]))
         if inodes & {socket.inode for socket in _sockets(host, root, _port(command)).found}:
             return _server(host, root)
     for pid, row in sorted(host.rows.items()):
@@ -239,10 +250,12 @@ def _row(kernel: Kernel, pid: int) -> _Row | None:
     if isinstance(stat, Reason):
         return None  # gone meanwhile
     head, _, tail = stat.rpartition(")")
-    fields = tail.split()
+    fields, started = tail.split(), started_at(stat)
     try:
-        parent, group, started = int(fields[1]), int(fields[2]), int(fields[19])
+        parent, group = int(fields[1]), int(fields[2])
     except (ValueError, IndexError):
+        return None
+    if started is None:
         return None
     words = "" if isinstance(cmdline, Reason) else cmdline.rstrip("\0")  # a title is padded with zeros
     argv = tuple(words.split("\0")) if words else ()
@@ -257,8 +270,8 @@ def _leader(kernel: Kernel, thread: int) -> int:
 
 def _server(host: _Host, root: int) -> ServerProcess:
     kernel, row = host.kernel, host.rows[root]
-    files = ProcessFiles(kernel, root)
-    command = _command(host, root)
+    files = _files(kernel, row)
+    command = _command(row, files)
     alive = [below for below in host.tree(root) if not below.is_dead]
     apart = _apart(kernel, root)
     opened = _sockets(host, root, _port(command))
@@ -276,6 +289,7 @@ def _server(host: _Host, root: int) -> ServerProcess:
         version=_version(files, row),
         model_path=_model_path(files, command),
         apart=apart,
+        files=files,
         notes=(*command.notes, *url_notes, *_notes(host, row, command)),
     )
 
@@ -301,6 +315,11 @@ def _notes(host: _Host, root: _Row, command: Command) -> Iterator[str]:
         yield f"{root.name} (pid {root.pid}) is an orphan: the server that started it is gone, and its flags with it"
     elif not command.program:
         yield f"pid {root.pid} runs vLLM inside a program of its own: vLLM's flags are not on its command line"
+    if command.strange_keys:
+        named = [key for key in command.strange_keys if re.fullmatch(r"[\w.-]{1,40}", key)][:_NAMED]
+        more = [f"{len(command.strange_keys) - len(named)} more"] if len(command.strange_keys) > len(named) else []
+        path = command.flags.get("--config")
+        yield f"--config {path}: no vLLM has these of its keys: {', '.join([*named, *more])}"
     untold = [row for row in below if not row.is_dead and _role(row) == OTHER and _is_untitled(row, root)]
     if untold:
         yield f"{len(untold)} of its processes have no title (starting, or no setproctitle): their roles are not known"
@@ -324,9 +343,17 @@ def _port(command: Command) -> int | None:
     return DEFAULT_PORT if command.program and not command.notes else None
 
 
-def _command(host: _Host, root: int) -> Command:
-    files = ProcessFiles(host.kernel, root)
-    return parse(host.rows[root].argv, partial(files.text, limit=MAX_CONFIG))
+def _files(kernel: Kernel, row: _Row) -> ProcessFiles:
+    """The process's files, as the user sees them who gave it its words."""
+    who = credentials.of_process(kernel, row.pid)
+    now = _row(kernel, row.pid)
+    if now is None or (now.argv, now.started) != (row.argv, row.started):
+        who = Reason.STALE  # another program now, perhaps of another user
+    return ProcessFiles(kernel, row.pid, who, row.started)
+
+
+def _command(row: _Row, files: ProcessFiles) -> Command:
+    return parse(row.argv, partial(files.text, limit=MAX_CONFIG))
 
 
 def _sockets(host: _Host, root: int, port: int | None) -> _Open:

@@ -1,33 +1,35 @@
 """Of all lines of a log those that hold one of many literals, at about the speed of reading.
 
-Hyperscan looks for all literals at once; Python sees only what is found. The blocks are
-put together to windows of one size, so that how the bytes were divided cannot change the result, and memory is bounded
-whatever comes:
-
-    | behind | fresh: scanned now          | ahead |
-             ^ scanned                     ^ upto    what lies ahead is scanned with the next window
-
-Behind stands where the first line of a window begins, ahead where its last one ends, and what follows it.
+Python sees only what is found. What is given does not depend on how the bytes were divided, nor on the number of
+threads: one prepares windows of the stream with their hits (`bytes_windows`), and what is decided is decided here, hit
+by hit, in their order.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import hyperscan
+from vllm_doctor.sources.log import bytes_literals, bytes_windows
+from vllm_doctor.sources.log.bytes_find import Find
+from vllm_doctor.sources.log.bytes_unpacked import Block
+from vllm_doctor.sources.log.bytes_windows import Window, Windows
 
 LONGEST = 64 * 1024  # bytes of a line: of a longer one the part around a hit stands for it
 FOLLOWING = 16 * 1024
 FULL = 2_000  # hits of one literal, until it is common: then it is only sampled
-LONGEST_LITERAL = 1024
 _GROWTH = 400  # hits of a common literal that are given while the log grows e-fold
 _FULL_COUNTED, _GROWTH_COUNTED = 500, 100  # the same, where what is left out is counted
-_WINDOW = 1024 * 1024  # bytes scanned at once
+_WINDOW = 1024 * 1024  # bytes in which the hits are decided on at once
 _HALF = LONGEST // 2
-_WASTED = 50_000  # hits of common literals passed over, which take as long as to compile a database without them
+_WASTED = 50_000  # hits of common literals, which take as long as to compile a finder without them
+_BUSY = 10  # of which those that make a tenth have a finder of their own
+_AHEAD_FROM = 8 * 1024 * 1024  # bytes: a short log is read before a second thread is of use
+_PIECE = 64 * 1024  # bytes in which newlines are counted, until the other thread may have Python's lock
+_STEPS_AHEAD = 4  # windows: with fewer, the threads wait for each other (for Python's lock)
 
 
 @dataclass(slots=True)
@@ -72,52 +74,45 @@ class Line:
 
 
 class Scanner:
-    """Looks for literals: not empty, without NUL and newline, at most LONGEST_LITERAL bytes; else ValueError.
+    """Looks for literals: not empty, without NUL and newline, at most 1024 bytes; else ValueError.
 
     `uncounted`: a literal whose hits need not be counted -> the one of its kind that is looked for once that is common.
+    `is_kept`: they are the shipped ones, of which more is known (`bytes_literals`).
     """
 
-    def __init__(self, literals: Sequence[bytes], uncounted: Mapping[int, int] | None = None) -> None:
-        for literal in literals:
-            # The binding ends a literal at its first NUL.
-            if not 0 < len(literal) <= LONGEST_LITERAL or b"\0" in literal or b"\n" in literal:
-                raise ValueError(f"{literal[:80]!r} is nothing to look for in a line")
+    def __init__(
+        self, literals: Sequence[bytes], uncounted: Mapping[int, int] | None = None, is_kept: bool = False
+    ) -> None:
+        bytes_literals.check(literals)
         self.literals = tuple(literals)
         self.uncounted = dict(uncounted or {})
-        self.overlap = max(map(len, literals), default=1) - 1
-        self._database: tuple[frozenset[int], hyperscan.Database | None] = (frozenset(), self._compiled(frozenset()))
+        all_of_them = bytes_literals.kept_finder if is_kept else bytes_literals.finder
+        self._finder: tuple[frozenset[int], Find] = (frozenset(), all_of_them(self.literals))
         self.tally = Tally()
 
-    def lines(self, blocks: Iterable[bytes | bytearray | memoryview], tally: Tally | None = None) -> Iterator[Line]:
+    def lines(
+        self,
+        blocks: Iterable[Block],
+        tally: Tally | None = None,
+        may_run_ahead: Callable[[], bool] = bool,
+    ) -> Iterator[Line]:
         """The lines with a hit, each once, in order. They are told in `tally`, which grows as they are taken.
 
         A literal with many hits is common: from then on a sample of them is given, by chance which is the same each
         time, and fewer and fewer, so that about 10,000 are the most however long the log is.
         A tally of its own is for logs read in turns; without one, the scanner's `tally` is set anew.
+        `may_run_ahead` is asked now and then, in a long log, whether a second thread may ask for the blocks from now on
+        and look through them. Then no other log may be read by this scanner before the end of this one.
         """
         if tally is None:
             self.tally = tally = Tally()
-        return _Stream(self, tally).lines(blocks)
+        return _Stream(self, tally).lines(blocks, may_run_ahead)
 
-    def database(self, without: frozenset[int]) -> hyperscan.Database | None:
-        """Of all literals but these; None where no literal is left."""
-        if self._database[0] != without:
-            self._database = (without, self._compiled(without))
-        return self._database[1]
-
-    def _compiled(self, without: frozenset[int]) -> hyperscan.Database | None:
-        ids = [literal for literal in range(len(self.literals)) if literal not in without]
-        if not ids:
-            return None
-        database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        database.compile(
-            expressions=[self.literals[literal] for literal in ids],
-            ids=ids,
-            elements=len(ids),
-            flags=[0] * len(ids),
-            literal=True,
-        )
-        return database
+    def finder(self, without: frozenset[int]) -> Find:
+        """Of all literals but these."""
+        if self._finder[0] != without:
+            self._finder = without, bytes_literals.finder(self.literals, without)
+        return self._finder[1]
 
 
 class _Hits:
@@ -133,38 +128,47 @@ class _Hits:
         self._due: list[float] = [0] * len(scanner.literals)  # the number of the hit that is given next; 0: each is
         self._given = [0] * len(scanner.literals)  # of a common literal, the number of the one given last
         self.common: dict[int, float] = {}  # literal -> hits per byte, when it became so
-        self._database = scanner.database(frozenset())
-        self._wasted = 0  # hits that nobody asked for, before this database
+        self.is_alone = True
+        """Whether one thread does all: then a hit costs the same wherever it is found."""
+        self.apart: frozenset[int] = frozenset()
+        """Common literals of too many hits to be looked for with the others."""
+        self._hits_before = self._hits.copy()  # when they were last chosen
+        self._busy: tuple[frozenset[int], Find] = (frozenset(), bytes_literals.finder(()))
         self._chance = random.Random(0)
 
-    def given(self, window: bytearray, start: int, stop: int, offset: int) -> dict[int, int]:
-        """The places in window[start:stop] that are given, ascending; with each, for how many hits it stands.
+    def given(self, window: Window, hits: Sequence[tuple[int, int]], start: int, stop: int) -> dict[int, int]:
+        """The places in buffer[start:stop] that are given, ascending; with each, for how many hits it stands.
 
-        `offset` is the window's in the stream.
+        `hits`: those in there that are known.
         """
         found: dict[int, int] = {}
-        literals, hits, due, next_of = len(self._hits), self._hits, self._due, self._next
-        begin = max(0, start - self._scanner.overlap)
-        known = start - begin
+        literals, seen_of, due, next_of = len(self._hits), self._hits, self._due, self._next
+        for end, literal in self._with_busy(window, hits, start, stop):
+            seen = seen_of[literal] = seen_of[literal] + 1
+            if seen >= due[literal]:
+                found[end * literals + literal] = next_of(literal, seen) if seen > _FULL_COUNTED else 1
 
-        # Hyperscan comes here for each hit: nothing else in Python is run so often.
-        def on_match(literal: int, _from: int, end: int, _flags: int, _context: object) -> None:
-            if end > known:  # else it ends in what was scanned before
-                seen = hits[literal] = hits[literal] + 1
-                if seen >= due[literal]:
-                    found[(begin + end) * literals + literal] = next_of(literal, seen) if seen > _FULL_COUNTED else 1
-
-        if self._database is not None and stop > start:
-            self._database.scan(memoryview(window)[begin:stop], on_match)  # type: ignore[type-var] # takes any buffer
-        share = _GROWTH * (stop - start) / max(1, offset + stop)
-        found |= dict.fromkeys(self._sampled(window, start, stop, share), 1)
+        after = window.offset + stop
+        share = _GROWTH * (stop - start) / max(1, after)
+        found |= dict.fromkeys(self._sampled(window.buffer, start, stop, share), 1)
         for literal, leader in self._scanner.uncounted.items():
-            if hits[literal] > FULL and literal not in self.common:
-                self.common[literal] = hits[literal] / (offset + stop)
+            if seen_of[literal] > FULL and literal not in self.common:
+                self.common[literal] = seen_of[literal] / after
                 due[literal] = math.inf
-                self._thin(found, literal, self._whole(share) if literal == leader or hits[leader] <= FULL else 0)
-        self._without_passed()
+                self._thin(found, literal, self._whole(share) if literal == leader or seen_of[leader] <= FULL else 0)
+        self._set_apart()
         return dict(sorted(found.items()))
+
+    def _with_busy(
+        self, window: Window, hits: Sequence[tuple[int, int]], start: int, stop: int
+    ) -> Sequence[tuple[int, int]]:
+        """The hits, with those of counted literals that were not looked for with the others."""
+        if self._busy[0] != window.without:
+            left_out = window.without - self._scanner.uncounted.keys()
+            others = frozenset(range(len(self._hits))) - left_out
+            self._busy = window.without, bytes_literals.finder(self._scanner.literals, others)
+        busy = self._busy[1](window.buffer, start, stop)
+        return sorted([*hits, *busy], key=lambda hit: hit[0]) if busy else hits
 
     def _next(self, literal: int, seen: int) -> int:
         """This hit of a counted literal is given: for how many it stands. Sets which one is the next."""
@@ -199,12 +203,16 @@ class _Hits:
                         yield (at + len(text)) * len(self._hits) + literal
                 self._one_in[literal] = max(1, round(density * (stop - start) / share))
 
-    def _without_passed(self) -> None:
-        """Take a database without the literals that are no more asked for, once it would have paid."""
-        passed = frozenset(self._scanner.uncounted) & self.common.keys()
-        if sum(self._hits[literal] for literal in passed) - self._wasted > _WASTED:
-            self._wasted = sum(self._hits[literal] for literal in passed)
-            self._database = self._scanner.database(passed)
+    def _set_apart(self) -> None:
+        """Choose those with many hits, once that pays: what is not counted, and what else holds up a second thread.
+
+        For each hit that would need Python's lock, which this thread holds. What is counted is looked for here then.
+        """
+        choice = self._scanner.uncounted.keys() & self.common if self.is_alone else self.common
+        since = {literal: self._hits[literal] - self._hits_before[literal] for literal in choice}
+        if sum(since.values()) > _WASTED:
+            self.apart |= {literal for literal, hits in since.items() if hits > _WASTED / _BUSY}
+            self._hits_before = self._hits.copy()
 
     def _whole(self, number: float) -> int:
         """That number as an average of whole ones."""
@@ -218,42 +226,54 @@ class _Stream:
         self._scanner = scanner
         self._tally = tally
         self._hits = _Hits(scanner, tally)
-        self._buffer = bytearray(LONGEST + _WINDOW + LONGEST)
-        self._view = memoryview(self._buffer)
-        self._filled = 0
+        self._buffer = bytearray()
         self._offset = 0  # of the buffer's first byte
         self._scanned = 0
-        self._whole = False  # whether the stream ends with the buffer
+        self._whole = False  # whether all of the stream is decided on
         # The pending line: where its first hit ends, where itself, and its literals, none when it has been given.
         self._first, self._end = 0, -1
         self._literals: dict[int, int] = {}  # with the number of hits for which each stands
         self._current: Line | None = None
 
-    def lines(self, blocks: Iterable[bytes | bytearray | memoryview]) -> Iterator[Line]:
-        size = len(self._buffer)
-        for block in blocks:
-            rest = memoryview(block)
-            while rest:
-                taken = min(len(rest), size - self._filled)
-                self._view[self._filled : self._filled + taken] = rest[:taken]
-                self._filled += taken
-                rest = rest[taken:]
-                if self._filled == size:
-                    yield from self._given(size - LONGEST)
-                    self._move(size - 2 * LONGEST)
-        self._whole = True
-        self._buffer = self._buffer[: self._filled]  # what was behind is no part of the stream
-        self._view = memoryview(self._buffer)
-        yield from self._given(self._filled)
-        if self._offset + self._filled:
-            self._tally.bytes_read = self._offset + self._filled
+    def lines(self, blocks: Iterable[Block], may_run_ahead: Callable[[], bool]) -> Iterator[Line]:
+        windows = Windows(blocks, self._scanner.finder, LONGEST, _WINDOW)
+        each = windows.each()
+        try:
+            while (window := next(each, None)) is not None:
+                self._enter(window)
+                for upto in self._steps(window):
+                    yield from self._given(window, upto)
+                    windows.without = self._hits.apart
+                if windows.buffers == 1 and self._tally.bytes_read >= _AHEAD_FROM and may_run_ahead():
+                    windows.buffers, windows.steps = bytes_windows.BUFFERS, _STEPS_AHEAD
+                    self._hits.is_alone = False
+                    each = bytes_windows.ahead(each)
+        finally:
+            each.close()
+        if self._tally.bytes_read:
             self._tally.lines_read += not self._buffer.endswith(b"\n")
 
-    def _given(self, upto: int) -> Iterator[Line]:
+    def _enter(self, window: Window) -> None:
+        by = window.offset - self._offset
+        self._buffer, self._offset = window.buffer, window.offset
+        self._scanned -= by
+        self._first -= by
+        self._end = max(-1, self._end - by)
+        self._current = None
+
+    def _steps(self, window: Window) -> Iterator[int]:
+        """The places up to which is decided at once: the same, however many a window holds."""
+        yield from range(LONGEST + _WINDOW, len(window.buffer) - LONGEST + 1, _WINDOW)
+        if window.is_last:
+            yield window.stop
+
+    def _given(self, window: Window, upto: int) -> Iterator[Line]:
         """The lines due whose last hit is known to end by `upto`."""
+        self._whole = window.is_last and upto == window.stop
         first, end, literals = self._first, self._end, self._literals
         number_of_literals = len(self._scanner.literals)
-        for place, number in self._hits.given(self._buffer, self._scanned, upto, self._offset).items():
+        known = window.hits[bisect_left(window.hits, (self._scanned + 1,)) : bisect_left(window.hits, (upto + 1,))]
+        for place, number in self._hits.given(window, known, self._scanned, upto).items():
             at, literal = divmod(place, number_of_literals)
             if at > end:
                 if literals:
@@ -268,7 +288,8 @@ class _Stream:
             yield self._line(first, end, literals)
             literals = {}
         self._first, self._end, self._literals = first, end, literals
-        self._tally.lines_read += self._buffer.count(b"\n", self._scanned, upto)
+        for at in range(self._scanned, upto, _PIECE):
+            self._tally.lines_read += self._buffer.count(b"\n", at, min(at + _PIECE, upto))
         self._scanned = upto
         self._tally.bytes_read = self._offset + upto
 
@@ -280,7 +301,7 @@ class _Stream:
 
     def following(self, line: Line, after: int, limit: int) -> bytes:
         self._check(line)
-        return bytes(self._view[after : min(after + limit, self._filled)])
+        return bytes(self._buffer[after : after + limit])
 
     def _check(self, line: Line) -> None:
         if line is not self._current:
@@ -290,10 +311,10 @@ class _Stream:
         begin = self._line_begin(first)
         if begin is None or end - begin > LONGEST:
             begin = max(begin or 0, first - _HALF)
-        raw = self._view[begin:end].tobytes()
+        raw = bytes(self._buffer[begin:end])
         if raw.endswith(b"\r"):
             raw = raw[:-1]
-        after = end + (end < self._filled and self._buffer[end] == 0x0A)
+        after = end + (end < len(self._buffer) and self._buffer[end] == 0x0A)
         for literal in self._hits.common:  # of which a hit may stand here that is not in the sample
             if literal not in literals and self._scanner.literals[literal] in raw:
                 literals[literal] = 1
@@ -305,24 +326,14 @@ class _Stream:
         """Where the line of a hit, or the part around it, ends, if not within _HALF of the hit's end."""
         end = self._buffer.find(b"\n", at, at + LONGEST)
         if end < 0 and self._whole:
-            end = self._filled
+            end = len(self._buffer)
         begin = self._line_begin(at)
         if end >= 0 and begin is not None and end - begin <= LONGEST:
             return end
-        return min(at + _HALF, self._filled)
+        return min(at + _HALF, len(self._buffer))
 
     def _line_begin(self, at: int) -> int | None:
         """Where the line of a hit begins; None if more than LONGEST before the hit's end."""
         low = max(0, at - LONGEST - 1)
         found = self._buffer.rfind(b"\n", low, at)
         return found + 1 if found >= 0 or low == 0 else None
-
-    def _move(self, by: int) -> None:
-        self._current = None
-        kept = self._filled - by
-        self._view[:kept] = self._view[by : self._filled]
-        self._filled = kept
-        self._offset += by
-        self._scanned -= by
-        self._first -= by
-        self._end = max(-1, self._end - by)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,8 +16,9 @@ from pathlib import Path
 
 from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
+from vllm_doctor.sources.host.process_log import ProcessLog
 from vllm_doctor.sources.log.bytes_tail import Tail
-from vllm_doctor.sources.log.bytes_unpacked import BLOCK, Blocks
+from vllm_doctor.sources.log.bytes_unpacked import BLOCK, Block, Blocks, Rest, read
 
 _HEAD = 4096
 
@@ -32,7 +35,7 @@ class Held:
         return self.name
 
 
-Origin = Path | Held | None
+Origin = Path | ProcessLog | Held | None
 """Where a log is; None: standard input."""
 
 MOST_OF_LIVING = 256 * 1024 * 1024
@@ -41,7 +44,7 @@ _MOST_CARRIED = 4 * 1024 * 1024
 _JOURNAL_BYTES = re.compile(rb'("MESSAGE" ?: ?)\[([0-9, ]{1,1000000})\]')
 
 
-def blocks(path: Origin, notes: list[str], until: float | None, may_be_empty: bool) -> Iterator[bytes | memoryview]:
+def blocks(path: Origin, notes: list[str], until: float | None, may_be_empty: bool) -> Iterator[Block]:
     """The log's blocks; what must be said of it goes to `notes`. Raises SourceError where it cannot be read.
 
     `until`, on time.monotonic: the log of a open_run server, which is followed until then, and of which only the end is
@@ -73,16 +76,24 @@ def written_at(path: Origin, notes: list[str]) -> datetime:
     return datetime.now(UTC)
 
 
+def changed_at(path: Origin) -> float | None:
+    """When the file was last written to, POSIX seconds; None where there is none."""
+    if isinstance(path, Held):
+        return path.written
+    about = _about(path)
+    return about.st_mtime if about is not None else None
+
+
 def _of_file(
-    path: Path | None, notes: list[str], until: float | None, may_be_empty: bool
-) -> Iterator[bytes | memoryview]:
+    path: Path | ProcessLog | None, notes: list[str], until: float | None, may_be_empty: bool
+) -> Iterator[Block]:
     source = Blocks(path)
     position = _end_of(path) if until is not None else 0
     try:
         if position:
             notes.append(f"only its last {MOST_OF_LIVING >> 20} MiB were read, as the server is alive")
         else:
-            yield from source
+            yield from source.with_rest()
             position = source.position
     except SourceError as error:
         if error.kind != "empty" or not may_be_empty:
@@ -93,12 +104,22 @@ def _of_file(
         yield from _followed(path, position, until)
 
 
-def _end_of(path: Path | None) -> int:
+def _end_of(path: Path | ProcessLog | None) -> int:
     """Where to begin with a log that is too long to be read beside a open_run server; 0 with one that is not."""
-    return max(0, path.stat().st_size - MOST_OF_LIVING) if path is not None and path.is_file() else 0
+    about = _about(path)
+    return max(0, about.st_size - MOST_OF_LIVING) if about is not None else 0
 
 
-def _followed(path: Path, position: int, until: float) -> Iterator[bytes]:
+def _about(path: Path | ProcessLog | None) -> os.stat_result | None:
+    """Of a regular file."""
+    try:
+        about = path.stat() if path is not None else None
+    except OSError:
+        return None
+    return about if about is not None and stat.S_ISREG(about.st_mode) else None
+
+
+def _followed(path: Path | ProcessLog, position: int, until: float) -> Iterator[bytes]:
     """What stands in the log from there on, and what is written until that time; also across its rotation."""
     with closing(Tail(path, position)) as tail:
         while data := tail.read():
@@ -108,7 +129,7 @@ def _followed(path: Path, position: int, until: float) -> Iterator[bytes]:
             yield data
 
 
-def _readable(blocks: Iterator[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+def _readable(blocks: Iterator[Block]) -> Iterator[Block]:
     """The blocks, with the messages as text that `journalctl -o json` writes as arrays of bytes.
 
     It does so for what is not printable, such as colours. The scanner would find nothing in them.
@@ -116,12 +137,12 @@ def _readable(blocks: Iterator[bytes | memoryview]) -> Iterator[bytes | memoryvi
     first = next(blocks, None)
     if first is None:
         return
-    if bytes(first[:1]) != b"{" or b'"__REALTIME_TIMESTAMP"' not in bytes(first[:_HEAD]):
+    if isinstance(first, Rest) or bytes(first[:1]) != b"{" or b'"__REALTIME_TIMESTAMP"' not in bytes(first[:_HEAD]):
         yield first
         yield from blocks
         return
     rest = b""
-    for block in chain([first], blocks):
+    for block in read(chain([first], blocks)):
         whole, newline, rest = (rest + bytes(block)).rpartition(b"\n")
         if newline or len(rest) > _MOST_CARRIED:
             yield _JOURNAL_BYTES.sub(_journal_text, whole + newline or rest)

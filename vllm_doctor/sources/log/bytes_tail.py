@@ -7,19 +7,21 @@ import stat
 from pathlib import Path
 
 from vllm_doctor.model.errors import SourceError
+from vllm_doctor.sources.host.process_log import ProcessLog
 from vllm_doctor.sources.log.bytes_unpacked import unreadable
 
 MOST = 4 * 1024 * 1024
 
 
 class Tail:
-    """Follows a log from byte `position` on. It may not exist yet, and may come and go.
+    """Follows a log from byte `position` on. It may not exist yet, and may come and go. A process's log is rotated when
+    the process opens another file; a log that was named, when another file has the name.
 
     Nothing is waited for: ask again for more. What is written between truncation and the next read is lost if it is
     more than what was there before, and so is what two rotations between two reads put away.
     """
 
-    def __init__(self, path: Path, position: int = 0) -> None:
+    def __init__(self, path: Path | ProcessLog, position: int = 0) -> None:
         self._path = path
         self._descriptor: int | None = None
         self._position = position
@@ -55,8 +57,10 @@ class Tail:
 
     def _open(self) -> bool:
         try:
-            # Without O_NONBLOCK, opening a FIFO would wait for its writer.
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
+            if isinstance(self._path, ProcessLog):
+                descriptor = self._path.descriptor()
+            else:  # without O_NONBLOCK, opening a FIFO would wait for its writer
+                descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
         except FileNotFoundError:
             return False
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -77,7 +81,7 @@ class Tail:
         """Whether another file has the name now. One that is only gone may still be written to."""
         assert self._descriptor is not None
         try:
-            now = os.stat(self._path)
+            now = self._path.stat()
         except FileNotFoundError:
             return False
         return not os.path.samestat(now, os.fstat(self._descriptor))

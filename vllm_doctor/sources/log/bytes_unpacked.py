@@ -13,11 +13,15 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from vllm_doctor.model.errors import SourceError
+from vllm_doctor.sources.host.process_log import ProcessLog
+from vllm_doctor.text import files
 from vllm_doctor.text.encoding import utf16
 
 BLOCK = 256 * 1024  # read at once; larger ones are slower, as they do not stay in a core's cache
@@ -27,6 +31,15 @@ MAX_WINDOW_LOG = 26  # of zstd, as a power of two: 64 MiB of memory, enough for 
 MAX_XZ_MEMORY = 80 << 20  # bytes: xz -9 needs 65 MiB
 _HEAD = 8 * 1024
 
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What follows: `readinto` puts the next bytes where they are needed, and tells how many; 0 at the end."""
+
+    readinto: Callable[[memoryview], int]
+
+
+Block = bytes | memoryview | Rest
 _Block = bytes | memoryview
 
 _PACKED = {
@@ -76,15 +89,20 @@ class Blocks:
     while it is read: not-found, denied, not-a-log, empty, unreadable. To be iterated over once.
     """
 
-    def __init__(self, path: Path | None, size: int = BLOCK) -> None:
+    def __init__(self, path: Path | ProcessLog | None, size: int = BLOCK) -> None:
         self.path = path
         self.name = "standard input" if path is None else str(path)
         self.notes: list[str] = []
         self._size = size
+        self._expected = 0
         self.position = 0
         """Bytes read of the file itself."""
 
     def __iter__(self) -> Iterator[_Block]:
+        return read(self.with_rest(), self._size)
+
+    def with_rest(self) -> Iterator[Block]:
+        """The same, except that of what is neither packed nor transcoded the last one is a Rest, not read yet."""
         descriptor = self._opened()
         try:
             head, stream = self._with_head(self._raw(descriptor))
@@ -100,7 +118,11 @@ class Blocks:
             self._check(head, packing)
             if head.startswith(codecs.BOM_UTF8):
                 stream = itertools.chain([head[3:]], itertools.islice(stream, 1, None))
-            yield from stream
+            if packing or encoding:
+                yield from stream
+            else:
+                yield next(stream)  # the head: what follows it was not read yet
+                yield Rest(partial(self._read, descriptor))
         finally:
             if self.path is not None:
                 os.close(descriptor)
@@ -111,31 +133,40 @@ class Blocks:
                 raise SourceError("not-found", "there is no standard input: give the log's name")
             return sys.__stdin__.fileno()
         try:
-            mode = self.path.stat().st_mode
-            if stat.S_ISDIR(mode):
-                raise SourceError("not-a-log", f"{self.name} is a folder: give the log in it")
-            if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
-                raise SourceError("not-a-log", f"{self.name} is a device or a socket: give a file, or - for a pipe")
-            return os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
+            if isinstance(self.path, ProcessLog):
+                return self.path.descriptor()
+            descriptor = files.descriptor(self.path)
+            os.set_blocking(descriptor, True)  # a pipe of the shell's: `<(…)`
+            return descriptor
+        except IsADirectoryError:
+            raise SourceError("not-a-log", f"{self.name} is a folder: give the log in it") from None
+        except files.NoFileError as error:
+            raise SourceError("not-a-log", f"{self.name} is {error.strerror}") from None
         except OSError as error:
             raise unreadable(self.name, error) from None
 
     def _raw(self, descriptor: int) -> Iterator[memoryview]:
         block = memoryview(bytearray(self._size))
-        expected = 0
         try:
             about = os.fstat(descriptor)
             if stat.S_ISREG(about.st_mode):
-                expected = about.st_size - (os.lseek(descriptor, 0, os.SEEK_CUR) if self.path is None else 0)
-            while got := os.readv(descriptor, [block]):
-                self.position += got
-                yield block[:got]
+                self._expected = about.st_size - (os.lseek(descriptor, 0, os.SEEK_CUR) if self.path is None else 0)
         except OSError as error:
             raise unreadable(self.name, error) from None
-        if self.position < expected:
+        while got := self._read(descriptor, block):
+            yield block[:got]
+
+    def _read(self, descriptor: int, memory: memoryview) -> int:
+        try:
+            got = os.readv(descriptor, [memory])
+        except OSError as error:
+            raise unreadable(self.name, error) from None
+        self.position += got
+        if not got and memory and self.position < self._expected:
             self.notes.append(
-                f"{self.name} shrank while it was read: {self.position:,} of {expected:,} bytes; was it rotated?"
+                f"{self.name} shrank while it was read: {self.position:,} of {self._expected:,} bytes; was it rotated?"
             )
+        return got
 
     def _with_head(self, stream: Iterator[_Block]) -> tuple[bytes, Iterator[_Block]]:
         """The first bytes, _HEAD or more where there are as many, and the stream that still begins with them."""
@@ -229,6 +260,17 @@ class Blocks:
             return SourceError("empty", "standard input gave nothing: did the command before the pipe fail?")
         inside = f" ({packing} of nothing)" if packing else ""
         return SourceError("empty", f"{self.name} is empty{inside}: give the log that the server writes to")
+
+
+def read(blocks: Iterable[Block], size: int = BLOCK) -> Iterator[_Block]:
+    """The blocks, with a Rest read."""
+    for block in blocks:
+        if not isinstance(block, Rest):
+            yield block
+            continue
+        memory = memoryview(bytearray(size))
+        while got := block.readinto(memory):
+            yield memory[:got]
 
 
 def unreadable(name: str, error: OSError) -> SourceError:

@@ -216,6 +216,7 @@ def _days_between(to_year: int, from_year: int, month: int, day: int) -> int:
 # of 1..9999 and on a 29 February in the wrong year, which is the 1 March here.
 
 
+@functools.lru_cache(maxsize=64)  # a log has many lines of one day
 def _days(year: int, month: int, day: int) -> int:
     """Days since 1970-01-01."""
     year -= month <= 2
@@ -224,6 +225,7 @@ def _days(year: int, month: int, day: int) -> int:
     return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
 
 
+@functools.lru_cache(maxsize=64)
 def _civil(days: int) -> tuple[int, int, int]:
     """Year, month, day."""
     era, of_era = divmod(days + 719468, 146097)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from vllm_doctor.sources.log import entry
+from vllm_doctor.rules.log_lines import LogLines
+from vllm_doctor.sources.log import entry, entry_raised
 from vllm_doctor.sources.log.bytes_scan import Line
 from vllm_doctor.sources.log.entry import Record
+from vllm_doctor.text.redact import MASK
 
 _TRACEBACK_BYTES = 16 * 1024
 _TRACEBACK_STARTS = 40
@@ -37,10 +39,15 @@ def wrapped(line: Line) -> str:
     return joined
 
 
-def exception(this: Record, line: Line) -> str | None:
-    """The first exception of the traceback that follows, of the same process: of a chain, the one it began with."""
+def exception(this: Record, line: Line, known: LogLines) -> str | None:
+    """The first exception of the traceback that follows, of the same process: of a chain, the one it began with.
+
+    Without its message where that may quote a request (`entry_raised`).
+    """
     weak: str | None = None
     headed = ""
+    first = entry_raised.frame_of(this.message.lstrip())
+    is_engine = entry_raised.is_of_engine(first) if first is not None else None  # all frames so far are
     traced = "Traceback" in this.message or this.message.lstrip().startswith("File ")
     for place, raw in enumerate(line.following(_TRACEBACK_BYTES).split(b"\n")):
         if place == _TRACEBACK_STARTS and not traced:
@@ -50,7 +57,12 @@ def exception(this: Record, line: Line) -> str | None:
                 continue
             text = following.message
             if headed:
-                return f"{headed}: {text.partition(' [type=')[0].strip()}"  # behind that stands what was given
+                said = text.partition(" [type=")[0].strip()  # behind that stands what was given
+                return f"{headed}: {said if is_engine else MASK}"
+            if "Traceback (most" in text:
+                is_engine = None
+            elif (frame := entry_raised.frame_of(text.lstrip())) is not None:
+                is_engine = is_engine is not False and entry_raised.is_of_engine(frame)
             traced = traced or "Traceback (most" in text or text.lstrip().startswith("File ")
             found = _EXCEPTION.match(text) if traced else None
             if found is None:
@@ -59,8 +71,8 @@ def exception(this: Record, line: Line) -> str | None:
                 headed = text.strip()
                 continue
             if not _VERDICTLESS.match(text):
-                return text.strip()
-            weak = weak or text.strip()
+                return entry_raised.shown(text.strip(), is_engine is True, known)
+            weak = weak or entry_raised.shown(text.strip(), is_engine is True, known)
     return headed or weak
 
 

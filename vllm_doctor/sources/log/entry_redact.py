@@ -9,32 +9,43 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from vllm_doctor.model.errors import SourceError
+from vllm_doctor.rules import log_lines
+from vllm_doctor.sources.host.process_log import ProcessLog
 from vllm_doctor.sources.log import entry
 from vllm_doctor.sources.log.bytes_stream import Origin, blocks
+from vllm_doctor.sources.log.bytes_unpacked import read
 from vllm_doctor.sources.log.entry import Record
+from vllm_doctor.sources.log.entry_raised import Raised
 from vllm_doctor.text import redact
 
 HEAD, TAIL = 1 << 20, 3 << 20
 """Bytes of the start and of the end that are kept."""
 _MAX_LINE = 64 * 1024
+_MOST_LOOKED_AT = 5000
 _REQUEST_LOGGERS = ("request_logger.py:", "logger.py:")
 _REQUEST = re.compile(
-    r"(?P<head>.{0,2000}?\b(?:(?:Received|Finished) request|Generated response|Request)"
-    r" (?!\[masked\])(?=[\w-]*\d)[\w-]{1,200}(?: \([a-z ]{1,40}\))?)(?P<it>(?:: | details: | JSON body: ).*)"
+    r"\b(?:(?:Received|Finished) request|Generated response|Request)"
+    r" (?!\[masked\])(?=[\w-]{0,200}\d)[\w-]{1,200}(?: \([a-z ]{1,40}\))?(?=: | details: | JSON body: )"
 )
-_MAY_HIDE = re.compile(
-    r"(?i)prompt(?! throughput)|output|token_ids|messages|content|input_value|key|token(?!s/s|s?: \d)|secret|passw"
-    r"|credential|bearer|basic |authorization|cookie|://|hf_|sk-|gh[pousr]_|github_pat|glpat|xox|nvapi|npm_|gsk_|r8_"
-    r"|AKIA|ASIA|AROA|AIDA|AIza|ya29|GOCSPX|account|sharedaccess|eyJ|[?&]\w|-----"
+_SPEAKERS = re.compile(
+    r"\w*(?:serving|parser|renderer|chat|preprocess)\w*\.py:|(?:protocol|harmony\w*|api_router|hf)\.py:"
 )
-"""Without any of these a line hides nothing that `redact` knows."""
+"""Sources of vLLM's that read requests and write answers: what they print to debug is of both."""
+_SAID = re.compile(r"(?:: |\brequest |rejected the request)(?!\d+\b|\[masked\])")
+_CLIENTS_WORDS = re.compile(
+    r"(?:rejected the request|Input prompt|delta_text|delta text|delta_token_ids|payload|Convert\w* to OpenAI request"
+    r"|(?:current|previous)_text|Received (?:messages|chat|completion|Cohere v2 chat) request):?\s{1,3}(?!\[masked\])"
+)
+_PARAMETERS = re.compile(r"\b(?:Sampling|Pooling|GuidedDecoding|StructuredOutputs)Params\(")
+_QUOTED = re.compile(r"""'(?!\[masked)(?:[^'\\]|\\.)++'|"(?!\[masked)(?:[^"\\]|\\.)++\"""")
 _PROMPT = "prompt"
 
 
 def text(path: Origin, notes: list[str], masked: Counter[str], until: float | None = None) -> bytes:
     """The log as it may be kept, as UTF-8. Raises SourceError where it cannot be read."""
     head, tail, left_out = b"", b"", 0
-    for block in blocks(path, notes, until, True):
+    for block in read(blocks(path, notes, until, True)):
         tail += bytes(block)
         if not head and len(tail) > HEAD + TAIL:
             at = tail.rfind(b"\n", 0, HEAD) + 1 or HEAD
@@ -50,10 +61,19 @@ def text(path: Origin, notes: list[str], masked: Counter[str], until: float | No
         left_out, tail = left_out + cut, tail[cut:]
         notes.append(f"the recording holds its start and its end: {left_out:,} bytes between are left out")
     lines = (head + tail).decode("utf-8", "replace").split("\n")
+    if isinstance(path, ProcessLog) and not _is_a_servers(lines):
+        raise SourceError("not-vllm", f"{path}: none of its lines is vLLM's, so it is not kept; is it the log? Name it")
     return "\n".join(_lines(lines, masked)).encode()
 
 
+def _is_a_servers(lines: list[str]) -> bool:
+    """Whether a record is among them, or they are none yet."""
+    shown = [line for line in lines if line.strip()][:_MOST_LOOKED_AT]
+    return not shown or any(found.level for line in shown for found in entry.records(line[:_MAX_LINE].encode()))
+
+
 def _lines(lines: list[str], masked: Counter[str]) -> Iterator[str]:
+    raised = Raised(log_lines.shipped())
     spoken = False  # it is what a client sent, up to the next record
     in_key = 0
     for line in lines:
@@ -78,7 +98,9 @@ def _lines(lines: list[str], masked: Counter[str]) -> Iterator[str]:
                 continue
         if "-----BEGIN" in line and "PRIVATE KEY" in line:
             in_key = 200 if "-----END" not in line else 0
-        yield _clean(line, masked)
+        kept = raised.kept(line)
+        masked[_PROMPT] += kept is not line
+        yield _clean(kept, masked)
 
 
 def _is_request(this: Record) -> bool:
@@ -86,7 +108,31 @@ def _is_request(this: Record) -> bool:
 
 
 def _clean(line: str, masked: Counter[str]) -> str:
-    if "equest " in line or "response " in line:
-        line, count = _REQUEST.subn(rf"\g<head>: {redact.MASK}", line)
+    for cut in _cuts(line):
+        line = f"{line[:cut].rstrip(': ')}: {redact.MASK}"
+        masked[_PROMPT] += 1
+        break
+    parameters = _PARAMETERS.search(line) if "Params(" in line else None
+    if parameters is not None:  # stop words, and what an answer must look like
+        clean, count = _QUOTED.subn(redact.MASK, line[parameters.end() :])
+        line = line[: parameters.end()] + clean
         masked[_PROMPT] += count
-    return redact.secrets(line, masked) if _MAY_HIDE.search(line) else line
+    return redact.secrets(line, masked)
+
+
+def _cuts(line: str) -> Iterator[int]:
+    """From where on a line is what a client sent, or was answered."""
+    found = None
+    if "equest " in line or "response " in line:
+        found = _REQUEST.search(line)
+    if found is None and (
+        "_text" in line or "prompt: " in line or "delta" in line or "ayload" in line or "equest" in line
+    ):
+        found = _CLIENTS_WORDS.search(line)
+    if found is None and "DEBUG " in line and _SPEAKERS.search(line):
+        this = entry.records(line.encode())
+        if this and this[-1].level == "DEBUG" and _SPEAKERS.match(this[-1].source):
+            at = line.rfind(this[-1].message[:200])
+            found = _SAID.search(line, max(0, at))
+    if found is not None:
+        yield found.end()

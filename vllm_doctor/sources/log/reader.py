@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_doctor.model.reading import Value
@@ -14,6 +14,7 @@ from vllm_doctor.sources.log import bytes_stream, entry_arguments, entry_context
 from vllm_doctor.sources.log import entry as record
 from vllm_doctor.sources.log.bytes_scan import Line, Scanner, Tally
 from vllm_doctor.sources.log.bytes_stream import Origin
+from vllm_doctor.sources.log.bytes_unpacked import Block, Rest
 from vllm_doctor.sources.log.entry import Record
 from vllm_doctor.sources.log.entry_clock import Clock
 
@@ -53,12 +54,20 @@ class Reading:
     """One log being read. `path` None is standard input; `group` numbers the logs that belong together.
 
     `until`, on time.monotonic: the log of a open_run server, which is followed until then, and of which only the end is
-    read where it is long.
+    read where it is long. `may_run_ahead`: whether a second thread may read it (`Scanner.lines`).
 
     Complete once `sightings` is exhausted.
     """
 
-    def __init__(self, path: Origin, group: int, table: LogLines, scanner: Scanner, until: float | None = None) -> None:
+    def __init__(
+        self,
+        path: Origin,
+        group: int,
+        table: LogLines,
+        scanner: Scanner,
+        until: float | None = None,
+        may_run_ahead: Callable[[], bool] = bool,
+    ) -> None:
         self.name = str(path) if path is not None else "-"
         self.stream = group
         self.tally = Tally()
@@ -73,16 +82,17 @@ class Reading:
         self.shift = 0.0
         """Seconds to be added to all its times: which year it is, its end may tell."""
         self.may_be_empty = False
-        self._path, self._table, self._scanner, self._until = path, table, scanner, until
+        self.path, self._table, self._scanner, self._until = path, table, scanner, until
+        self._may_run_ahead = may_run_ahead
         self._too_slow: Counter[str] = Counter()
         """Ids of lines -> how often one of their patterns took too long."""
 
     def sightings(self) -> Iterator[Sighting]:
         """The lines of the table, in order. Raises SourceError where the log cannot be read."""
-        clock = Clock(bytes_stream.written_at(self._path, self.notes))
+        clock = Clock(bytes_stream.written_at(self.path, self.notes))
         at: float | None = None
         spoken = 0  # up to there it is what a client sent
-        for line in self._scanner.lines(self._blocks(), self.tally):
+        for line in self._scanner.lines(self._blocks(), self.tally, self._may_run_ahead):
             if line.offset < spoken:
                 continue
             found = False
@@ -102,9 +112,9 @@ class Reading:
         self.shift = clock.shift()
         self.notes += [_slow(id, times) for id, times in self._too_slow.items()]
 
-    def _blocks(self) -> Iterator[bytes | memoryview]:
-        for block in bytes_stream.blocks(self._path, self.notes, self._until, self.may_be_empty):
-            if not self.head:
+    def _blocks(self) -> Iterator[Block]:
+        for block in bytes_stream.blocks(self.path, self.notes, self._until, self.may_be_empty):
+            if not self.head and not isinstance(block, Rest):
                 self.head = [r.message for raw in bytes(block[:_HEAD]).split(b"\n")[:5] for r in record.records(raw)]
             yield block
 
@@ -122,7 +132,7 @@ class Reading:
                 continue
             cause = str(values["error"]) if "error" in values else None
             if cause is None and entry.marks in ("error", "died"):
-                cause = entry_context.exception(this, line)
+                cause = entry_context.exception(this, line, self._table)
             given = None
             if entry.marks == "arguments":
                 given = _arguments(message, entry_context.wrapped(line) if last else "")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
+from vllm_doctor.model import restarts
 from vllm_doctor.model.facts import COMMAND, LOG
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.run import RUNNING, Death, Round, Run, Series
@@ -212,8 +213,8 @@ class Runs:
         deaths = sum(run.death is not None for run in runs)
         served_last = max((place for place, run in enumerate(runs) if run.up and not run.death), default=-1)
         return tuple(
-            replace(run, facts={**run.facts, **_of_death(run, deaths, place > served_last)})
-            for place, run in enumerate(runs)
+            replace(run, facts={**run.facts, **_of_death(run, deaths, place > served_last), **again})
+            for place, (run, again) in enumerate(zip(runs, _restarts(runs), strict=True))
         )
 
     def _run_of(self, open_run: _OpenRun) -> Run:
@@ -278,6 +279,26 @@ def _of_death(run: Run, deaths: int, last: bool) -> dict[str, Reading]:
         told["death_process"] = death.process or "the server"
         told["death_cause"] = (death.cause or "the log shows no exception").rstrip(".")
     return {name: Known(value, origin=LOG) for name, value in told.items()}
+
+
+def _restarts(runs: Sequence[Run]) -> Iterator[dict[str, Reading]]:
+    """Of each run, how often in the hour before its end a server was started again that nobody had asked to stop.
+
+    One that served and was told to stop, or that is started with another command, is an operator's work.
+    """
+    seen: list[tuple[float, float]] = []
+    for before, run in pairwise((None, *runs)):
+        if run is None or run.first_at is None or run.last_at is None:
+            yield {}
+            continue
+        if before is not None and before.first_at is not None and run.began and _is_uncalled_for(before, run):
+            seen.append((run.first_at, max(0.0, run.first_at - before.first_at)))
+        yield restarts.facts([one for one in seen if one[0] > run.last_at - restarts.MEMORY], LOG)
+
+
+def _is_uncalled_for(before: Run, run: Run) -> bool:
+    is_same = not (before.command and run.command) or before.command == run.command
+    return is_same and not (before.up and before.stopped)
 
 
 def _begins_again(run: _OpenRun, seen: Sighting) -> bool:
@@ -403,4 +424,4 @@ def _interval(points: Sequence[_Point]) -> float:
         if before is not None and at > before:
             steps.append(at - before)
         latest[engine, line.id] = at
-    return statistics.median_low(steps) if len(steps) > 2 else _INTERVAL
+    return sorted(steps)[(len(steps) - 1) // 2] if len(steps) > 2 else _INTERVAL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -18,6 +18,10 @@ from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import LinesSeen, Problem
 from vllm_doctor.model.run import Run
 from vllm_doctor.rules.log_lines import LogLines
+from vllm_doctor.sources.host.idle import idle_processor
+from vllm_doctor.sources.host.kernel import Kernel
+from vllm_doctor.sources.host.process_log import ProcessLog
+from vllm_doctor.sources.log import bytes_stream
 from vllm_doctor.sources.log.bytes_scan import Scanner
 from vllm_doctor.sources.log.bytes_stream import Origin
 from vllm_doctor.sources.log.reader import Reading, merged
@@ -85,10 +89,13 @@ class Log:
     """Seconds in which it is followed, beside its open_run server."""
     age: float | None = None
     """Of the log of a open_run server in a recording: seconds since it was last written to."""
+    threads: int | None = None
+    """1 or 2; None: a second one only where a processor is idle. Beside its server, and for several logs by time, 1."""
     readings: list[Reading] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._scanner = Scanner(self.table.finds, self.table.uncounted)  # before anything is watched: it takes its time
+        # before anything is watched: it takes its time
+        self._scanner = Scanner(self.table.finds, self.table.uncounted, is_kept=True)
 
     @property
     def target(self) -> str:
@@ -135,9 +142,13 @@ class Log:
 
     def _read(self, runs: Runs, until: float | None) -> None:
         """All files, those of a rotated set one after the other, the others by time. Raises SourceError."""
+        rotated = _rotated(self.paths)
+        may_run_ahead: Callable[[], bool] = bool
+        if until is None and len(rotated) == 1 and self.threads != 1:
+            may_run_ahead = idle_processor(Kernel()) if self.threads is None else lambda: True
         groups = [
-            [Reading(path, stream, self.table, self._scanner, until) for path in paths]
-            for stream, paths in enumerate(_rotated(self.paths))
+            [Reading(path, stream, self.table, self._scanner, until, may_run_ahead) for path in paths]
+            for stream, paths in enumerate(rotated)
         ]
         self.readings = [reading for readings in groups for reading in readings]
         for reading in self.readings:
@@ -154,8 +165,7 @@ class Log:
             return last_at + self.age
         if self.watch is None or last_at is None:
             return None
-        files = [path for path in self.paths if isinstance(path, Path)]
-        written = max((path.stat().st_mtime for path in files if path.exists()), default=time.time())
+        written = max((at for path in self.paths if (at := bytes_stream.changed_at(path))), default=time.time())
         return last_at + max(0.0, time.time() - written)
 
     def _between(self, runs: Sequence[Run]) -> tuple[Run, ...]:
@@ -186,10 +196,11 @@ class Log:
                 yield f"{named}none of its {reading.tally.lines_read:,} lines is vLLM's"
 
     def _nothing(self, recognised: int, read: int) -> Problem:
-        head = [line[:_SHOWN_CHARS] for reading in self.readings for line in reading.head[:_SHOWN]][:_SHOWN]
+        named = [reading for reading in self.readings if not isinstance(reading.path, ProcessLog)]  # by the user
+        head = [line[:_SHOWN_CHARS] for reading in named for line in reading.head[:_SHOWN]][:_SHOWN]
         shown = f"; it begins: {' | '.join(head)}" if head else ""
         has_metrics = any(_METRIC in line for reading in self.readings for line in reading.head)
-        hint = f"; {_PAGE}" if has_metrics else ""
+        hint = f"; {_PAGE}" if has_metrics else "" if named else "; if the log is another file, give its name"
         return Problem("not-vllm", f"{self.target}: {recognised:,} of {read:,} lines recognised{hint}{shown}")
 
 
@@ -198,7 +209,7 @@ class Followed:
 
     every = 10.0
 
-    def __init__(self, paths: Sequence[Path | None], table: LogLines, patient: str) -> None:
+    def __init__(self, paths: Sequence[Path | ProcessLog | None], table: LogLines, patient: str) -> None:
         self._paths, self._table, self._patient = paths, table, patient
         self._was: object = None
         self._seen: Observation | None = None
@@ -212,7 +223,7 @@ class Followed:
         return self._seen
 
 
-def _state(path: Path | None) -> tuple[int, float] | None:
+def _state(path: Path | ProcessLog | None) -> tuple[int, float] | None:
     """Whether a file was written to: its size and time."""
     try:
         found = path.stat() if path else None

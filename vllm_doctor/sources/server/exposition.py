@@ -78,14 +78,12 @@ def parse(text: str, wanted: frozenset[str], heads: Heads | None = None) -> Page
         hit = known.get(head)
         if hit is not None:
             name, labels = hit
-            has_vllm = has_vllm or name.startswith("vllm:")
-            if name in wanted:
-                number = outside.number(value)
-                if number is not None:
-                    samples.append(Sample(name, labels, number))
-                elif not _is_unknown(value):
-                    refused += 1
-            continue
+            number = outside.number(value)
+            if number is not None and name in wanted:
+                samples.append(Sample(name, labels, number))
+            if number is not None or name not in wanted or _is_unknown(value):
+                has_vllm = has_vllm or name.startswith("vllm:")
+                continue
         line = raw.strip(" \t\r")
         if not line or line[0] == "#":
             is_metrics = is_metrics or line.startswith(("# TYPE ", "# HELP "))
@@ -141,8 +139,8 @@ def _learn(lines: list[str], samples: list[Sample], heads: Heads) -> None:
     if len(heads) > MAX_SERIES:  # series that come and go: begin anew
         heads.clear()
     for line, sample in zip(lines, samples, strict=True):
-        head = line.rpartition(" ")[0]
-        if _is_head(head):
+        head, _, value = line.rpartition(" ")
+        if _is_head(head) and outside.number(value) == sample.value:  # a space may also stand before the labels
             heads[head] = sample.name, sample.labels
 
 
@@ -167,7 +165,7 @@ def _samples(lines: Iterable[str]) -> tuple[list[Sample], int]:
     refused = 0
     for family in _families("\n".join(lines) + "\n"):
         for sample in family.samples:
-            value = outside.number(sample.value)
+            value = outside.number(sample.value) if _NAME.fullmatch(sample.name) else None
             if value is not None:
                 found.append(Sample(sample.name, tuple(sorted(sample.labels.items())), value))
             elif isinstance(sample.value, int) or math.isfinite(sample.value):

@@ -5,10 +5,12 @@ Every failure is a SourceError with one line to act on; who asks says in its own
 
 from __future__ import annotations
 
+import os
 import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http.cookiejar import CookieJar
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
@@ -17,6 +19,7 @@ import httpx
 from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.version import __version__
 from vllm_doctor.sources.server.access import Access
+from vllm_doctor.text import files
 
 MAX_BODY = 64 * 1024 * 1024
 _REDIRECTS = 3
@@ -70,7 +73,8 @@ class Answer(NamedTuple):
 class Connection:
     """A kept connection to the server at `base`. `clock` must not step. Raises UsageError for a --ca-file that is none.
 
-    `follows`: redirects on the same host are followed, others refused; else they are the answer.
+    `follows`: redirects on the same host are followed, others refused; else they are the answer. Only the scheme, host
+    and port of `base` are sent credentials; no cookie is kept.
     `is_patient`: a body that has begun by the deadline may take as long again: a starved server is slow, and examined.
     """
 
@@ -107,12 +111,15 @@ class Connection:
             if left <= 0:
                 raise SourceError("timeout", advice.over.format(where=where))
             try:
-                with self._client.stream(method, url, timeout=left, **parameters) as response:
+                sent = self._access.credentials(self.base) if _is_same_origin(url, self.base) else {}
+                with self._client.stream(method, url, headers=sent, timeout=left, **parameters) as response:
                     at = self._clock()
                     location = _location(url, response)
                     if location and self._follows:
                         url = self._redirected(url, location)
                         continue
+                    if response.status_code in (401, 403) and not _is_same_origin(url, self.base):
+                        raise _denied_elsewhere(where, url, response.status_code)
                     body = self._body(response, where, at + left if self._is_patient else deadline)
                     return Answer(response.status_code, response.headers, body, at, location)
             except httpx.TimeoutException:
@@ -150,15 +157,30 @@ class Connection:
         if here.scheme != there.scheme:
             self._client.close()
             self._client = _client(location, self._access)
-        return location
+        # The user and the password of the base stay with it, too.
+        is_home = _is_same_origin(location, self.base)
+        return str(there.copy_with(userinfo=httpx.URL(self.base).userinfo if is_home else b""))
+
+
+class _NoCookies(CookieJar):
+    """What a server sets is not even read: http.cookiejar prints a traceback for some of it."""
+
+    def extract_cookies(self, response: object, request: object) -> None:
+        """Keep none."""
+
+
+def _is_same_origin(one: str, other: str) -> bool:
+    """Scheme, host and port, as they are connected to."""
+    first, second = httpx.URL(one), httpx.URL(other)  # which has no port where it is the scheme's own
+    return (first.scheme, first.host, first.port) == (second.scheme, second.host, second.port)
 
 
 def _client(base: str, access: Access) -> httpx.Client:
     secure = base.startswith("https:")
     return httpx.Client(
         verify=_tls(access) if secure else False,  # never used on http; loading certificates takes a while
-        headers={"user-agent": f"vllm-doctor/{__version__}", "accept": "text/plain, application/json"}
-        | dict(access.headers),
+        headers={"user-agent": f"vllm-doctor/{__version__}", "accept": "text/plain, application/json"},
+        cookies=_NoCookies(),
         trust_env=False,  # a proxy in the environment is not on the way to one's own server
         follow_redirects=False,
     )
@@ -171,6 +193,7 @@ def _tls(access: Access) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     if access.ca_file is not None:
         try:
+            os.close(files.descriptor(access.ca_file))  # no device, and nothing that is waited for
             context.load_verify_locations(access.ca_file)
         except (OSError, ssl.SSLError) as error:
             raise UsageError(f"--ca-file {access.ca_file}: not readable as PEM certificates ({error})") from None
@@ -179,6 +202,12 @@ def _tls(access: Access) -> ssl.SSLContext:
 
 def _location(url: str, response: httpx.Response) -> str:
     return str(httpx.URL(url).join(response.headers.get("location", ""))) if response.is_redirect else ""
+
+
+def _denied_elsewhere(where: str, url: str, status: int) -> SourceError:
+    why = "no token or header is sent to another scheme, host or port"
+    told = f"{where} redirects to {shown(url)}, which answers {status}: {why}; give that URL if you trust it"
+    return SourceError("denied", told)
 
 
 def _unreachable(target: str, error: Exception) -> SourceError:

@@ -13,6 +13,7 @@ from vllm_doctor.model.report import Problem
 from vllm_doctor.sources.server import scrapes
 from vllm_doctor.sources.server.exposition import parse
 from vllm_doctor.sources.server.scrapes import Scrape
+from vllm_doctor.text import files
 from vllm_doctor.text.encoding import decoded
 
 MAX_FILE = 64 << 20
@@ -33,7 +34,7 @@ def is_page(path: Path) -> bool:
     try:
         if not path.is_file():
             return False
-        with path.open("rb") as file:
+        with open(files.descriptor(path), "rb") as file:
             head = decoded(file.read(_HEAD))
     except (OSError, ValueError):
         return False
@@ -53,8 +54,7 @@ def examine(path: Path, wanted: frozenset[str]) -> Observation:
     """What the page tells. What needs two of them is unknown; nothing tells the server's version."""
     target = str(path)
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE + 1)
+        data = files.read(path, MAX_FILE)
         if len(data) > MAX_FILE:
             raise SourceError("too-large", f"{target} is larger than {MAX_FILE >> 20} MiB")
         text = decoded(data)

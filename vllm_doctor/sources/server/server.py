@@ -16,6 +16,7 @@ from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Problem
+from vllm_doctor.model.restarts import Starts
 from vllm_doctor.model.window import Window
 from vllm_doctor.sources.server.access import Access
 from vllm_doctor.sources.server.exposition import Heads, Page, parse
@@ -89,7 +90,11 @@ class Server:
             return seen
         seen.window.lone = recalled.reason
         notes = [recalled.note, state.keep(self.target, scrapes[-1])]
-        return replace(seen, notes=(*seen.notes, *(note for note in notes if note)))
+        starts, wall = Starts(), time.time() - self._clock()
+        for scrape in (*recalled.kept, scrapes[-1]):
+            starts.add(wall + scrape.at, scrape.started)
+        facts = {**seen.facts, **starts.facts(wall + scrapes[-1].at, "metrics")}
+        return replace(seen, facts=facts, notes=(*seen.notes, *(note for note in notes if note)))
 
     def seen(
         self,
@@ -108,7 +113,7 @@ class Server:
         """One GET of /metrics: when it began on the clock, the page, and the server's own time. Raises SourceError."""
         answer = self._connection.get("/metrics", deadline)
         if answer.status != 200:
-            raise _refused(f"{self.target}/metrics", answer.status)
+            raise _refused(self.target, answer.status)
         return answer.at, answer.body.decode("utf-8", "replace"), _date(answer.headers)
 
     def scrape(self, deadline: float, heads: Heads | None = None) -> Scrape:
@@ -222,10 +227,12 @@ def _date(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def _refused(where: str, status: int) -> SourceError:
+def _refused(target: str, status: int) -> SourceError:
+    where = f"{target}/metrics"
     match status:
         case 401 | 403:
-            return SourceError("denied", f"{where} answers {status}: give --token-file or --header")
+            told = f"give --token-file or --header with its URL, or --token-for {target}=FILE"
+            return SourceError("denied", f"{where} answers {status}: {told}")
         case 404:
             return SourceError("not-found", f"{where} answers 404: is there a path prefix? (http://host:8000/prefix)")
         case _:

@@ -1,7 +1,8 @@
-"""The last scrapes, kept in a file from one run of a hook to the next, so that each answers at once with rates.
+"""The last looks, kept in a file from one run of a hook to the next, so that each answers at once with rates.
 
-The file is plain text: a line that names the format, then JSON. It is readable by its owner alone, replaced as a whole,
-and bounded. Two hooks may use it at the same time: each adds its scrape under a lock on the folder.
+The file is plain text: a line that names the format, then JSON: the scrapes of servers, and looks at their hosts and
+GPUs. It is readable by its owner alone, replaced as a whole, and bounded. Two hooks may use it at the same time: each
+adds its own under a lock on the folder.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _LEAST = 2.0
 """Seconds that rates need at least: two hooks that start together look back to the one before them."""
 _ENOUGH = 10.0
 _SCRAPES = 4
+_LOOKS = 2
 _SERVERS = 64
 _MOST_BYTES = 32 * 2**20
 _LOCK_SECONDS = 1.0
@@ -48,10 +50,20 @@ class Recalled:
     scrapes: tuple[Scrape, ...] = ()
     reason: Reason = Reason.FIRST_SCRAPE
     note: str = ""
+    kept: tuple[Scrape, ...] = ()
+    """All that an earlier run kept, also of processes that have ended since."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was kept of another source. `at`: when it was seen, on the clock."""
+
+    at: float
+    told: Any
 
 
 class State:
-    """The scrapes in one file. `clock` must not step; `wall` is the time of day, for what another boot has written."""
+    """The looks in one file. `clock` must not step; `wall` is the time of day, for what another boot has written."""
 
     def __init__(
         self, path: Path, clock: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
@@ -67,7 +79,8 @@ class State:
 
     def recall(self, target: str, now: Scrape) -> Recalled:
         """What an earlier run saw of the server that `now` was seen of."""
-        servers, torn = self._read()
+        kept_before, torn = self._read()
+        servers = kept_before["servers"]
         if torn:
             return Recalled(note=f"--state {self.path}: it was torn, and is started over")
         kept = servers.get(target, [])
@@ -77,6 +90,7 @@ class State:
             scrapes = sorted((self._scrape(one, now) for one in kept), key=lambda scrape: scrape.at)
         except (KeyError, TypeError, ValueError):
             return Recalled(note=f"--state {self.path}: it was torn, and is started over")
+        every = tuple(scrapes)
         ages = [now.at - scrape.at for scrape in scrapes]
         usable = [s for s, age in zip(scrapes, ages, strict=True) if _LEAST <= age <= STALE]
         if not usable:
@@ -84,12 +98,13 @@ class State:
             if youngest > STALE:
                 note = f"--state {self.path}: the last look is {duration(youngest)} old (stale)"
                 return Recalled(reason=Reason.STALE, note=note)
-            return Recalled(note=f"--state {self.path}: the last look was a moment ago")
+            return Recalled(note=f"--state {self.path}: the last look was a moment ago", kept=every)
         usable = [scrape for scrape in usable if _is_same_server(scrape, now)]
         if not usable:
-            return Recalled(reason=Reason.STALE, note=f"--state {self.path}: the server was restarted since then")
+            note = f"--state {self.path}: the server was restarted since then"
+            return Recalled(reason=Reason.STALE, note=note, kept=every)
         begin = max((scrape.at for scrape in usable if now.at - scrape.at >= _ENOUGH), default=usable[0].at)
-        return Recalled(tuple(scrape for scrape in usable if scrape.at >= begin))
+        return Recalled(tuple(scrape for scrape in usable if scrape.at >= begin), kept=every)
 
     def keep(self, target: str, scrape: Scrape) -> str:
         """Add this scrape, the last one of this run; what to tell where that was not possible, else ""."""
@@ -101,18 +116,36 @@ class State:
             "started": scrape.started,
             "samples": [[s.name, s.labels, s.value] for s in scrape.page.samples],
         }
+        return self._add("servers", target, lambda old: [*filter(self._is_recent, old), one][-_SCRAPES:])
+
+    def look(self, name: str) -> Look | None:
+        """The last one of a source in this boot, long enough ago for rates and not too long; None: there is none."""
+        try:
+            kept = self._read()[0]["looks"].get(name, [])
+            looks = [Look(_number(one["clock"]), one["told"]) for one in kept if one["boot"] == self._boot is not None]
+        except (UsageError, KeyError, TypeError, ValueError, AttributeError):
+            return None
+        usable = [look for look in looks if _LEAST <= self._clock() - look.at <= STALE]
+        return max(usable, key=lambda look: look.at, default=None)
+
+    def keep_look(self, name: str, look: Look) -> str:
+        """Keep what JSON can hold of a source's last look, as `keep`."""
+        one = {"boot": self._boot, "clock": round(look.at, 3), "told": look.told}
+        return self._add("looks", name, lambda old: [*old, one][-_LOOKS:])
+
+    def _add(self, part: str, name: str, made: Callable[[list[Any]], list[Any]]) -> str:
+        """Set one entry to what is made of the old one; what to tell where that was not possible, else ""."""
         try:
             with self._locked():
-                servers, _ = self._read()
-                before = [old for old in servers.get(target, []) if self._is_recent(old)]
-                servers = {name: told for name, told in servers.items() if name != target}
-                servers[target] = [*before[-_SCRAPES + 1 :], one]  # the last one written stands last
-                for name in list(servers)[:-_SERVERS]:
-                    del servers[name]
+                document, _ = self._read()
+                entries = dict(document[part])
+                entries[name] = made(entries.pop(name, []))  # the last one written stands last
+                for old in list(entries)[:-_SERVERS]:
+                    del entries[old]
                 try:
-                    text = _as_text(servers)
-                except ValueError:  # it was torn: a number that no file of ours holds
-                    text = _as_text({target: [one]})
+                    text = _as_text(document | {part: entries})
+                except ValueError:  # it was torn: it holds a number that no file of ours does
+                    text = _as_text({"servers": {}, "looks": {}, part: {name: made([])}})
                 if len(text) > _MOST_BYTES:
                     return (
                         f"--state {self.path}: more than {_MOST_BYTES // 2**20} MiB would have to be kept; it was not"
@@ -123,12 +156,13 @@ class State:
             return f"--state {self.path}: not kept ({why})"
         return ""
 
-    def _read(self) -> tuple[dict[str, list[Any]], bool]:
-        """What is kept, by server, and whether it was torn. Raises UsageError where the file is not ours."""
+    def _read(self) -> tuple[dict[str, dict[str, list[Any]]], bool]:
+        """What is kept, and whether it was torn. Raises UsageError where the file is not ours."""
+        nothing: dict[str, dict[str, list[Any]]] = {"servers": {}, "looks": {}}
         try:
             handle = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
-            return {}, False
+            return nothing, False
         except OSError as error:
             raise UsageError(f"--state {self.path}: cannot be read ({error.strerror})") from None
         about = os.fstat(handle)
@@ -148,12 +182,13 @@ class State:
                 + "; give another file"
             )
         try:
-            servers = outside.json(body)["servers"] if raw else {}
-            if len(raw) > _MOST_BYTES or not all(isinstance(kept, list) for kept in servers.values()):
-                return {}, True
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return {}, True
-        return servers, False
+            document = nothing | (outside.json(body) if raw else {})
+            lists = [kept for part in nothing for kept in document[part].values()]
+            if len(raw) > _MOST_BYTES or not all(isinstance(kept, list) for kept in lists):
+                return nothing, True
+        except (ValueError, TypeError, AttributeError):
+            return nothing, True
+        return document, False
 
     def _scrape(self, one: Any, now: Scrape) -> Scrape:
         """A kept scrape on the clock of `now`. By the clock that does not step, where it is of this boot."""
@@ -203,8 +238,8 @@ class State:
             raise
 
 
-def _as_text(servers: dict[str, list[Any]]) -> str:
-    return f"{FORMAT}\n{json.dumps({'servers': servers}, separators=(',', ':'), allow_nan=False)}\n"
+def _as_text(document: Any) -> str:
+    return f"{FORMAT}\n{json.dumps(document, separators=(',', ':'), allow_nan=False)}\n"
 
 
 def _is_same_server(before: Scrape, now: Scrape) -> bool:
