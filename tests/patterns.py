@@ -307,25 +307,25 @@ def step() -> float:
     return min(seconds(plain, "a" * SIZE) for _ in range(5))
 
 
-def slow(use: Use, most_cases: int | None = None) -> str | None:
+def slow(use: Use, most_cases: int | None = None, longest: int | None = None) -> str | None:
     """The text that the pattern takes too long on, in words; None where it takes time in proportion on all.
 
     Too long is: more than `MOST` steps on SIZE characters; or more than some, and eight times as much on four times
-    as many. Of many cases evenly `most_cases` are tried.
+    as many. Of many cases evenly `most_cases` are tried. `longest`: the most characters that the code lets it meet.
     """
     run, one = use.compiled(), step()
     cases = list(worst(use))
     skip = max(1, -(-len(cases) // most_cases)) if most_cases else 1
     slowest, its = 0.0, None
     for made in cases[::skip]:
-        for size in (24, SIZE // 16, SIZE):
+        for size in (24, SIZE // 16, SIZE) if longest is None else (24, longest):
             took = seconds(run, made(size), 2 * MOST * one)
             if took > MOST * one:
                 took = min(took, *(seconds(run, made(size), 2 * MOST * one) for _ in range(2)))  # who had the core?
             if took > MOST * one:
                 return f"{took / one:.0f} steps on {size} characters of {made(60)!r}"
         slowest, its = max((slowest, its), (took, made), key=lambda pair: pair[0])
-    if its is not None and slowest > _SOME * one:
+    if its is not None and longest is None and slowest > _SOME * one:
         more = min(seconds(run, its(4 * SIZE), 10 * MOST * one) for _ in range(2))
         if more > 8 * min(seconds(run, its(SIZE)) for _ in range(2)):
             return f"{more / slowest:.0f} times as long on four times as much of {its(60)!r}"
