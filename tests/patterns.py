@@ -1,7 +1,7 @@
 """Every regular expression of the package, and for each the texts that it takes longest on.
 
-Found in the source (calls of `re`), and in the table of log lines. The texts follow from a pattern's own structure: what
-leads to one of its repeats, what that repeat takes many times over, and an end at which the whole fails.
+Found in the source (calls of `re`), and in the table of log lines. The texts follow from a pattern's own structure:
+what leads to one of its repeats, what that repeat takes many times over, and an end at which the whole fails.
 """
 
 from __future__ import annotations
@@ -47,13 +47,16 @@ class Use:
         if self.is_regex:
             return getattr(regex.compile(self.pattern, self.flags), self.method)  # type: ignore[no-any-return]
         found: Any = re.compile(self.pattern.encode("latin-1") if self.is_bytes else self.pattern, self.flags)
-        if self.method == "sub":
-            run: Callable[[Any], object] = lambda text: found.subn(text[:0], text)
-        elif self.method == "finditer":
-            run = lambda text: sum(1 for _ in found.finditer(text))
-        else:
-            run = getattr(found, self.method)
-        return (lambda text: run(text.encode("utf-8", "replace"))) if self.is_bytes else run
+
+        def run(text: str) -> object:
+            given = text.encode("utf-8", "replace") if self.is_bytes else text
+            if self.method == "sub":
+                return found.subn(given[:0], given)
+            if self.method == "finditer":
+                return sum(1 for _ in found.finditer(given))
+            return getattr(found, self.method)(given)
+
+        return run
 
 
 # ---- where they are -------------------------------------------------------------------------------------------------
@@ -117,9 +120,8 @@ def _of_module(name: str, tree: ast.Module, called: Mapping[tuple[str, str], fro
         place = {"compile": 1, "sub": 4, "subn": 4, "split": 3}.get(method, 2)
         given = node.args[place] if given is None and len(node.args) > place else given
         flags = int(_evaluated(name, given) or 0) if given is not None else 0
-        methods = (
-            {chained[node]} if node in chained else {method} - {"compile"} or called.get((name, named)) or {handed_on}
-        )
+        own = {chained[node]} if node in chained else {method} - {"compile"}
+        methods = own or called.get((name, named)) or {handed_on}
         is_bytes = isinstance(pattern, bytes)
         text = pattern.decode("latin-1") if isinstance(pattern, bytes) else pattern
         for each in sorted({_way(method) for method in methods}):
@@ -305,24 +307,26 @@ def step() -> float:
     return min(seconds(plain, "a" * SIZE) for _ in range(5))
 
 
-def slow(use: Use, most_cases: int | None = None) -> str | None:
+def slow(use: Use, most_cases: int | None = None, longest: int | None = None) -> str | None:
     """The text that the pattern takes too long on, in words; None where it takes time in proportion on all.
 
     Too long is: more than `MOST` steps on SIZE characters; or more than some, and eight times as much on four times
-    as many. Of many cases evenly `most_cases` are tried.
+    as many. Of many cases evenly `most_cases` are tried. `longest`: the most characters that the code lets it meet.
     """
     run, one = use.compiled(), step()
     cases = list(worst(use))
     skip = max(1, -(-len(cases) // most_cases)) if most_cases else 1
+    slowest, its = 0.0, None
     for made in cases[::skip]:
-        for size in (24, SIZE // 16, SIZE):
-            took = seconds(run, made(size))
-            if took > _SOME * one:
-                took = min(took, *(seconds(run, made(size)) for _ in range(2)))  # another program had the core
+        for size in (24, SIZE // 16, SIZE) if longest is None else (24, longest):
+            took = seconds(run, made(size), 2 * MOST * one)
+            if took > MOST * one:
+                took = min(took, *(seconds(run, made(size), 2 * MOST * one) for _ in range(2)))  # who had the core?
             if took > MOST * one:
                 return f"{took / one:.0f} steps on {size} characters of {made(60)!r}"
-        if took > _SOME * one:
-            more = min(seconds(run, made(4 * SIZE)) for _ in range(2))
-            if more > 8 * took:
-                return f"{more / took:.0f} times as long on four times as much of {made(60)!r}"
+        slowest, its = max((slowest, its), (took, made), key=lambda pair: pair[0])
+    if its is not None and longest is None and slowest > _SOME * one:
+        more = min(seconds(run, its(4 * SIZE), 10 * MOST * one) for _ in range(2))
+        if more > 8 * min(seconds(run, its(SIZE)) for _ in range(2)):
+            return f"{more / slowest:.0f} times as long on four times as much of {its(60)!r}"
     return None

@@ -101,3 +101,13 @@ def test_runs_of_two_kinds_in_one_file_are_refused() -> None:
         vllm_bench.result([run(), run(max_concurrency=48)], "a.json")
     with pytest.raises(UsageError, match="several models"):
         vllm_bench.result([run(), run(model_id="other")], "a.json")
+
+
+def test_details_without_the_whole_rate_are_left() -> None:
+    whole = {name: value for name, value in detailed().items() if name != "output_throughput"}
+    assert "tokens_out" not in vllm_bench.result([whole], "b").measures
+
+
+def test_a_number_that_no_float_can_hold_is_told() -> None:
+    with pytest.raises(UsageError, match="'mean_itl_ms' must be a number"):
+        vllm_bench.result([run(mean_itl_ms=10**400)], "b")

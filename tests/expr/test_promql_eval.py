@@ -5,7 +5,9 @@ import math
 import pytest
 
 from tests.making import window
+from vllm_doctor.expr import promql_eval
 from vllm_doctor.expr.promql_eval import Estimate, Expression, PromQLError
+from vllm_doctor.model.errors import UsageError
 
 
 def value(text: str, *pages: str) -> float:
@@ -282,3 +284,11 @@ def test_what_is_not_promql_is_refused(text: str) -> None:
 def test_what_is_too_long_or_too_deep_is_refused(text: str, said: str) -> None:
     with pytest.raises(PromQLError, match=said):
         Expression(text)
+
+
+def test_a_pattern_of_a_rule_author_cannot_hang_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(promql_eval, "_PATTERN_SECONDS", 0.05)
+    shown = window(f'x{{a="{"a" * 40}"}} 1')
+    assert Expression('x{a=~"a+"}').evaluate(shown)[0]
+    with pytest.raises(UsageError, match="simplify it"):
+        Expression('x{a=~"(a|aa)+b"}').evaluate(shown)

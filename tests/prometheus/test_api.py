@@ -100,3 +100,27 @@ def test_hostile_elements_of_a_result_are_left_out() -> None:
     for element in bad:
         assert api._row(element) is None
     assert api._row(good) is not None
+
+
+@pytest.mark.parametrize("warnings", ["5", "true", '{"a": 1}', '"w"', "[5, null]"])
+def test_warnings_that_are_none_are_no_reason_to_fail(warnings: str) -> None:
+    body = f'{{"status": "success", "warnings": {warnings}, "data": {{"resultType": "vector", "result": []}}}}'
+    with serving({"/api/v1/query": lambda request: body}) as server:
+        one = Api(server.url)
+        assert one.rows("up", AT, time.monotonic() + 60) == []
+        assert not one.warnings
+        one.close()
+
+
+def test_rows_that_cannot_be_read_are_left_out_and_counted() -> None:
+    rows = ", ".join(
+        f'{{"metric": {{}}, "value": [1, {value}]}}' for value in ('"1"', '"1e308"', "9" * 400, "[]", '"NaN"')
+    )
+    body = f'{{"status": "success", "data": {{"resultType": "vector", "result": [{rows}]}}}}'
+    with serving({"/api/v1/query": lambda request: body}) as server:
+        one = Api(server.url)
+        found = [row.value for row in one.rows("up", AT, time.monotonic() + 60)]
+        assert found[0] == 1.0
+        assert len(found) == 3  # and NaN, and what JSON has as infinite: not known
+        assert one.unread == 2
+        one.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 
@@ -441,3 +442,23 @@ def test_exporters_are_asked_only_where_they_can_be_joined() -> None:
     bare = fake("idle")
     surveyed(bare.routes())
     assert not any("DCGM_" in form["query"] for form in bare.queries)
+
+
+@pytest.mark.parametrize("count", ["NaN", "+Inf", "1e308", "-1e29"])
+def test_a_count_of_scrapes_that_is_none_fails_no_fleet(count: str) -> None:
+    shown = fake("preemption", "preemption")
+
+    def route(request: Request) -> Answer:
+        answer = shown.answer(request)
+        if "count_over_time" not in shown.queries[-1]["query"]:
+            return answer
+        told = json.loads(bytes(answer.body))  # type: ignore[arg-type]
+        told["data"]["result"][0]["value"][1] = count
+        return Answer(json.dumps(told).encode())
+
+    with serving({"/api/v1/query": route}) as server:
+        one = Prometheus(server.url)
+        found = one.survey(shipped_catalogue(), (), 600.0, AT, time.monotonic() + 60)
+        one.close()
+    assert len(found.engines) == 2
+    assert sorted(found.scrapes)[0] < 2 < sorted(found.scrapes)[1]

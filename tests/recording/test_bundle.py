@@ -253,3 +253,16 @@ def test_a_fact_comes_back_as_it_was(fact: Reading) -> None:
     back = reading(json.loads(json.dumps(written(fact), allow_nan=False)))
     assert back == fact
     assert getattr(back, "origin", None) == getattr(fact, "origin", None)
+
+
+@pytest.mark.parametrize("value", ["NaN", "1e400", "1e308", "9" * 400, "-Infinity"])
+def test_a_fact_that_is_no_number_is_not_known(value: str) -> None:
+    facts = f'{{"x": {{"value": {value}}}, "y": {{"value": 2}}}}'
+    found = parsed("r", parts() | {"2-host/facts.json": facts.encode()}).sources[1].facts
+    assert found == {"x": Unknown(Reason.INVALID), "y": Known(2.0)}
+
+
+@pytest.mark.parametrize("taken", ["0001-01-01T00:00:00+23:00", "9999-12-31T23:59:59-23:00"])
+def test_a_time_beyond_the_calendar_is_told(taken: str) -> None:
+    with pytest.raises(SourceError, match="r is no whole recording"):
+        parsed("r", parts(taken=taken))

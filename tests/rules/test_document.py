@@ -168,3 +168,8 @@ def test_what_is_not_given_has_its_default(tmp_path: Path) -> None:
     assert list(table.tables("remedies")) == []
     assert table.table("t") == table.table("when") == {}
     assert table.one_of("k", ("x", "y"), "x") == "x"
+
+
+@pytest.mark.parametrize("number", ["9" * 400, f"0x{'f' * 400}", "-" + "9" * 400, "1.0e+400", "1.0e+31"])
+def test_a_number_that_nothing_has_so_many_of_is_told(number: str, tmp_path: Path) -> None:
+    assert refusal(tmp_path, f"a: 1\nb: {number}\n").startswith("file.yaml:2: a number larger than 1e+30")

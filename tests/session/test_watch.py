@@ -429,3 +429,21 @@ def test_a_course_is_means_in_equal_steps_and_gaps_where_nothing_was_known() -> 
 def test_no_verdict_is_unknown() -> None:
     assert verdict_of(None) is Verdict.UNKNOWN
     assert verdict_of(replace(watched(Pages("idle"), seconds=2), report=None)) is Verdict.UNKNOWN
+
+
+def test_a_server_at_which_the_doctor_fails_is_lost_and_says_why() -> None:
+    class Broken:
+        every = 1.0
+
+        def look(self, seconds: float) -> Observation:
+            raise IndexError("string index out of range")
+
+    clock = Clock()
+    ill = Source(SourceKind.SERVER, TARGET, TARGET, lambda: Observation(SourceKind.SERVER, TARGET), follow=Broken)
+    host = Source(SourceKind.HOST, "pid 1", TARGET, lambda: Observation(SourceKind.HOST, "pid 1"))
+    made = Watch(lambda opened: [ill, host], judge(), clock=clock.now, wall=clock.wall, inline=True)
+    made.open()
+    found = steps(made, clock, 6)[-1]
+    assert found.status is Status.LOST
+    assert found.problem is not None
+    assert "IndexError: string index out of range" in found.problem

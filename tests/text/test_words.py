@@ -105,6 +105,13 @@ def test_a_word_is_quoted_so_that_a_shell_expands_what_is_meant_to_be() -> None:
     assert words.folded(["serve", "$M"], 80) == ["serve '$M'"]
 
 
+@pytest.mark.parametrize("unit", ["", "share", "s", "bytes", "requests", "1/s", "W"])
+@pytest.mark.parametrize("value", [1e308, -1.7e308, 1e30, 5e-324, float("inf"), float("nan")])
+def test_any_number_is_told_shortly(value: float, unit: str) -> None:
+    assert len(words.number(value, unit)) < 30
+    assert len(str(words.plain(value))) < 30
+
+
 _HOSTILE: dict[str, tuple[Reading, str]] = {
     "name": (Known("$(id); x"), "text"),
     "list": (Known("--a --b`id`"), "words"),

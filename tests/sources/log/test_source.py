@@ -37,6 +37,7 @@ from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.run import Run
 from vllm_doctor.rules import postmortem
 from vllm_doctor.sources.log import bytes_scan, bytes_windows, source
+from vllm_doctor.sources.log.bytes_stream import Held
 from vllm_doctor.sources.log.bytes_windows import Window
 from vllm_doctor.sources.log.source import Followed, Log, period
 
@@ -552,3 +553,18 @@ def test_a_log_that_is_followed_is_read_again_only_when_it_was_written_to(tmp_pa
     assert second.lines.read > first.lines.read
     path.unlink()
     assert followed.look(30.0).error is not None
+
+
+@pytest.mark.parametrize("name", ["a\nb.log", "\n", "x.log\n.1", "a.log\n"])
+def test_a_line_end_in_a_files_name(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    written(path, WHOLE)
+    assert examined(path).error is None
+
+
+@pytest.mark.parametrize("at", [1e300, -1e300, 1e12])
+def test_a_log_that_is_dated_beyond_the_calendar_is_read_and_that_is_said(at: float, tmp_path: Path) -> None:
+    text = written(tmp_path / "v.log", WHOLE).read_bytes()
+    found = Log([Held("v.log", text, at)], table()).examine("p")
+    assert found.error is None
+    assert "outside of the years 1 to 9999" in found.notes[0]

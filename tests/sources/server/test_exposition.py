@@ -256,3 +256,25 @@ def test_what_is_remembered_of_pages_is_bounded(monkeypatch: pytest.MonkeyPatch)
     for number in range(50):
         parse("".join(f'a{{x="{number}-{n}"}} 1\n' for n in range(20)), frozenset("a"), heads)
     assert len(heads) <= 140
+
+
+# ---- lines that cost no more than themselves ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f'{RUNNING}{{engine="0", ="x"}} 1',  # prometheus_client: IndexError
+        f"{RUNNING} {'9' * 400}",
+        f"{RUNNING} -{'9' * 400}",
+        f"{RUNNING} 1e308",
+        f"{RUNNING} 1e31",
+        f'{RUNNING}{{a="{"x" * 40_000}"}} 1',
+    ],
+)
+def test_a_bad_line_costs_a_line_and_is_counted(line: str) -> None:
+    heads: Heads = {}
+    for _ in range(2):  # read anew, and by its head
+        read = parse(f'{PREEMPTIONS} 7\n{line}\n{PREEMPTIONS}{{a="b"}} 8\n', WANTED, heads)
+        assert [sample.value for sample in read.samples] == [7, 8]
+        assert read.refused_lines == 1

@@ -217,6 +217,19 @@ def test_a_folder_that_another_program_locks_does_not_stop_the_hook(
         assert "another program holds the lock" in state().keep(TARGET, scrape(time.clock))
 
 
+def test_a_broken_state_is_told_and_replaced(state: Callable[[], State], time: Time, tmp_path: Path) -> None:
+    state().keep(TARGET, scrape(time.clock))
+    path = state().path
+    text = path.read_text("utf-8")
+    path.write_text(text.replace('"at":', f'"at":{"9" * 400},"was":', 1), "utf-8")
+    time.passes(60)
+    told = state().recall(TARGET, scrape(time.clock, 6.0))
+    assert (told.scrapes, "torn" in told.note) == ((), True)
+    assert state().keep(TARGET, scrape(time.clock, 6.0)) == ""
+    time.passes(60)
+    assert len(state().recall(TARGET, scrape(time.clock, 7.0)).scrapes) == 1
+
+
 # Looks at other sources
 
 

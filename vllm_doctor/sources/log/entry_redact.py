@@ -29,16 +29,18 @@ _REQUEST = re.compile(
     r" (?!\[masked\])(?=[\w-]{0,200}\d)[\w-]{1,200}(?: \([a-z ]{1,40}\))?(?=: | details: | JSON body: )"
 )
 _SPEAKERS = re.compile(
-    r"\w*(?:serving|parser|renderer|chat|preprocess)\w*\.py:|(?:protocol|harmony\w*|api_router|hf)\.py:"
+    r"\w{0,60}(?:serving|parser|renderer|chat|preprocess)\w{0,60}\.py:|(?:protocol|harmony\w{0,60}|api_router|hf)\.py:"
 )
 """Sources of vLLM's that read requests and write answers: what they print to debug is of both."""
 _SAID = re.compile(r"(?:: |\brequest |rejected the request)(?!\d+\b|\[masked\])")
 _CLIENTS_WORDS = re.compile(
-    r"(?:rejected the request|Input prompt|delta_text|delta text|delta_token_ids|payload|Convert\w* to OpenAI request"
+    r"(?:rejected the request|Input prompt|delta_text|delta text|delta_token_ids|payload"
+    r"|Convert\w{0,60} to OpenAI request"
     r"|(?:current|previous)_text|Received (?:messages|chat|completion|Cohere v2 chat) request):?\s{1,3}(?!\[masked\])"
 )
 _PARAMETERS = re.compile(r"\b(?:Sampling|Pooling|GuidedDecoding|StructuredOutputs)Params\(")
-_QUOTED = re.compile(r"""'(?!\[masked)(?:[^'\\]|\\.)++'|"(?!\[masked)(?:[^"\\]|\\.)++\"""")
+_QUOTED = re.compile(r"""'(?!\[masked)(?:[^'\\]|\\.)++(?:'|\\?\Z)|"(?!\[masked)(?:[^"\\]|\\.)++(?:"|\\?\Z)""")
+"""What nothing closes reaches to the end."""
 _PROMPT = "prompt"
 
 

@@ -142,7 +142,10 @@ class State:
                 entries[name] = made(entries.pop(name, []))  # the last one written stands last
                 for old in list(entries)[:-_SERVERS]:
                     del entries[old]
-                text = f"{FORMAT}\n{json.dumps(document | {part: entries}, separators=(',', ':'), allow_nan=False)}\n"
+                try:
+                    text = _as_text(document | {part: entries})
+                except ValueError:  # it was torn: it holds a number that no file of ours does
+                    text = _as_text({"servers": {}, "looks": {}, part: {name: made([])}})
                 if len(text) > _MOST_BYTES:
                     return (
                         f"--state {self.path}: more than {_MOST_BYTES // 2**20} MiB would have to be kept; it was not"
@@ -233,6 +236,10 @@ class State:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
+
+
+def _as_text(document: Any) -> str:
+    return f"{FORMAT}\n{json.dumps(document, separators=(',', ':'), allow_nan=False)}\n"
 
 
 def _is_same_server(before: Scrape, now: Scrape) -> bool:
