@@ -32,7 +32,9 @@ class Everywhere(dict[str, Route]):
 
 
 def started(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "vllm_doctor", *arguments]
+    # A shell's background has SIGINT ignored, and the tests may run there.
+    code = "import os, signal, sys; signal.signal(2, signal.SIG_DFL); os.execv(sys.executable, sys.argv[1:])"
+    command = [sys.executable, "-c", code, sys.executable, "-m", "vllm_doctor", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

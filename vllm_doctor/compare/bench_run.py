@@ -261,7 +261,6 @@ def running(vllm: Path, given: Sequence[str], server: Server, models: Any, key: 
         line = command(vllm, given, server, models, result)
         if (setpriv := shutil.which("setpriv")) is not None:  # it ends with the doctor, also where that is killed
             line = [setpriv, "--pdeathsig", "KILL", *line]
-        opened.enter_context(_ended_by_signals())
         try:
             started = subprocess.Popen(
                 line,
@@ -279,21 +278,3 @@ def running(vllm: Path, given: Sequence[str], server: Server, models: Any, key: 
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(started.pid, signal.SIGKILL)
             started.wait()
-
-
-@contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the doctor as Ctrl+C does: with what it started."""
-
-    def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
