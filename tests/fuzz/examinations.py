@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import html.parser
 import io
 import json
 import os
+import re
 import socket
 import threading
 import zlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,6 +21,7 @@ from urllib.parse import urlencode
 
 import jsonschema
 import referencing
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.fake_prometheus import FakePrometheus, targets
 from tests.fuzz import corpus, of_commands, of_logs, of_recordings, of_rules, of_servers
@@ -74,10 +77,45 @@ def said(words: Sequence[str], form: str, codes: tuple[int, ...] = (0, 1, 2, 3))
             _validator("report").validate(document)
     elif form:
         clean(text)
-        if form == "html":
-            assert "<script>fuzz" not in text
-            assert "<img src=x" not in text
+        if text:
+            _CHECKS.get(form, str)(text)
     return text
+
+
+def _is_still(page: str) -> None:
+    """No element and no attribute of HTML by which something runs or is fetched."""
+
+    class Parser(html.parser.HTMLParser):
+        def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+            assert tag not in ("script", "img", "iframe", "object", "embed", "link", "form", "base"), tag
+            for name, value in attributes:
+                assert not name.startswith("on"), name
+                assert name != "href" or str(value).startswith(("http://", "https://", "#")), value
+
+    Parser(convert_charrefs=True).feed(page)
+
+
+def _is_of_nagios(text: str) -> None:
+    assert text.isascii()
+    assert text.count("\n") <= 1
+    assert text.count("|") <= 1
+
+
+def _is_of_checkmk(text: str) -> None:
+    for line in text.splitlines():
+        assert re.match(r'[0-3P] (?:"[^"]*"|\S+) \S+ ', line), line
+
+
+def _is_openmetrics(text: str) -> None:
+    list(text_string_to_metric_families(text))  # type: ignore[no-untyped-call]
+
+
+_CHECKS: dict[str, Callable[[str], object]] = {
+    "html": _is_still,
+    "nagios": _is_of_nagios,
+    "checkmk": _is_of_checkmk,
+    "openmetrics": _is_openmetrics,
+}
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -162,6 +200,25 @@ def examine_recording(data: bytes) -> Hashable:
 def examine_nvidia_smi(data: bytes) -> Hashable:
     page = file_of(corpus.scrapes()[0], "good.txt")
     return _examined(data, page, "--nvidia-smi", file_of(data, "smi.txt"))
+
+
+_BESIDE = ("--gpu", "4xH100", "--slo", "ttft=2s", "--slo", "itl=50ms")
+_START = "vllm serve meta-llama/Llama-3.1-8B --max-num-seqs 64 --kv-cache-dtype fp8 -tp 4 --max-model-len 8192"
+
+
+@harness(corpus.scrapes, 'engine="0"', "vllm:", "1e15", "} 0\n", weight=2)
+def beside_command(data: bytes) -> Hashable:
+    """A page with all that computes from it: a command, GPUs, targets."""
+    return _examined(data, file_of(data, "page.txt"), *_BESIDE, "--command", _START)
+
+
+@harness(lambda: [*corpus.SHELL, *corpus.commands()], *of_commands.FLAGS, *of_commands.YAML, weight=2)
+def beside_page(data: bytes) -> Hashable:
+    """A command of a server that was seen as well: its corrections are in its own form."""
+    page, smi = file_of(corpus.scrapes()[0], "good.txt"), file_of(corpus.smi()[1], "good-smi.txt")
+    form = "patch" if len(data) % 2 else "json"
+    words = [str(page), *_BESIDE[2:], "--nvidia-smi", str(smi), "--command", str(file_of(data, "start.yaml"))]
+    return _sign(said(words, form), form)
 
 
 # ---- servers --------------------------------------------------------------------------------------------------------
