@@ -37,6 +37,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def kept(folder: Path, body: bytes | None = None) -> Path:
     """A file from which this list can be loaded; `body`: another pickle than that of the list."""
+    pickled._inputs.cache_clear()
     pickled.write(folder, "list", ["kept"])
     path = folder / "list.pickle"
     if body is not None:
@@ -45,6 +46,8 @@ def kept(folder: Path, body: bytes | None = None) -> Path:
 
 
 def loaded() -> object:
+    """By another start."""
+    pickled._inputs.cache_clear()
     return pickled.load("list", lambda: ["made anew"])
 
 

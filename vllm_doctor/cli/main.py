@@ -94,7 +94,7 @@ def _told(arguments: Sequence[str]) -> int:
 
 def _dispatched(arguments: Sequence[str]) -> int:
     """Run the command that the first word names; no other is imported."""
-    gc.set_threshold(50_000)  # modules, rules and samples are many objects that live to the end: a tenth of the time
+    gc.set_threshold(200_000)  # modules, rules and samples are many objects that live to the end: a tenth of the time
     match arguments[:1]:
         case ["rules"]:
             from vllm_doctor.cli import rules

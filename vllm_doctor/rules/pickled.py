@@ -17,6 +17,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from copyreg import __newobj__  # type: ignore[attr-defined]  # how pickle names: made without __init__
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -94,6 +95,7 @@ def _read(path: Path, inputs: bytes) -> bytes:
     return body
 
 
+@cache
 def _inputs() -> bytes:
     """The digest of all that the objects are made of."""
     digest = hashlib.sha256()
