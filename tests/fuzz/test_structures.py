@@ -90,21 +90,16 @@ def test_a_manifest_gives_the_words_that_it_holds_and_so_does_its_patch(
     flags: list[tuple[str, str]], kind: str
 ) -> None:
     words = _words(flags)
+    assume(not any(hole in word for word in words for hole in ("{{", "$")))  # a chart fills these, or Kubernetes
     pod: dict[str, Any] = {"containers": [{"name": "v", "image": "vllm/vllm-openai:v0.11.0", "command": words}]}
     spec = pod if kind == "Pod" else {"template": {"metadata": {"labels": {}}, "spec": pod}}
     version = "v1" if kind == "Pod" else "apps/v1"
     manifest = {"apiVersion": version, "kind": kind, "metadata": {"name": "v"}, "spec": spec}
     opened = source._source("x", yaml.safe_dump(manifest))
-    expected = [_of_kubernetes(word) for word in words]
-    assert [word.text for word in opened.document.written[0].words] == expected
+    assert [word.text for word in opened.document.written[0].words] == words
     for patch in opened.document.patched(CHANGES):
         if patch.problem is None:
             yaml.safe_load("\n".join(patch.lines))
-
-
-def _of_kubernetes(word: str) -> str:
-    """$$ is a dollar; $(NAME) of a variable that is not there stands as it is."""
-    return word.replace("$$", "$")
 
 
 @FEW
