@@ -161,7 +161,7 @@ def test_in_a_real_prometheus_the_sick_servers_alert_and_the_healthy_ones_do_not
     assert told[0]["summary"] == f"tiny, engine 0 of {sick}: The KV cache is too small for the running batch"
     assert "KV cache in use (peak): 100%" in told[0]["description"]
     assert "--max-num-seqs 10;" in told[0]["remedy"]
-    assert f"vllm-doctor http://{sick}" in told[0]["remedy"]
+    assert f"vllm-doctor 'http://{sick}'" in told[0]["remedy"]
     assert "unknown" not in told[0]["description"]
     assert (asked.code, asked.err) == (0, "")
     there = names(tmp_path / "there" / "alerts.rules.yaml")

@@ -312,7 +312,9 @@ def _not_this(rule: Rule) -> str:
 def _logged(line: LogLine, selector: str) -> str:
     """Where such a line stands in the last minutes: it has one of the fixed texts, and looks as it must."""
     finds = "|".join(re.escape(text.decode()) for text in line.find)
-    pattern = rf"(?:^|\s)(?:{line.match})"
+    # Go's expressions are linear by themselves, and lack what makes Python's so: (?>…) and x++.
+    go = re.sub(r"(?<!\\)([+*?}])\+", r"\1", line.match.replace("(?>", "(?:"))
+    pattern = rf"(?:^|\s)(?:{go})"
     wanted = f"{selector} |~ {json.dumps(finds)} |~ {json.dumps(pattern, ensure_ascii=False)}"
     return f"sum by ({', '.join(_STREAM)}) (count_over_time({wanted} [{_LOGGED}])) > 0"
 
