@@ -89,7 +89,7 @@ class Engines:
         numbers = [_numbers(column) for column in columns]
         if any(isinstance(column, Unknown) for column in numbers):
             return _UNKNOWN
-        return Values(_computed(function.compute, [self._each(column) for column in numbers]))
+        return Values(_computed(function.compute, [values_of(column, self._size) for column in numbers]))
 
     def _kept(self, function: Function, columns: Sequence[Column]) -> Column:
         """The first of the columns, where it is kept."""
@@ -97,7 +97,7 @@ class Engines:
         first = columns[0]
         if _is_bounded(first):
             return Bounded([scalar.apply(function, row) for row in self._rows(columns)])
-        each = zip(*(self._each(column) for column in columns), strict=True)
+        each = zip(*(values_of(column, self._size) for column in columns), strict=True)
         kept = [None if None in row or not function.keeps(*row) else row[0] for row in each]
         return Values(kept, _has_text(first))
 
@@ -109,9 +109,12 @@ class Engines:
             return rest[0]
         if any(_is_bounded(column) for column in rest):
             return Bounded([next((r for r in row if isinstance(r, Known)), _UNKNOWN) for row in self._rows(rest)])
-        found = self._each(rest[0])
+        found = values_of(rest[0], self._size)
         for column in rest[1:]:
-            found = [other if value is None else value for value, other in zip(found, self._each(column), strict=True)]
+            found = [
+                other if value is None else value
+                for value, other in zip(found, values_of(column, self._size), strict=True)
+            ]
         return Values(list(found), any(map(_has_text, rest)))
 
     def _where(self, holds: Truth, column: Column) -> Column:
@@ -125,7 +128,7 @@ class Engines:
         if _is_bounded(then) or _is_bounded(otherwise):
             rows = zip(holds, self._readings(then), self._readings(otherwise), strict=True)
             return Bounded([_UNKNOWN if truth is None else one if truth else other for truth, one, other in rows])
-        each = zip(holds, self._each(then), self._each(otherwise), strict=True)
+        each = zip(holds, values_of(then, self._size), values_of(otherwise, self._size), strict=True)
         chosen = [None if truth is None else one if truth else other for truth, one, other in each]
         return Values(chosen, _has_text(then) or _has_text(otherwise))
 
@@ -147,8 +150,8 @@ class Engines:
         holds = _SIGNS[sign]
         if isinstance(b, Known):
             than = b.value
-            return [None if value is None else holds(value, than) for value in self._each(a)]
-        pairs = zip(self._each(a), self._each(b), strict=True)
+            return [None if value is None else holds(value, than) for value in values_of(a, self._size)]
+        pairs = zip(values_of(a, self._size), values_of(b, self._size), strict=True)
         return [None if one is None or other is None else holds(one, other) for one, other in pairs]
 
     # ---- columns, engine by engine -----------------------------------------------------------------------------------
@@ -165,17 +168,18 @@ class Engines:
             case _:
                 return repeat(column, self._size)
 
-    def _each(self, column: Column) -> Iterable[Any]:
-        """The values, without bounds; None: unknown."""
-        match column:
-            case Values():
-                return column.each
-            case Bounded():
-                return [reading.value if isinstance(reading, Known) else None for reading in column.each]
-            case Known():
-                return repeat(column.value, self._size)
-            case Unknown():
-                return repeat(None, self._size)
+
+def values_of(column: Column, size: int) -> Sequence[Any]:
+    """The value of each of so many engines, without bounds; None: unknown."""
+    match column:
+        case Values():
+            return column.each
+        case Bounded():
+            return [reading.value if isinstance(reading, Known) else None for reading in column.each]
+        case Known():
+            return [column.value] * size
+        case Unknown():
+            return [None] * size
 
 
 def finite(column: Column) -> Column:

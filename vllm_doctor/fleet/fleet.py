@@ -13,9 +13,10 @@ from functools import cached_property
 from statistics import median
 from urllib.parse import urlencode
 
+from vllm_doctor.expr.columns import values_of
 from vllm_doctor.model import restarts
 from vllm_doctor.model.kinds import GRAVE, SEVERITIES, Role, SourceKind, Stage, State
-from vllm_doctor.model.reading import Bounded, Column, Known, Reading, Subject, Unknown, Value, Values
+from vllm_doctor.model.reading import Column, Known, Reading, Subject, Unknown, Value, Values
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Patient, Problem, Report, SourceSeen, Verdict, worst
 from vllm_doctor.model.snapshot import Evaluated, Snapshot
@@ -276,7 +277,7 @@ class Fleet:
         for signal in self._catalogue.signals.values():
             if signal.needed:
                 column = self._columns.read(signal.name)
-                values = _values(column, len(self._survey.engines))
+                values = values_of(column, len(self._survey.engines))
                 found.update(place for place, value in enumerate(values) if value is None)
         return frozenset(found)
 
@@ -330,7 +331,7 @@ class Fleet:
         """The engines that stand out of their model, and by what."""
         found: dict[int, list[Outlying]] = {}
         for wanted in self._catalogue.outliers:
-            values = _values(self._columns.read(wanted.signal), len(self._survey.engines))
+            values = values_of(self._columns.read(wanted.signal), len(self._survey.engines))
             for places in self._by_model().values():
                 known = [(place, v) for place in places if isinstance(v := values[place], float)]
                 if len(known) < _PEERS:
@@ -347,7 +348,7 @@ class Fleet:
         by_name: dict[str, list[Engine]] = {}
         for engine in engines:
             by_name.setdefault(engine.model, []).append(engine)
-        made = _values(self._columns.read("generation_tokens_per_second"), len(self._survey.engines))
+        made = values_of(self._columns.read("generation_tokens_per_second"), len(self._survey.engines))
         found = []
         for name, of in by_name.items():
             rules = Counter(id for engine in of for id, _ in engine.rules[:1])
@@ -446,15 +447,3 @@ def _clean(survey: Survey) -> Survey:
 
 def _text(value: str) -> str:
     return redact.text(value, Counter())
-
-
-def _values(column: Column, size: int) -> Sequence[Value | None]:
-    match column:
-        case Values():
-            return column.each
-        case Bounded():
-            return [reading.value if isinstance(reading, Known) else None for reading in column.each]
-        case Known():
-            return [column.value] * size
-        case _:
-            return [None] * size
