@@ -115,7 +115,7 @@ def goals(elsewhere: str, url: str, pid: int, logs: dict[int, Path], patterns: P
     once = ("--json", "--window", "0")
     yield Goal("URL --json --window 0, CPU", (elsewhere, *once), PYTHON, 0.25, "cpu", 15)
     yield Goal("the same with host, log, GPUs, CPU", (url, *once), PYTHON, 0.35, "cpu", 15)
-    state = str(logs[20].with_name("state"))
+    state = str(logs[20].with_name("state")) + "-{}"  # one of each program: an older one knows less
     yield Goal(
         "a hook: URL --format nagios --state", (url, "--format", "nagios", "--state", state), PYTHON, 0.5, pause=2.5
     )
@@ -158,7 +158,10 @@ def main() -> None:
         for goal in goals(elsewhere, url, pid, logs, patterns):
             if given.words and not any(word in goal.name for word in given.words):
                 continue
-            commands = [goal.reference, *([program, *goal.arguments] for program in programs)]
+            commands = [
+                goal.reference,
+                *([name, *(word.replace("{}", str(n)) for word in goal.arguments)] for n, name in enumerate(programs)),
+            ]
             runs: list[list[tuple[float, float]]] = [[] for _ in commands]
             for _ in range(goal.rounds):
                 for command, kept in zip(commands, runs, strict=True):
