@@ -201,9 +201,10 @@ def _check(node: Any) -> list[str]:
             modifier = node.modifier
             if modifier is not None and (modifier.matching is not None or modifier.return_bool):
                 raise PromQLError(f"on, ignoring, group_left and bool are not in the subset: {node.prettify()}")
-            if str(node.op) in _COMPARE and not _check(node.lhs):
+            left = _check(node.lhs)
+            if str(node.op) in _COMPARE and not left:
                 raise PromQLError(f"write the number on the right: {node.prettify()}")
-            return _check(node.lhs) + _check(node.rhs)
+            return left + _check(node.rhs)
         case _:
             raise PromQLError(f"not in the subset: {node.prettify()}")
 

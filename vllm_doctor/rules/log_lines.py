@@ -285,7 +285,7 @@ def _is_pattern(table: Table, key: str, text: str) -> bool:
 
     try:
         _compiled(text)
-    except (regex.error, RecursionError, OverflowError, MemoryError) as error:
+    except (regex.error, RecursionError, OverflowError, ValueError, MemoryError) as error:
         table.mistake(f"{key!r} is no regular expression: {error}", key)
         return False
     return True

@@ -38,4 +38,4 @@ _Dumper.add_multi_representer(StrEnum, _word)
 def dump(value: Any) -> list[str]:
     """The lines of one document: mappings in their order, one item a line, never folded."""
     text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=2**31, default_flow_style=False)
-    return text.removesuffix("...\n").splitlines()
+    return text.splitlines()[: -1 if text.endswith("\n...\n") else None]
