@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.observation import ProcessSeen
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
@@ -371,8 +372,8 @@ def _descriptors(kernel: Kernel, pid: int) -> float | None:
         return None
     for line in limits.splitlines():
         if line.startswith("Max open files"):
-            soft = line.split()[3]
-            return count / int(soft) if soft.isdigit() and int(soft) else 0.0
+            soft = outside.number(" ".join(line.split()[3:4]))  # or "unlimited"
+            return count / soft if soft is not None and soft >= 1 else 0.0
     return None
 
 
