@@ -13,6 +13,7 @@ import pytest
 from tests.making import shipped_catalogue
 from tests.paths import ROOT
 from tests.serving import Clock
+from vllm_doctor.rules import pickled
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.sources.server import server
 from vllm_doctor.sources.server.access import Access
@@ -127,6 +128,17 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 @pytest.fixture(scope="session")
 def signals() -> Catalogue:
     return shipped_catalogue()
+
+
+@pytest.fixture
+def kept_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which a program keeps what it made of the rules and log lines; nothing is kept yet."""
+    folder = tmp_path / pickled.FOLDER
+    folder.mkdir(mode=0o755)
+    monkeypatch.setattr(pickled, "_BROUGHT", tmp_path / "none")
+    monkeypatch.setattr(pickled, "_OWN", folder)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    return folder
 
 
 @pytest.fixture

@@ -24,17 +24,6 @@ MAKERS: dict[str, Callable[[], object]] = {
 }
 
 
-@pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder in which a program keeps what it made; nothing is kept yet."""
-    folder = tmp_path / pickled.FOLDER
-    folder.mkdir(mode=0o755)
-    monkeypatch.setattr(pickled, "_BROUGHT", tmp_path / "none")
-    monkeypatch.setattr(pickled, "_OWN", folder)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    return folder
-
-
 def kept(folder: Path, body: bytes | None = None) -> Path:
     """A file from which this list can be loaded; `body`: another pickle than that of the list."""
     pickled._inputs.cache_clear()
@@ -65,9 +54,9 @@ def inside(item: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_what_was_kept_is_what_was_made(name: str, own: Path) -> None:
+def test_what_was_kept_is_what_was_made(name: str, kept_folder: Path) -> None:
     made: Any = MAKERS[name]()
-    pickled.write(own, name, made)
+    pickled.write(kept_folder, name, made)
     again: Any = pickled.load(name, lambda: pytest.fail("it was made anew"))
     parts = [made, again]
     if name == pickled.RULES:
@@ -77,31 +66,31 @@ def test_what_was_kept_is_what_was_made(name: str, own: Path) -> None:
     assert inside(parts[0]) == inside(parts[1])
 
 
-def test_what_is_kept_is_loaded(own: Path) -> None:
-    kept(own)
+def test_what_is_kept_is_loaded(kept_folder: Path) -> None:
+    kept(kept_folder)
     assert loaded() == ["kept"]
 
 
-def test_what_the_wheel_brings_is_loaded(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept(own)
-    monkeypatch.setattr(pickled, "_BROUGHT", own)
-    monkeypatch.setattr(pickled, "_OWN", own / "none")
+def test_what_the_wheel_brings_is_loaded(kept_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept(kept_folder)
+    monkeypatch.setattr(pickled, "_BROUGHT", kept_folder)
+    monkeypatch.setattr(pickled, "_OWN", kept_folder / "none")
     assert loaded() == ["kept"]
 
 
 def test_other_texts_and_other_programs_make_it_anew(
-    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kept_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept(own)
+    kept(kept_folder)
     rules = tmp_path / "rules" / "group"
     rules.mkdir(parents=True)
     monkeypatch.setattr(folders, "shipped", lambda: rules.parent)
     assert loaded() == ["made anew"]
-    kept(own)
+    kept(kept_folder)
     assert loaded() == ["kept"]
     (rules / "one.yaml").write_text("rule: one")
     assert loaded() == ["made anew"]
-    kept(own)
+    kept(kept_folder)
     monkeypatch.setattr(pickled, "_PROGRAMS", pickled._PROGRAMS[1:])
     assert loaded() == ["made anew"]
 
@@ -131,17 +120,19 @@ def linked(path: Path) -> None:
         lambda path: path.parent.chmod(0o1777),
     ],
 )
-def test_one_that_is_torn_or_that_others_may_write_is_as_none(harm: Callable[[Path], object], own: Path) -> None:
-    path = kept(own)
+def test_one_that_is_torn_or_that_others_may_write_is_as_none(
+    harm: Callable[[Path], object], kept_folder: Path
+) -> None:
+    path = kept(kept_folder)
     harm(path)
     assert loaded() == ["made anew"]
 
 
 @pytest.mark.parametrize("whose", ["file", "folder"])
-def test_one_of_another_user_is_as_none(whose: str, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = kept(own)
+def test_one_of_another_user_is_as_none(whose: str, kept_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = kept(kept_folder)
     if os.geteuid() == 0:
-        os.chown(path if whose == "file" else own, 12345, -1)
+        os.chown(path if whose == "file" else kept_folder, 12345, -1)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     assert loaded() == ["made anew"]
@@ -170,14 +161,14 @@ def calling(module: str, name: str, argument: str) -> bytes:
     ],
 )
 def test_a_foreign_pickle_is_not_loaded(
-    module: str, name: str, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: str, name: str, kept_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even where it is whole, and lies where only we may write."""
     monkeypatch.chdir(tmp_path)
     body = calling(module, name, "touch ran")
     with pytest.raises(pickle.UnpicklingError, match="nothing that is kept"):
         pickled._unpickled(body)
-    kept(own, body)
+    kept(kept_folder, body)
     assert loaded() == ["made anew"]
     assert not (tmp_path / "ran").exists()
 

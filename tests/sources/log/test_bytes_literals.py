@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from pathlib import Path
 
 import hyperscan
@@ -12,17 +11,6 @@ from vllm_doctor.sources.log import bytes_find, bytes_literals
 
 TEXTS = log_lines.shipped().finds
 LOG = b"INFO " + b" and ".join(TEXTS) + b"\n"
-
-
-@pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder in which what was compiled is kept; nothing is kept yet."""
-    folder = tmp_path / pickled.FOLDER
-    folder.mkdir(mode=0o755)
-    monkeypatch.setattr(pickled, "_BROUGHT", tmp_path / "none")
-    monkeypatch.setattr(pickled, "_OWN", folder)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    return folder
 
 
 def keep(folder: Path, texts: tuple[bytes, ...], dumped: bytes) -> None:
@@ -51,16 +39,16 @@ def test_left_out_are_those_that_are_named() -> None:
     assert bytes_literals.finder([b"ab"], frozenset({0}))(b"ab", 0, 2) == []
 
 
-def test_what_was_kept_finds_the_same(own: Path) -> None:
+def test_what_was_kept_finds_the_same(kept_folder: Path) -> None:
     wanted = bytes_literals.finder(TEXTS)(LOG, 0, len(LOG))
     assert len(wanted) >= len(TEXTS)
     assert bytes_literals.kept_finder(TEXTS)(LOG, 0, len(LOG)) == wanted
-    keep(own, TEXTS, compiled(TEXTS))
+    keep(kept_folder, TEXTS, compiled(TEXTS))
     assert bytes_literals.kept_finder(TEXTS)(LOG, 0, len(LOG)) == wanted
 
 
-def test_what_was_kept_is_used(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep(own, TEXTS, compiled(TEXTS))
+def test_what_was_kept_is_used(kept_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(kept_folder, TEXTS, compiled(TEXTS))
     monkeypatch.setattr(bytes_literals, "_compiled", None)
     bytes_literals.kept_finder(TEXTS)
 
@@ -73,14 +61,14 @@ def test_what_was_kept_is_used(own: Path, monkeypatch: pytest.MonkeyPatch) -> No
         (TEXTS, compiled(TEXTS)[:100]),
     ],
 )
-def test_what_does_not_fit_is_compiled_anew(own: Path, texts: tuple[bytes, ...], dumped: bytes) -> None:
-    keep(own, texts, dumped)
+def test_what_does_not_fit_is_compiled_anew(kept_folder: Path, texts: tuple[bytes, ...], dumped: bytes) -> None:
+    keep(kept_folder, texts, dumped)
     assert bytes_literals.kept_finder(TEXTS)(LOG, 0, len(LOG)) == bytes_literals.finder(TEXTS)(LOG, 0, len(LOG))
 
 
-def test_what_others_may_have_written_is_not_loaded(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep(own, TEXTS, b"a program of somebody's")
-    (own / f"literals-{hyperscan.__version__}.pickle").chmod(0o666)  # type: ignore[attr-defined]
+def test_what_others_may_have_written_is_not_loaded(kept_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(kept_folder, TEXTS, b"a program of somebody's")
+    (kept_folder / f"literals-{hyperscan.__version__}.pickle").chmod(0o666)  # type: ignore[attr-defined]
     loaded: list[bytes] = []
     load = hyperscan.loadb
 
