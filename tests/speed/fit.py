@@ -209,8 +209,10 @@ def _bias(errors: Sequence[float]) -> float:
 
 def errors(servers: Servers, coefficients: Array, spreads: Mapping[str, float] | None = None) -> Errors:
     tpot, ttft = servers.residuals(coefficients)
-    spread = [spread_of(row, spreads or dict(zip(_SPREADS, _CHOSEN_SPREADS, strict=True))) for row in servers.rows]
-    return Errors(list(tpot), [float(error) for error in ttft if not math.isnan(error)], spread)
+    chosen = spreads or dict(zip(_SPREADS, _CHOSEN_SPREADS, strict=True))
+    known = [(float(error), spread_of(row, chosen)) for row, error in zip(servers.rows, tpot, strict=True) if not math.isnan(error)]
+    first = [float(error) for error in ttft if not math.isnan(error)]
+    return Errors([error for error, _ in known], first, [spread for _, spread in known])
 
 
 def kind(row: Row) -> str:
