@@ -213,7 +213,7 @@ def _counted(row: Checkpoint, config: Config) -> Parameters | None:
         return ours
     experts = row.counts.get("expert_parameters", ours.experts if ours else None)
     used = row.counts.get("parameters_used", ours.used if ours else None)
-    return None if experts is None or used is None else Parameters(row.parameters, experts, used)
+    return None if experts is None or used is None else Parameters(row.parameters, experts, min(used, row.parameters))
 
 
 def _weights(
@@ -235,7 +235,7 @@ def _weights(
     try:
         embedding = parameters.vocabulary(text) * model_config.hidden_size(text)
     except UnfitError:
-        return None
+        embedding = 0
     kept = min(counted.all, vision + embedding * (1 if parameters.is_tied(config) else 2))
     return (counted.all - kept) * bits / 8 + kept * plain
 

@@ -17,6 +17,8 @@ _NO_NAME = frozenset(
     {"", ".", "..", "snapshots", "main", "master", "latest", "model", "models", "hf", "checkpoint", "weights", "merged"}
 )
 """Folders that name no model: the one above does."""
+_FRAMEWORKS = frozenset({"transformers", "pytorch", "safetensors", "gguf", "keras", "flax", "vllm"})
+"""Folders between a model's name and its size."""
 _TOKEN = re.compile(
     r"\d{1,3}x\d{1,4}(?:\.\d{1,3})?b"
     r"|[ae]?\d{1,5}(?:\.\d{1,4})?[bmt](?=a\d|[^a-z0-9]|$)"
@@ -65,7 +67,7 @@ _HINT = re.compile(
     r"q\d|fp\d|int|bit|bnb|nf4|awq|gptq|gguf|w\d|auto|smooth|exl|aqlm|quip|hqq|squeeze|mlx|onnx|trt|tensorrt"
 )
 """What stands in each of the forms' words: most names have none."""
-_FORMS: tuple[tuple[re.Pattern[str], Form], ...] = tuple(
+FORMS: tuple[tuple[re.Pattern[str], Form], ...] = tuple(
     (re.compile(rf"(?<![a-z0-9])(?:{words})(?![a-z0-9])"), form)
     for words, form in (
         (r"i?q1[._][a-z0-9]{1,3}", Form("gguf", 1.8, whole=True)),
@@ -191,10 +193,12 @@ def _placed(text: str) -> tuple[str, str]:
     if not parts:
         return "", ""
     said = parts[-1].removesuffix(".gguf") + ("-gguf" if parts[-1].endswith(".gguf") else "")
-    owner = parts[-2] if len(parts) > 1 else ""
-    if owner and not _words(_stored(said)[0]):  # Qwen3-8B/awq
-        return "", f"{owner}-{said}"
-    return owner, said
+    above = [part for part in parts[:-1] if part not in _FRAMEWORKS]
+    while above and all(size_of(word) is not None for word in _words(_stored(said)[0])):  # Qwen3-8B/awq, qwen3/8b
+        said = f"{above.pop()}-{said}"
+        if len(said) > _LONGEST:
+            break
+    return above[-1] if above else "", said
 
 
 def _with_point(found: re.Match[str]) -> str:
@@ -205,7 +209,7 @@ def _with_point(found: re.Match[str]) -> str:
 def _stored(said: str) -> tuple[str, Form | None, bool]:
     """The name without what says how the weights are stored; that; and whether it says that they are not quantised."""
     found: list[Form] = []
-    for pattern, form in _FORMS if _HINT.search(said) else ():
+    for pattern, form in FORMS if _HINT.search(said) else ():
         said, times = pattern.subn("-", said)
         if times:
             found.append(form)
