@@ -25,7 +25,7 @@ MADE: Mapping[str, tuple[str, Sequence[str]]] = {
     "text.pseudonyms line": ("search", [r"(?<![\w-])(?:gpu\-box\-17|gpu)(?![\w-])"]),
     "text.words line": ("finditer", [r"(\$\{A\}|\$B)"]),
     "vllm.gpus line": ("search", [f"(?i){known.pattern}" for known in gpus.gpus()]),
-    "vllm.model_name line": ("finditer", [pattern.pattern for pattern, _ in model_name.FORMS]),
+    "vllm.model_name line": ("finditer", [pattern.pattern for pattern, _ in model_name.forms()]),
 }
 """Patterns that are made while it runs, by where: how they are used, and as they come out."""
 LONGEST = {

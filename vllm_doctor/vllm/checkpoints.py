@@ -33,6 +33,7 @@ _NATIVE: Mapping[str, float] = {"fp8": 8.03, "mxfp4": 4.25, "compressed-tensors"
 """Bits of a weight of checkpoints that are published so."""
 _DATE = re.compile(r"2[3-9](?:0[1-9]|1[0-2])|(?:0[1-9]|1[0-2])[0-3]\d")
 """2507, 0528: the month, or the day, of a release."""
+_WRITTEN = re.compile(r"(?:[a-z0-9._-]{1,100}/)?[a-z0-9._-]{4,200}")
 _CHOSEN = 8 / 128
 """Share of the experts that a token chooses, where only the active parameters are told: that of most mixtures."""
 
@@ -76,11 +77,26 @@ def facts(name: str, flags: Mapping[str, Value]) -> dict[str, Reading]:
 
 def find(name: ModelName) -> Named | None:
     """The row that is meant: of this repository, of this name, or of the one from which a fine-tune took its name."""
+    found = _as_written(name)
+    if found is not None:
+        return found
     table = _table()
     found = table.repositories.get(name.repository) or table.words.get(name.words) or table.cores.get(name.core)
     if found is not None:
         return found
     return None if name.is_other else _within(table, name)
+
+
+def _as_written(name: ModelName) -> Named | None:
+    """A row that has this very name: found without reading the others, which takes most of the time."""
+    text = _text()
+    lowered = text.lower()
+    for wanted, before in ((name.repository, '"'), (name.plain, "/")):
+        at = lowered.find(f'{before}{wanted}"') if _WRITTEN.fullmatch(wanted) else -1
+        if at >= 0:
+            row = _row(outside.json(text[text.rfind("\n", 0, at) + 1 : text.find("\n", at)]))
+            return next(((row, one) for one in row.names if one.lower().endswith(wanted)), None)
+    return None
 
 
 def rows() -> tuple[Checkpoint, ...]:
@@ -98,8 +114,13 @@ class _Table:
 
 
 @cache
+def _text() -> str:
+    return _PATH.read_text("utf-8")
+
+
+@cache
 def _table() -> _Table:
-    found = tuple(_row(outside.json(line)) for line in _PATH.read_text("utf-8").splitlines())
+    found = tuple(_row(outside.json(line)) for line in _text().splitlines())
     repositories: dict[str, Named] = {}
     words: dict[tuple[str, ...], Named] = {}
     cores: dict[tuple[str, ...], Named] = {}
@@ -185,6 +206,8 @@ def _of_row(row: Checkpoint, found_by: str, name: ModelName, flags: Mapping[str,
             found["model_weights"] = _told(float(weights))
     if form is not None and form is not _AS_PUBLISHED:
         found["model_quantization"] = _told(form.method)
+        if name.form is not None:  # another checkpoint, whose activations may be of another type: AWQ's are float16
+            del found["model_dtype"]
     return found | {FROM: _told(f"checkpoint table: {found_by}")}
 
 
