@@ -116,7 +116,7 @@ _ASKED: tuple[tuple[str, Form], ...] = (
 class ModelName:
     """A name as its words, in lower case: "Qwen2.5-7B" is qwen 2.5 7b.
 
-    `repository`: owner/name, "" where no owner is told. `plain` and `words`: all but how the weights are stored; `core`:
+    `repository`: owner/name, "" where no owner is told. `plain` and `words`: all but how weights are stored; `core`:
     without the words after which it is a model of the same shape.
     """
 
