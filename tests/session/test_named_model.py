@@ -50,6 +50,15 @@ def test_config_json_is_believed() -> None:
     assert "parameters" not in found
 
 
+def test_a_config_json_that_we_cannot_count_has_the_published_counts() -> None:
+    facts: dict[str, Reading] = {"hidden_layers": Known(43.0), "hidden_size": Known(4096.0)}
+    found = named_model.completed(facts, ("deepseek-ai/DeepSeek-V4-Flash",), ())
+    assert found["parameters"] == Known(284e9)
+    assert "kv_heads" not in found
+    other = named_model.completed({**facts, "hidden_layers": Known(4.0)}, ("deepseek-ai/DeepSeek-V4-Flash",), ())
+    assert "parameters" not in other
+
+
 def test_the_flags_count() -> None:
     assert of([LLAMA], kv_cache_dtype="fp8")["kv_bytes_per_token"] == 65_536
     assert of([LLAMA], quantization="fp8")["model_weights"] == pytest.approx(9.1e9, rel=0.02)

@@ -152,6 +152,11 @@ def test_weights_are_what_vllm_loads(name: str, gib: float) -> None:
         ("/data/hub/models--Qwen--Qwen3-8B/snapshots/b968826d9c46dd6066d109eabc6255188de91218", "Qwen/Qwen3-8B"),
         ("s3://bucket/models/Qwen3-14B/", "Qwen/Qwen3-14B"),
         ("Qwen3-8B/awq", "Qwen/Qwen3-8B"),
+        ("/root/.cache/modelscope/hub/Qwen/Qwen2___5-7B-Instruct", "Qwen/Qwen2.5-7B"),
+        ("meta.llama3-1-8b-instruct-v1:0", "meta-llama/Llama-3.1-8B"),
+        ("mixtral-8x7b-32768", "mistralai/Mixtral-8x7B-v0.1"),
+        ("QuantTrio/GLM-4.5-Air-AWQ-FP16Mix", "zai-org/GLM-4.5-Air"),
+        ("qwen2.5:7b-instruct-q5_K_M", "Qwen/Qwen2.5-7B"),
         ("/mnt/qwen3/8b/1", "Qwen/Qwen3-8B"),
         ("qwen2.5-vl-7b", "Qwen/Qwen2.5-VL-7B-Instruct"),
         ("llama3.1:8b", "meta-llama/Llama-3.1-8B"),
@@ -255,6 +260,9 @@ def test_what_is_told_says_whence() -> None:
         ("deepseek-ai/DeepSeek-R1", {}, "fp8", 1.007),
         ("cognitivecomputations/DeepSeek-R1-AWQ", {}, "awq", 0.535),
         ("openai/gpt-oss-120b", {}, "mxfp4", 0.5585),
+        ("unsloth/gpt-oss-120b-BF16", {}, "none", 2.0),
+        ("cpatonn/Qwen3-30B-A3B-AWQ-8bit", {}, "awq", 1.05),
+        ("qwen2.5:7b-instruct-q5_K_M", {}, "gguf", 0.7125),
     ],
 )
 def test_bytes_of_a_parameter(name: str, flags: dict[str, str], method: str, bytes_of_one: float) -> None:

@@ -33,6 +33,7 @@ _NATIVE: Mapping[str, float] = {"fp8": 8.03, "mxfp4": 4.25, "compressed-tensors"
 """Bits of a weight of checkpoints that are published so."""
 _DATE = re.compile(r"2[3-9](?:0[1-9]|1[0-2])|(?:0[1-9]|1[0-2])[0-3]\d")
 """2507, 0528: the month, or the day, of a release."""
+_EXPERTS = re.compile(r"\d+x\d+b")
 _WRITTEN = re.compile(r"(?:[a-z0-9._-]{1,100}/)?[a-z0-9._-]{4,200}")
 _CHOSEN = 8 / 128
 """Share of the experts that a token chooses, where only the active parameters are told: that of most mixtures."""
@@ -139,6 +140,10 @@ def _table() -> _Table:
     return _Table(found, repositories, words, {**short, **cores})
 
 
+def _tells_size(word: str) -> bool:
+    return model_name.size_of(word) is not None or _EXPERTS.fullmatch(word) is not None
+
+
 def _is_active(word: str) -> bool:
     return word[:1] == "a" and word[1:2].isdigit()
 
@@ -172,7 +177,7 @@ def _within(table: _Table, name: ModelName) -> Named | None:
             return None
         if len(others) < len(beside) and not sizes:
             return None
-        if any(model_name.size_of(word) is not None for word in inside) and _SENSES.isdisjoint(beside):
+        if any(_tells_size(word) for word in inside) and _SENSES.isdisjoint(beside):
             return meant
         if len(inside) > 1 and len(sizes) == len(others):
             return meant
@@ -204,10 +209,10 @@ def _of_row(row: Checkpoint, found_by: str, name: ModelName, flags: Mapping[str,
         weights = row.weights if published else _weights(config, row.vision, counted, form, flags)
         if weights is not None:
             found["model_weights"] = _told(float(weights))
-    if form is not None and form is not _AS_PUBLISHED:
-        found["model_quantization"] = _told(form.method)
-        if name.form is not None:  # another checkpoint, whose activations may be of another type: AWQ's are float16
-            del found["model_dtype"]
+    if form is not _AS_PUBLISHED:
+        found["model_quantization"] = _told("none" if form is None else form.method)
+    if name.form is not None and form is not _AS_PUBLISHED:
+        del found["model_dtype"]  # another checkpoint's activations may be of another type: AWQ's are float16
     return found | {FROM: _told(f"checkpoint table: {found_by}")}
 
 

@@ -37,7 +37,7 @@ _SAME = frozenset(
     {
         "meta", "instruct", "inst", "chat", "it", "base", "pt", "hf", "bf", "fp", "dynamic", "static", "quantized",
         "quant", "unsloth", "dequantized", "torch", "tensor", "block", "channel", "marlin", "vllm", "ct", "qat", "kv",
-        "gs", "g",
+        "gs", "g", "mix", "turbo", "abliterated", "uncensored",
     }
 )  # fmt: skip
 """Words after which it is a model of the same shape."""
@@ -65,17 +65,17 @@ class Form:
 _GROUPED = 4.25
 """4 bits, and 16 bits of scale (and a zero point) for each group of 128 or of 64."""
 _HINT = re.compile(
-    r"q[1-8][._]|fp[48]|int-?[48]|[48]-?bit|bnb|bits|nf4|awq|gptq|gguf|w[48]a|round|quant|exl|aqlm|quip|hqq|squeeze|mlx|onnx|trt"
+    r"q[1-8][._-]|fp[48]|int-?[48]|[48]-?bit|bnb|bits|nf4|awq|gptq|gguf|w[48]a|round|quant|exl|aqlm|quip|hqq|squeeze|mlx|onnx|trt"
 )
 """What stands in each of the forms' words: most names have none."""
 _FORMS: tuple[tuple[str, Form], ...] = (
-    (r"i?q1[._][a-z0-9]{1,3}", Form("gguf", 1.8, whole=True)),
-    (r"(?:ud-)?i?q2[._](?:k|[a-z0-9]{1,3})(?:[._](?:s|m|l|xl))?", Form("gguf", 2.9, whole=True)),
-    (r"(?:ud-)?i?q3[._](?:k|[a-z0-9]{1,3})(?:[._](?:s|m|l|xl))?", Form("gguf", 3.9, whole=True)),
-    (r"(?:ud-)?i?q4[._](?:k|[a-z0-9]{1,3})(?:[._](?:s|m|l|xl))?", Form("gguf", 4.85, whole=True)),
-    (r"(?:ud-)?q5[._](?:k|[a-z0-9]{1,3})(?:[._](?:s|m|l|xl))?", Form("gguf", 5.7, whole=True)),
-    (r"(?:ud-)?q6[._]k(?:[._](?:s|m|l|xl))?", Form("gguf", 6.6, whole=True)),
-    (r"(?:ud-)?q8[._](?:0|k(?:[._]xl)?)", Form("gguf", 8.5, whole=True)),
+    (r"i?q1[._-][a-z0-9]{1,3}", Form("gguf", 1.8, whole=True)),
+    (r"(?:ud-)?i?q2[._-](?:k|[a-z0-9]{1,3})(?:[._-](?:s|m|l|xl))?", Form("gguf", 2.9, whole=True)),
+    (r"(?:ud-)?i?q3[._-](?:k|[a-z0-9]{1,3})(?:[._-](?:s|m|l|xl))?", Form("gguf", 3.9, whole=True)),
+    (r"(?:ud-)?i?q4[._-](?:k|[a-z0-9]{1,3})(?:[._-](?:s|m|l|xl))?", Form("gguf", 4.85, whole=True)),
+    (r"(?:ud-)?q5[._-](?:k|[a-z0-9]{1,3})(?:[._-](?:s|m|l|xl))?", Form("gguf", 5.7, whole=True)),
+    (r"(?:ud-)?q6[._-]k(?:[._-](?:s|m|l|xl))?", Form("gguf", 6.6, whole=True)),
+    (r"(?:ud-)?q8[._-](?:0|k(?:[._-]xl)?)", Form("gguf", 8.5, whole=True)),
     (r"gguf", Form("gguf", None, whole=True)),
     (r"nv-?fp4", Form("nvfp4", 4.5)),
     (r"mx-?fp4", Form("mxfp4", _GROUPED)),
@@ -97,7 +97,9 @@ _FORMS: tuple[tuple[str, Form], ...] = (
     (r"exl[23]|aqlm|quip|hqq|squeezellm|mlx|onnx|trt|tensorrt", Form("other", None)),
 )
 """The words of a name and what they say, the most exact first."""
-_PLAIN = re.compile(r"(?<![a-z0-9])(?:bf16|fp16|f16|fp32|f32|float16|bfloat16)(?![a-z0-9])")
+_ANY_BITS = frozenset({"awq", "gptq", "auto-round"})
+"""What is 4 bits where no other number stands beside it."""
+_PLAIN = re.compile(r"(?<![a-z0-9])(?:bf16|fp16|f16|fp32|f32|float16|bfloat16)(?:-?mix)?(?![a-z0-9])")
 _ASKED: tuple[tuple[str, Form], ...] = (
     ("awq", Form("awq", _GROUPED)),
     ("gptq", Form("gptq", _GROUPED)),
@@ -159,7 +161,9 @@ def parse(name: str) -> ModelName:
     text = name[-_LONGEST:].strip().lower().replace("\\", "/")
     owner, said = _placed(text)
     said = re.sub(r"(?<=\dv)(\d)p(\d)|(?<=v)(\d)p(\d)|(?<=qwen)(\d)p(\d)", _with_point, said)
-    said = re.sub(r"(?<=\d)_(?=\d)", ".", said).replace("_", "-").replace("q4-k", "q4_k")
+    said = re.sub(
+        r"(?<=\d)_{1,3}(?=\d)|(?<=[a-z-]\d)-(?=\d-)", ".", said
+    )  # internlm2_5, Qwen2___5, llama3-1-8b.replace("_", "-")
     rest, form, is_plain = _stored(said)
     words = _words(rest)
     core = tuple(word for word in words if word not in _SAME) or words
@@ -221,8 +225,9 @@ def _stored(said: str) -> tuple[str, Form | None, bool]:
             found.append(form)
     said, plain = _PLAIN.subn("-", said)
     exact = next((form for form in found if form.bits is not None), found[0] if found else None)
-    if exact is not None and exact.method in ("int4", "int8"):  # GPTQ-Int4 says both
-        exact = next((Form(form.method, exact.bits) for form in found if form.method in ("gptq", "awq")), exact)
+    methods = {form.method for form in found}
+    if exact is not None and exact.method in _ANY_BITS and "int8" in methods and "int4" not in methods:
+        exact = Form(exact.method, 8.25)
     return said, exact, bool(plain)
 
 
