@@ -28,6 +28,7 @@ class Catalogue:
         self.refusals = diagnosis.refusals
         self.negligible = diagnosis.negligible
         self.outliers = diagnosis.outliers
+        self.speed = diagnosis.speed
         self.path = path
         self.metrics = frozenset(name for signal in signals.values() for name in metrics(signal)) | {ENGINE_METRIC}
         uses = {name: signal.formula.names if signal.formula else () for name, signal in signals.items()}

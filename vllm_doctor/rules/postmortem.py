@@ -12,7 +12,8 @@ from vllm_doctor.model.report import Finding, RunSeen, Span, Timeline, UnknownRu
 from vllm_doctor.model.run import GENERATED, KV_CACHE, PROMPTS, RUNNING, WAITING, Round, Run
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.rules.diagnose import Diagnosis, diagnose, ordered, outcomes
+from vllm_doctor.rules.causes import ordered
+from vllm_doctor.rules.diagnose import Diagnosis, diagnose, outcomes
 from vllm_doctor.rules.rule import Rule
 
 _LEAST_ROUNDS = 3
