@@ -79,7 +79,7 @@ def examine(
         run = runs[place]
         window = run.window(stretch.first, stretch.last) if stretch else Window()
         diagnosis = diagnose(rules, catalogue, [catalogue.snapshot(window, {**run.facts, **wished})])
-        diagnoses.append((place, stretch, diagnosis))
+        diagnoses.append((place, stretch, _timed(diagnosis, run, stretch)))
         if run.first_at is not None and run.last_at is not None and stretch in (None, _longest(stretches, place)):
             spans += [
                 Span(f.rule, f.severity, place, f.subject, run.first_at, run.last_at)
@@ -94,6 +94,14 @@ def examine(
         joined,
         timeline(runs),
     )
+
+
+def _timed(diagnosis: Diagnosis, run: Run, stretch: _Stretch | None) -> Diagnosis:
+    """The diagnosis, its speeds with the time that they are of."""
+    if stretch is None:
+        return replace(diagnosis, speeds=())
+    time = (run.rounds[stretch.first].at - run.interval, run.rounds[stretch.last - 1].at)
+    return replace(diagnosis, speeds=tuple(replace(speed, stretch=time) for speed in diagnosis.speeds))
 
 
 def _moving(runs: Sequence[Run], rules: Sequence[Rule], catalogue: Catalogue) -> list[Rule]:
@@ -112,8 +120,9 @@ def _scanned(
 ) -> tuple[list[_Stretch], list[Span], set[int]]:
     """All stretches of all runs, each judged by the rules that can change; and which of them fired when. The last runs
     first, and the places of those for which there was no time."""
-    gains = [rule.gain[0] for rule in moving if rule.gain is not None]
-    narrow = catalogue.narrowed([*(name for rule in moving for name in rule.signals()), *gains])
+    bounds = [rule.gain[0] for rule in moving if rule.gain is not None]
+    bounds += [rule.costs.signal for rule in moving if rule.costs is not None and rule.costs.signal is not None]
+    narrow = catalogue.narrowed([*(name for rule in moving for name in rule.signals()), *bounds])
     stretches: list[_Stretch] = []
     spans: list[Span] = []
     for place, run in reversed(list(enumerate(runs))):
@@ -266,6 +275,7 @@ def _together(
         engines=shown.engines,
         targets=(),
         states=dict(sorted(states.items())),
+        speeds=shown.speeds,
     )
 
 
