@@ -57,7 +57,10 @@ class Catalogue:
         Without refusals: no command is corrected by it.
         """
         of_symptoms = [name for symptom in self.symptoms for name in symptom.when.names]
-        of_size = (*(self.negligible.when.names if self.negligible else ()), *(self.speed.signals if self.speed else ()))
+        of_size = (
+            *(self.negligible.when.names if self.negligible else ()),
+            *(self.speed.signals if self.speed else ()),
+        )
         kept = self.behind([*names, *of_symptoms, *of_size])
         signals = {n: s for n, s in self.signals.items() if n in kept}
         return Catalogue(signals, Diagnosis(self.symptoms, negligible=self.negligible, speed=self.speed), self.path)

@@ -51,6 +51,8 @@ class Diagnosis:
     targets: tuple[Target, ...]
     states: Mapping[str, State]
     speeds: tuple[Expected, ...] = ()
+    is_of_speed: bool = False
+    """The headline is of the speed that is missing, which outweighs what was found."""
     left_out: int = 0
     """Engines for which there was no time."""
 
@@ -181,10 +183,12 @@ def diagnose(
     engines = _engines(catalogue, snapshots)
     vitals = _vitals(catalogue, engines, Reason.TIMEOUT if left_out else None)
     told = {rule.id for rule in rules if rule.stage in HEADLINES or rule.role is Role.SYMPTOM}
-    verdict, headline = concluded(in_order, complaints, vitals, told, judged_speeds)
+    outweighs = catalogue.speed.outweighs if catalogue.speed is not None else 1.0
+    conclusion = concluded(in_order, complaints, vitals, told, judged_speeds, outweighs)
     return Diagnosis(
-        verdict=verdict,
-        headline=headline,
+        verdict=conclusion.verdict,
+        headline=conclusion.headline,
+        is_of_speed=conclusion.is_of_speed,
         findings=tuple(in_order),
         unknown=tuple(UnknownRule(id, because) for id, because in sorted(unknown.items())),
         vitals=vitals,

@@ -100,6 +100,8 @@ class SpeedRule:
     """Below this share of the typical speed no flag is the cause."""
     share_there: float
     """The least share that a finding must explain there."""
+    outweighs: float
+    """From this share on that is missing without a cause, it comes before requests that queue."""
     assumes: tuple[tuple[str, str], ...]
     """(the signal whose origin is told, the sentence)."""
     needs: tuple[Need, ...]
@@ -179,7 +181,7 @@ def _outlier(entry: Table, signals: Mapping[str, Signal]) -> Outlier:
 
 _SPEED = (
     "measured", "bound", "low", "typical", "high", "slow_above", "batch", "gpus", "load",
-    "least_share", "beyond_flags", "share_there", "assumes", "needs", "measure_next",
+    "least_share", "beyond_flags", "share_there", "outweighs", "assumes", "needs", "measure_next",
 )  # fmt: skip
 
 
@@ -211,6 +213,7 @@ def _speed(table: Table, signals: Mapping[str, Signal]) -> SpeedRule:
         least_share=_number(table, "least_share"),
         beyond_flags=_number(table, "beyond_flags"),
         share_there=_number(table, "share_there"),
+        outweighs=_number(table, "outweighs"),
         assumes=tuple((_signal(entry, "from", signals), entry.text("says")) for entry in table.tables("assumes")),
         needs=tuple(
             Need(_signal(entry, "signal", signals), entry.text("says"), when(entry)) for entry in table.tables("needs")

@@ -312,7 +312,7 @@ def _verdict(diagnoses: Sequence[_Told], findings: Sequence[Finding]) -> tuple[V
     grave = next((finding for finding in findings if finding.is_grave), None)
     shown = _shown_with(verdict, grave, diagnoses, measured or every)
     if grave is not None and verdict is not Verdict.UNKNOWN:
-        return verdict, grave.title, shown
+        return verdict, shown.headline if shown.is_of_speed else grave.title, shown
     if grave is None and verdict is Verdict.UNKNOWN and not measured:
         return verdict, NO_STATISTICS, shown
     return verdict, shown.headline, shown

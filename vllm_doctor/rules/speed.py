@@ -30,7 +30,7 @@ def judged(rule: SpeedRule, subject: Mapping[str, str], worded: words.Read) -> E
         batch=batch,
         gpus=_number(read(rule.gpus)),
         assumptions=tuple(
-            Assumption(says, known.origin)
+            Assumption(says, known.origin or "assumed")
             for signal, sentence in rule.assumes
             if isinstance(known := read(signal), Known) and (says := words.fill(sentence, worded))
         ),

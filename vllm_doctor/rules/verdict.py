@@ -24,17 +24,28 @@ class Complaint:
     of_speed: bool
 
 
+@dataclass(frozen=True)
+class Conclusion:
+    """`is_of_speed`: the headline is of the speed that is missing, which outweighs what was found."""
+
+    verdict: Verdict
+    headline: str
+    is_of_speed: bool = False
+
+
 def concluded(
     findings: Sequence[Finding],
     complaints: Sequence[Complaint],
     vitals: tuple[Vital, ...],
     told: Collection[str],
     speeds: Sequence[Expected],
-) -> tuple[Verdict, str]:
-    """The verdict and its headline. `told`: the rules that make a headline of a server that is well."""
+    outweighs: float,
+) -> Conclusion:
+    """The verdict and its headline. `told`: the rules that make a headline of a server that is well. `outweighs`: the
+    share of the speed from which on, where it is missing, it comes before requests that queue."""
     blind = next((finding for finding in findings if finding.role is Role.BLIND), None)
     if blind is not None:
-        return Verdict.UNKNOWN, blind.title
+        return Conclusion(Verdict.UNKNOWN, blind.title)
     grave = [finding for finding in findings if finding.is_grave]
     unexplained = _unexplained(complaints, grave)
     missing = [vital for vital in vitals if vital.needed and isinstance(vital.seen, Reason)]
@@ -42,13 +53,15 @@ def concluded(
     if grave:
         verdict = worst(reasons, *(Verdict(f.severity) for f in findings if f.severity in GRAVE))
         slow = next((one for one in unexplained if one.of_speed), None)
-        return verdict, slow.says if slow is not None and _is_less(grave[0], speeds) else grave[0].title
+        if slow is not None and _is_outweighed(grave[0], speeds, outweighs):
+            return Conclusion(verdict, slow.says, is_of_speed=True)
+        return Conclusion(verdict, grave[0].title)
     if unexplained:
-        return reasons, unexplained[0].says
+        return Conclusion(reasons, unexplained[0].says, unexplained[0].of_speed)
     if missing:
         what = ", ".join(f"{vital.says} ({vital.seen})" for vital in missing)
-        return Verdict.UNKNOWN, f"Key metrics could not be read: {what}"
-    return Verdict.OK, _aside(findings, told, speeds)
+        return Conclusion(Verdict.UNKNOWN, f"Key metrics could not be read: {what}")
+    return Conclusion(Verdict.OK, _aside(findings, told, speeds))
 
 
 def _unexplained(complaints: Sequence[Complaint], grave: Sequence[Finding]) -> list[Complaint]:
@@ -63,15 +76,13 @@ def _slows(finding: Finding) -> bool:
     return explain.may_explain(finding) or finding.stage is Stage.BROKEN
 
 
-def _is_less(finding: Finding, speeds: Sequence[Expected]) -> bool:
-    """Whether a finding that lengthens no step is less than what is missing of the speed: it explains too little, or
-    its queue is no longer than the slow steps would make it."""
+def _is_outweighed(finding: Finding, speeds: Sequence[Expected], outweighs: float) -> bool:
+    """Whether a finding that explains no missing speed is less than what is missing: it lengthens steps by too little,
+    or its queue would be as much shorter as the steps should be."""
     if finding.severity is Severity.CRITICAL or finding.stage is Stage.BROKEN:
         return False
-    if finding.is_minor:
-        return True
     missing = max((one.missing or 0.0 for one in speeds if one.standing is Standing.SLOW), default=0.0)
-    return missing > 0.5
+    return finding.is_minor or missing >= outweighs
 
 
 def _aside(findings: Sequence[Finding], told: Collection[str], speeds: Sequence[Expected]) -> str:

@@ -10,7 +10,7 @@ from vllm_doctor.render.page import Labelled, Lines, Words, code, joined
 from vllm_doctor.text import times, words
 
 _MOST = 3
-"""What a reader in a hurry sees of causes and of measurements."""
+"""Causes that a reader in a hurry sees."""
 
 
 def speed(report: Report, whole: bool) -> tuple[Labelled | Lines, ...]:
@@ -121,7 +121,7 @@ def _share(share: Share) -> Words:
 def _next(expected: Expected, whole: bool) -> Iterator[Words]:
     """What to measure where the findings do not explain it."""
     if expected.standing is Standing.SLOW and expected.unexplained != 0.0:
-        yield from (f"to decide: {do}" for do in expected.measure_next[: None if whole else _MOST - 1])
+        yield from (f"to decide: {do}" for do in expected.measure_next[: None if whole else 1])
 
 
 def _origins(expected: Expected, whole: bool) -> Iterator[Words]:
