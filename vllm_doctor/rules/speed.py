@@ -21,7 +21,9 @@ def judged(rule: SpeedRule, subject: Mapping[str, str], worded: words.Read) -> E
 
     tpot = Pace(*(_number(read(name)) for name in (rule.measured, rule.bound, rule.low, rule.typical, rule.high)))
     batch = _number(read(rule.batch))
-    standing = _standing(rule, tpot, read)
+    load = read(rule.load)
+    is_idle = isinstance(load, Known) and load.value == 0
+    standing = standing_of(tpot, _number(read(rule.slow_above)), 0.0 if is_idle else None)
     return Expected(
         subject=subject,
         standing=standing,
@@ -40,6 +42,19 @@ def judged(rule: SpeedRule, subject: Mapping[str, str], worded: words.Read) -> E
     )
 
 
+def standing_of(tpot: Pace, slow_above: float | None, load: float | None) -> Standing:
+    """Where a measured time per output token stands. `load` 0: nothing ran."""
+    if tpot.measured is None:
+        return Standing.IDLE if load == 0 else Standing.UNKNOWN
+    if tpot.typical is None or tpot.low is None or slow_above is None:
+        return Standing.UNKNOWN
+    if tpot.bound is not None and tpot.measured < tpot.bound:
+        return Standing.BEYOND
+    if tpot.measured > slow_above:
+        return Standing.SLOW
+    return Standing.FAST if tpot.measured < tpot.low else Standing.TYPICAL
+
+
 def _number(reading: Reading) -> float | None:
     """A time or a count above 0."""
     value = outside.number(reading.value) if isinstance(reading, Known) else None
@@ -53,20 +68,6 @@ def _tokens(tpot: Pace, batch: float | None) -> Pace:
         return batch / seconds if batch is not None and seconds is not None else None
 
     return Pace(each(tpot.measured), each(tpot.bound), each(tpot.high), each(tpot.typical), each(tpot.low))
-
-
-def _standing(rule: SpeedRule, tpot: Pace, read: Callable[[str], Reading]) -> Standing:
-    slow_above = _number(read(rule.slow_above))
-    if tpot.measured is None:
-        load = read(rule.load)
-        return Standing.IDLE if isinstance(load, Known) and load.value == 0 else Standing.UNKNOWN
-    if tpot.typical is None or tpot.low is None or slow_above is None:
-        return Standing.UNKNOWN
-    if tpot.bound is not None and tpot.measured < tpot.bound:
-        return Standing.BEYOND
-    if tpot.measured > slow_above:
-        return Standing.SLOW
-    return Standing.FAST if tpot.measured < tpot.low else Standing.TYPICAL
 
 
 def _is_beyond_flags(rule: SpeedRule, tpot: Pace) -> bool:

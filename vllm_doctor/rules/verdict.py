@@ -86,21 +86,32 @@ def _is_outweighed(finding: Finding, speeds: Sequence[Expected], outweighs: floa
 
 
 def _aside(findings: Sequence[Finding], told: Collection[str], speeds: Sequence[Expected]) -> str:
-    """The headline of a server of which no harm is known. It claims no more than was seen: that a server is well, or
-    waits for its clients, only where the speed that requests get is known and as it should be."""
+    """The headline of a server of which no harm is known: what is worth knowing of it, a cause before a symptom."""
     worth = [f for f in findings if f.role in (Role.NOT_SERVER, Role.INFO, Role.SYMPTOM) and f.rule in told]
     first = next(iter(sorted(worth, key=lambda finding: finding.role is Role.SYMPTOM)), None)
     speed = worst_speed(speeds)
-    if speed is None:
-        said = "No limit found in what could be checked"
-    elif speed.standing.is_fine:
-        said = "No limit found, and requests get the speed that is expected"
-    elif speed.standing is Standing.IDLE:
-        return "Nothing wrong seen; idle, so its speed is not judged"
-    else:
-        why = speed.lacks[0] if speed.lacks else "it is beyond what the assumed GPU and model can do"
-        said = first.title if first is not None and first.role is not Role.NOT_SERVER else "Nothing wrong seen"
-        return f"{said}; speed not judged: {why}"
+    standing = speed.standing if speed is not None else None
+    why = speed.lacks[0] if speed is not None and speed.lacks else ""
     if first is None:
-        return said
-    return f"{first.title}: {first.here}" if first.here else first.title
+        return of_the_well("", "", None, standing, why)
+    return of_the_well(first.title, first.here, first.role, standing, why)
+
+
+def of_the_well(title: str, here: str, role: Role | None, standing: Standing | None, why: str) -> str:
+    """The headline of a server of which no harm is known. It claims no more than was seen: that nothing limits it, or
+    that it waits for its clients, only where the speed that requests get is known and as it should be.
+
+    `title`, `here`, `role`: of what is worth knowing, if there is something. `standing` None: no speed is asked of it.
+    `why` its speed is not known.
+    """
+    match standing:
+        case Standing.IDLE:
+            return "Nothing wrong seen; idle, so its speed is not judged"
+        case Standing.UNKNOWN | Standing.BEYOND:
+            said = "Nothing wrong seen" if not title or role is Role.NOT_SERVER else title
+            return f"{said}; speed not judged: {why or 'it is beyond what the assumed GPU and model can do'}"
+    if title:
+        return f"{title}: {here}" if here else title
+    if standing is None:
+        return "No limit found in what could be checked"
+    return "No limit found, and requests get the speed that is expected"
