@@ -135,12 +135,14 @@ def diagnose(
     measured: bool = True,
     judge: Judge | None = None,
     is_over: Callable[[], bool] = lambda: False,
+    steady: Callable[[], Snapshot | None] = lambda: None,
 ) -> Diagnosis:
     """Judge every rule for every engine of every server; fold symptoms under their causes.
 
     Where nothing was `measured`, of a command alone, nothing is hidden by statistics that are off: that is a finding
     like others. `judge`: in place of `outcomes`, for who knows most of them already. `is_over`: whether there is no
-    time for another engine; one is judged at least.
+    time for another engine; one is judged at least. `steady`: a time of a steady load, by which the speed is judged
+    where `snapshots` cannot tell it.
     """
     snapshots = list(snapshots)
     findings: dict[tuple[str, Subject], Finding] = {}
@@ -166,14 +168,18 @@ def diagnose(
                     if (rule.id, named) not in findings:
                         findings[rule.id, named] = _finding(rule, severity, outcome.evidence, named, reader, catalogue)
         for subject in snapshot.subjects:
-            reader = Reader(snapshot, subject, catalogue)
-            for symptom in catalogue.symptoms:
-                if symptom.when.judge(reader)[0]:
-                    says = words.fill(symptom.says, reader.worded) or symptom.says
-                    named = (*subject, *snapshot.tag)
-                    complaints.append(Complaint(Verdict(symptom.verdict), says, named, symptom.of_speed))
+            reader = by_speed = Reader(snapshot, subject, catalogue)
+            named = (*subject, *snapshot.tag)
             if catalogue.speed is not None and measured:
-                speeds.append(speed.judged(catalogue.speed, dict((*subject, *snapshot.tag)), reader.worded))
+                speeds.append(speed.judged(catalogue.speed, dict(named), reader.worded))
+                if speeds[-1].tpot.measured is None and (other := steady()) is not None:
+                    by_speed = Reader(other, subject, catalogue)
+                    speeds[-1] = speed.judged(catalogue.speed, dict(named), by_speed.worded)
+            for symptom in catalogue.symptoms:
+                of = by_speed if symptom.of_speed else reader
+                if symptom.when.judge(of)[0]:
+                    says = words.fill(symptom.says, of.worded) or symptom.says
+                    complaints.append(Complaint(Verdict(symptom.verdict), says, named, symptom.of_speed))
     found = [replace(f, role=Role.ROOT) if f.role is Role.BLIND and not measured else f for f in findings.values()]
     folded, judged_speeds = causes.folded(found, rules), tuple(speeds)
     if catalogue.speed is not None:

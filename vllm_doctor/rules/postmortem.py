@@ -10,6 +10,7 @@ from vllm_doctor.model.kinds import Role, Severity, State
 from vllm_doctor.model.reading import Reading
 from vllm_doctor.model.report import Finding, RunSeen, Span, Timeline, UnknownRule, Verdict, worst
 from vllm_doctor.model.run import GENERATED, KV_CACHE, PROMPTS, RUNNING, WAITING, Round, Run
+from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.causes import ordered
@@ -78,8 +79,10 @@ def examine(
             continue
         run = runs[place]
         window = run.window(stretch.first, stretch.last) if stretch else Window()
-        diagnosis = diagnose(rules, catalogue, [catalogue.snapshot(window, {**run.facts, **wished})])
-        diagnoses.append((place, stretch, _timed(diagnosis, run, stretch)))
+        snapshots = [catalogue.snapshot(window, {**run.facts, **wished})]
+        steady = _Steady(run, catalogue, wished)
+        diagnosis = diagnose(rules, catalogue, snapshots, steady=steady if stretch is not None else lambda: None)
+        diagnoses.append((place, stretch, _timed(diagnosis, run, steady.rounds or stretch)))
         if run.first_at is not None and run.last_at is not None and stretch in (None, _longest(stretches, place)):
             spans += [
                 Span(f.rule, f.severity, place, f.subject, run.first_at, run.last_at)
@@ -96,12 +99,43 @@ def examine(
     )
 
 
-def _timed(diagnosis: Diagnosis, run: Run, stretch: _Stretch | None) -> Diagnosis:
+def _timed(diagnosis: Diagnosis, run: Run, of: _Stretch | tuple[int, int] | None) -> Diagnosis:
     """The diagnosis, its speeds with the time that they are of."""
-    if stretch is None:
+    if of is None:
         return replace(diagnosis, speeds=())
-    time = (run.rounds[stretch.first].at - run.interval, run.rounds[stretch.last - 1].at)
+    first, last = of if isinstance(of, tuple) else (of.first, of.last)
+    time = (run.rounds[first].at - run.interval, run.rounds[last - 1].at)
     return replace(diagnosis, speeds=tuple(replace(speed, stretch=time) for speed in diagnosis.speeds))
+
+
+class _Steady:
+    """The time of a run in which its batch stayed the same for longest, as a snapshot; None where there is none.
+
+    `rounds`: which it is, once it was asked for.
+    """
+
+    def __init__(self, run: Run, catalogue: Catalogue, wished: Mapping[str, Reading]) -> None:
+        self._run, self._catalogue, self._wished = run, catalogue, wished
+        self.rounds: tuple[int, int] | None = None
+
+    def __call__(self) -> Snapshot | None:
+        self.rounds = _steadiest(self._run)
+        if self.rounds is None:
+            return None
+        return self._catalogue.snapshot(self._run.window(*self.rounds), {**self._run.facts, **self._wished})
+
+
+def _steadiest(run: Run) -> tuple[int, int] | None:
+    """Rounds whose batch was the same as in the round before, most of them and most requests: first, past the last."""
+    best, most, begin = None, 0.0, 0
+    for place in range(1, len(run.rounds)):
+        before, here = run.rounds[place - 1], run.rounds[place]
+        running = here.total(RUNNING)
+        if running != before.total(RUNNING) or here.at - before.at > _HELD * run.interval:
+            begin = place
+        elif running * (place - begin) > most:
+            best, most = (begin + 1, place + 1), running * (place - begin)
+    return best
 
 
 def _moving(runs: Sequence[Run], rules: Sequence[Rule], catalogue: Catalogue) -> list[Rule]:

@@ -110,6 +110,8 @@ def of_the_well(title: str, here: str, role: Role | None, standing: Standing | N
         case Standing.UNKNOWN | Standing.BEYOND:
             said = "Nothing wrong seen" if not title or role is Role.NOT_SERVER else title
             return f"{said}; speed not judged: {why or 'it is beyond what the assumed GPU and model can do'}"
+        case Standing.SLOW:
+            return f"{title or 'No limit found'}; slower than expected"
     if title:
         return f"{title}: {here}" if here else title
     if standing is None:

@@ -59,13 +59,13 @@ def sentence(report: Report) -> str | None:
 
 
 def in_short(report: Report) -> str | None:
-    """The same for a narrow line: "5.3 tokens/s a request; 60–95 expected: 92 % missing"."""
+    """The same in half a line: "5.3 tokens/s a request; 60–95 expected: 92 % missing". Why not: in `sentence`."""
     expected = report.expected
     if expected is None or expected.standing is Standing.IDLE:
         return None
     gets = f"{_per_second(expected.tpot.measured)} tokens/s a request" if expected.tpot.measured else ""
     if expected.standing is Standing.UNKNOWN:
-        return "; ".join(part for part in (gets, f"not judged: {expected.lacks[0]}") if part)
+        return f"{gets}, not judged" if gets else None
     missing = words.number(expected.missing or 0.0, "share")
     judged = {Standing.SLOW: f": {missing} missing", Standing.BEYOND: ": faster than the bound"}
     return f"{gets}; {_range(expected)} expected{judged.get(expected.standing, '')}"
