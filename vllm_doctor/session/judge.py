@@ -102,6 +102,7 @@ def judge(
         engines=diagnosis.engines,
         targets=diagnosis.targets,
         states=diagnosis.states,
+        speeds=diagnosis.speeds,
         error=error,
         command=command,
         variables=variables,
