@@ -1,0 +1,25 @@
+"""What a written command will give, before it is started. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vllm_doctor.model.expectation import Expectation, Load
+from vllm_doctor.model.reading import Known, Reading, Value
+from vllm_doctor.model.snapshot import Snapshot
+from vllm_doctor.rules import expectation
+from vllm_doctor.rules.catalogue import Catalogue
+from vllm_doctor.session.patients import Examined
+
+
+def expected(patient: Examined, catalogue: Catalogue, wishes: Mapping[str, Value]) -> Expectation:
+    """Of a patient that is a command alone, with the GPUs for it. `wishes`: they may tell the load (facts load_*)."""
+    read = catalogue.narrowed(name for name in expectation.SIGNALS if name in catalogue.signals)
+
+    def at(load: Load) -> Snapshot:
+        wished: dict[str, Reading] = {
+            name: Known(value, origin="user") for name, value in {**wishes, **expectation.facts(load)}.items()
+        }
+        return patient.snapshot(read, wished, is_tagged=False)
+
+    return expectation.expected(at, read, expectation.load_of(wishes))
