@@ -12,7 +12,6 @@ from vllm_doctor.model import outside
 from vllm_doctor.model.expectation import Assumption, Expectation, Lacking, Load, LoadExpected, Range
 from vllm_doctor.model.reading import Known, Value
 from vllm_doctor.model.snapshot import Snapshot
-from vllm_doctor.rules.catalogue import Catalogue
 
 REQUESTS, INPUT, OUTPUT = "load_requests", "load_input_tokens", "load_output_tokens"
 """The facts that tell the load."""
@@ -35,28 +34,29 @@ _HELD: Mapping[str, str] = {
     "longest_request": "longest_request",
 }
 """Figures of an Expectation, and the signals that they are."""
-_ASSUMED: Sequence[tuple[str, str]] = (
-    ("model_weights", ""),
-    ("parameters", ""),
-    ("parameters_used", ""),
-    ("model_dtype", ""),
-    ("model_quantization", ""),
-    ("kv_bytes_per_token", ""),
-    ("kv_cache_dtype", "--kv-cache-dtype"),
-    ("max_model_len", ""),
-    ("gpu_name", ""),
-    ("gpu_memory_total", ""),
-    ("gpu_bandwidth", ""),
-    ("gpu_flops", ""),
-    ("gpu_link", ""),
-    ("tensor_parallel_size", "--tensor-parallel-size"),
-    ("pipeline_parallel_size", "--pipeline-parallel-size"),
-    ("data_parallel_size", "--data-parallel-size"),
-    ("gpu_memory_utilization_then", "--gpu-memory-utilization"),
-    ("max_num_seqs", "--max-num-seqs"),
-    ("vllm_version", ""),
+_NEEDED_TO_START = "gpus_needed_to_start"
+_ASSUMED: Sequence[tuple[str, str, str, str]] = (
+    ("model_weights", "", "weights of the model", "bytes"),
+    ("parameters", "", "parameters of the model", ""),
+    ("parameters_used", "", "parameters that a token uses", ""),
+    ("model_dtype", "", "the model's data type", "text"),
+    ("model_quantization", "", "the model's quantisation", "text"),
+    ("kv_bytes_per_token", "", "KV cache of a token", "bytes"),
+    ("kv_cache_dtype", "--kv-cache-dtype", "data type of the KV cache", "text"),
+    ("model_context", "", "context of the model", "tokens"),
+    ("gpu_name", "", "GPU", "text"),
+    ("gpu_memory_total", "", "memory of a GPU", "bytes"),
+    ("gpu_bandwidth", "", "its bandwidth", "bytes/s"),
+    ("gpu_flops", "", "its 16-bit operations", "FLOP/s"),
+    ("gpu_link", "", "link between the GPUs", "text"),
+    ("tensor_parallel_size", "--tensor-parallel-size", "tensor parallel size", ""),
+    ("pipeline_parallel_size", "--pipeline-parallel-size", "pipeline parallel size", ""),
+    ("data_parallel_size", "--data-parallel-size", "data parallel size", ""),
+    ("gpu_memory_utilization_then", "--gpu-memory-utilization", "share of memory that vLLM takes", "share"),
+    ("max_num_seqs", "--max-num-seqs", "requests at a time, at most", "requests"),
+    ("vllm_version", "", "vLLM", "text"),
 )
-"""What the answer is computed from, and the flag that sets it."""
+"""What the answer is computed from: the signal, the flag that sets it, what it is to a person, and its unit."""
 _LACKING: Sequence[tuple[str, str, str]] = (
     (
         "model_weights",
@@ -76,13 +76,13 @@ _LACKING: Sequence[tuple[str, str, str]] = (
 )
 """What the answer needs, what that is to a person, and how to give it."""
 SIGNALS: Sequence[str] = (
-    *_TPOT, *_TTFT, *_HELD.values(), *(name for name, _ in _ASSUMED), *(name for name, _, _ in _LACKING),
-    "load_requests_running", "model_experts", "flags_judged_as",
+    *_TPOT, *_TTFT, *_HELD.values(), *(name for name, *_ in _ASSUMED), *(name for name, *_ in _LACKING),
+    "load_requests_running", _NEEDED_TO_START, "model_experts", "flags_judged_as",
 )  # fmt: skip
 """All that is read here."""
 
 
-def expected(at: Callable[[Load], Snapshot], catalogue: Catalogue, load: Load | None) -> Expectation:
+def expected(at: Callable[[Load], Snapshot], load: Load | None) -> Expectation:
     """What is expected under this load; without one, under one request, a few, and as many as fit.
 
     `at`: the signals of one server under a load.
@@ -90,6 +90,8 @@ def expected(at: Callable[[Load], Snapshot], catalogue: Catalogue, load: Load | 
     first = load or Load(1.0, _LENGTH, _LENGTH)
     snapshot = at(first)
     held = {name: _number(snapshot, signal) for name, signal in _HELD.items()}
+    if load is None:  # then it is asked of the command as it is: whether it starts
+        held["gpus_needed"] = _number(snapshot, _NEEDED_TO_START)
     fits = None if held["requests_that_fit"] is None else held["requests_that_fit"] >= 1
     loads = [_under(first, snapshot, fits is not False)]
     if load is None and fits is not False:
@@ -98,7 +100,7 @@ def expected(at: Callable[[Load], Snapshot], catalogue: Catalogue, load: Load | 
         fits=fits,
         **held,
         loads=tuple(loads),
-        assumptions=(*_assumed(snapshot, catalogue), *_of_load(load)),
+        assumptions=(*_assumed(snapshot), *_of_load(load)),
         unknown=tuple(_lacking(snapshot)),
     )
 
@@ -170,23 +172,24 @@ def _known(snapshot: Snapshot, name: str) -> Known | None:
     return reading if isinstance(reading, Known) else None
 
 
-def _assumed(snapshot: Snapshot, catalogue: Catalogue) -> Iterator[Assumption]:
+def _assumed(snapshot: Snapshot) -> Iterator[Assumption]:
     is_dense = not _number(snapshot, "model_experts")
-    for name, flag in _ASSUMED:
-        signal, reading = catalogue.signals.get(name), _known(snapshot, name)
+    for name, flag, what, unit in _ASSUMED:
+        reading = _known(snapshot, name)
         if name == "vllm_version" and reading is None:  # then its flags are read as those of the newest
-            reading, flag = _known(snapshot, "flags_judged_as"), "no flag"
-        if signal is None or reading is None or (name == "parameters_used" and is_dense):
+            newest = _known(snapshot, "flags_judged_as")
+            reading = None if newest is None else Known(newest.value, origin="newest")
+        if reading is None or (name == "parameters_used" and is_dense):
             continue
         is_default = flag and flag not in snapshot.flags
-        yield Assumption(signal.says, reading.value, signal.unit, "default" if is_default else reading.origin)
+        yield Assumption(what, reading.value, unit, "default" if is_default else reading.origin)
 
 
 def _of_load(load: Load | None) -> Iterator[Assumption]:
     if load is None:
         yield Assumption("prompt tokens of a request", _LENGTH, "tokens", "assumed")
         yield Assumption("generated tokens of a request", _LENGTH, "tokens", "assumed")
-    yield Assumption("prompt tokens found in the prefix cache", 0.0, "share", "assumed")
+    yield Assumption("prompt tokens from prefix cache", 0.0, "share", "assumed")
 
 
 def _lacking(snapshot: Snapshot) -> Iterator[Lacking]:

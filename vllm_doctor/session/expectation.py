@@ -22,4 +22,4 @@ def expected(patient: Examined, catalogue: Catalogue, wishes: Mapping[str, Value
         }
         return patient.snapshot(read, wished, is_tagged=False)
 
-    return expectation.expected(at, read, expectation.load_of(wishes))
+    return expectation.expected(at, expectation.load_of(wishes))
