@@ -5,7 +5,7 @@ import pytest
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.reading import Known
 from vllm_doctor.sources.gpu import gpu_name
-from vllm_doctor.vllm import roofline
+from vllm_doctor.vllm import gpus as data_sheets
 
 GIB = 1024.0**3
 
@@ -66,6 +66,5 @@ def test_what_is_no_name_is_one_short_line(text: str) -> None:
 
 def test_each_known_gpu_can_be_named() -> None:
     """By the names that are offered where another was not known."""
-    for gpu in roofline.gpus():
-        for name in roofline.names(gpu):
-            assert gpu_name.parse(name).gpu.memory == gpu.memory, name
+    for gpu in data_sheets.gpus():
+        assert gpu_name.parse(gpu.name).gpu.memory == gpu.memory, gpu.name

@@ -15,7 +15,7 @@ from vllm_doctor.model.observation import GpuSeen
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.text.words import number
-from vllm_doctor.vllm import roofline
+from vllm_doctor.vllm import gpus as data_sheets
 
 # Clock event reasons, https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
 IDLE, APPLICATIONS_CLOCKS, SW_POWER_CAP, HW_SLOWDOWN = 0x1, 0x2, 0x4, 0x8
@@ -441,13 +441,13 @@ def _capability(gpu: Gpu) -> Reading:
     """As the driver tells it, or else the data sheet of that name; a part of a GPU can what the whole can."""
     if isinstance(gpu.compute_capability, Known):
         return gpu.compute_capability
-    sheet = roofline.gpu(gpu.name) or roofline.gpu(gpu.name, _number(gpu.memory_total))
+    sheet = data_sheets.gpu(gpu.name) or data_sheets.gpu(gpu.name, _number(gpu.memory_total))
     return gpu.compute_capability if sheet is None or sheet.capability is None else Known(float(sheet.capability))
 
 
 def _data_sheet(gpus: Sequence[Gpu]) -> dict[str, Reading]:
     """Bytes and 16-bit operations a second, of GPUs that are all of one kind that we know, and whole."""
-    sheets = [None if _is_instance(gpu) else roofline.gpu(gpu.name, _number(gpu.memory_total)) for gpu in gpus]
+    sheets = [None if _is_instance(gpu) else data_sheets.gpu(gpu.name, _number(gpu.memory_total)) for gpu in gpus]
     sheet = sheets[0]
     if sheet is None or any(other != sheet for other in sheets):
         return {"gpu_bandwidth": NOT_TOLD, "gpu_flops": NOT_TOLD}

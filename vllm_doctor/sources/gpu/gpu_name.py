@@ -10,7 +10,7 @@ from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Value
-from vllm_doctor.vllm import roofline
+from vllm_doctor.vllm import gpus as data_sheets
 
 OPTION = "--gpu"
 
@@ -25,13 +25,12 @@ class NamedGpu:
 
     text: str
     count: int | None
-    gpu: roofline.Gpu
+    gpu: data_sheets.Gpu
 
     @property
     def name(self) -> str:
         """As data/gpus.tsv has it, near to what the driver would say: "A100-SXM4-80GB"."""
-        known = roofline.names(self.gpu)
-        return next((name for name in known if name.lower() in self.text.lower()), known[0])
+        return self.gpu.name
 
     @property
     def target(self) -> str:
@@ -49,7 +48,7 @@ def parse(text: str) -> NamedGpu:
     count = None if counted is None else int(counted)
     if count is not None and not 1 <= count <= _MOST:
         raise UsageError(f"{OPTION}: {count} GPUs: write a number from 1 to {_MOST}, as in {OPTION} 8xH100")
-    found = roofline.gpu(name) if name.isprintable() else None
+    found = data_sheets.gpu(name) if name.isprintable() else None
     if found is None:
         raise UsageError(f"{OPTION} {_shown(name)!r}: no GPU of that name is known; the nearest: {_nearest(name)}")
     return NamedGpu(" ".join(text.split()), count, found)
@@ -76,7 +75,7 @@ def _nearest(name: str) -> str:
         shares = any(word in known.lower() or known.lower() in word for word in words)
         return not shares, -SequenceMatcher(None, wanted[:100], known.lower()).ratio()
 
-    known = [readable for gpu in roofline.gpus() for readable in roofline.names(gpu)]
+    known = [gpu.name for gpu in data_sheets.gpus()]
     return ", ".join(sorted(known, key=unlike)[:_NAMED])
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from vllm_doctor.vllm.roofline import gpu, gpus
+from vllm_doctor.vllm.gpus import gpu, gpus
 
 GIB = 1024.0**3
 
