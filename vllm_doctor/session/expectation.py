@@ -14,7 +14,7 @@ from vllm_doctor.session.patients import Examined
 
 def expected(patient: Examined, catalogue: Catalogue, wishes: Mapping[str, Value]) -> Expectation:
     """Of a patient that is a command alone, with the GPUs for it. `wishes`: they may tell the load (facts load_*)."""
-    read = catalogue.narrowed(name for name in expectation.SIGNALS if name in catalogue.signals)
+    read = catalogue.narrowed(expectation.SIGNALS)
 
     def at(load: Load) -> Snapshot:
         wished: dict[str, Reading] = {

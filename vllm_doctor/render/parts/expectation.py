@@ -16,13 +16,14 @@ _FROM = {
     "default": "vLLM's default",
     "image": "the image",
     "model-files": "its config.json",
+    "model-name": "its name",
     "newest": "the newest known",
     "user": "given",
     "--gpu": "data sheet",
 }
 """Where an assumption is from, in words; others say it themselves."""
 _GIGA, _TERA = 1e9, 1e12
-_RANGE = "in brackets: what such servers typically reach"
+_RANGE = "in brackets: from low to high, what such servers typically reach"
 
 
 def will_give(expectation: Expectation, whole: bool) -> tuple[Heading | Labelled, ...]:
@@ -30,11 +31,10 @@ def will_give(expectation: Expectation, whole: bool) -> tuple[Heading | Labelled
     blocks: list[Heading | Labelled] = [Heading("What this command will give", signpost=False), fits(expectation)]
     known = [load for load in expectation.loads if load.tpot.is_known]
     if known:
-        lengths = f"each {_lengths(known[0])}; {_RANGE}"
         rows = tuple(_of_load(load) for load in known)
-        notes = (lengths, *(_bound(load) for load in known[:1]))
         head = ("Requests at a time", "tokens/s of each", "tokens/s in all", "Time to first token")
-        blocks.append(Labelled("Speed", body=(Table(head, rows, frozenset({1, 2}), notes),)))
+        table = Table(head, rows, frozenset({1, 2}), (_RANGE, *_bound(known[0])))
+        blocks.append(Labelled("Speed", f"tokens/s of requests with {_lengths(known[0])}", (table,)))
     if whole and expectation.says_anything:
         blocks.append(assumed(expectation))
     return tuple(blocks) if expectation.says_anything else ()
@@ -62,7 +62,7 @@ def load(load: LoadExpected) -> Labelled:
         waits = f", {_number(load.queue.typical, 's')} typically" if load.queue.typical is not None else ""
         running, queued = words.number(load.running, "requests"), words.number(load.queued, "requests")
         body = (Lines((f"{running} run at a time; the other {queued} wait for their turn{waits}",)),)
-    return Labelled("Load", f"{_requests(load.load.requests)} at a time, each {_lengths(load)}", body)
+    return Labelled("Load", f"{_requests(load.load.requests)} at a time, each with {_lengths(load)}", body)
 
 
 def fits(expectation: Expectation) -> Labelled:
@@ -100,6 +100,10 @@ def headline(expectation: Expectation) -> tuple[str, str]:
         )
     if load.load.requests == 1:
         return "expect", f"{words.number(each)} tokens/s for a request"
+    if load.queued:
+        running, queued = _requests(load.running), words.number(load.queued, "requests")
+        said = f"{words.number(each)} tokens/s for each of {running} that run, {words.number(together)} in all"
+        return "expect", f"{said}; {queued} wait"
     of = _requests(load.load.requests)
     return "expect", f"{words.number(each)} tokens/s for each of {of}, {words.number(together)} in all"
 
@@ -144,7 +148,7 @@ def _fits(expectation: Expectation) -> Iterator[Words]:
 
 
 def _of_load(load: LoadExpected) -> tuple[Words, ...]:
-    each = f"{_number(load.rate_of_request.typical)} ({_span(load.rate_of_request, '')}) tokens/s each"
+    each = f"{_number(load.rate_of_request.typical)} ({_span(load.rate_of_request, '')}) each"
     return (
         _requests(load.load.requests),
         each,
@@ -153,9 +157,10 @@ def _of_load(load: LoadExpected) -> tuple[Words, ...]:
     )
 
 
-def _bound(load: LoadExpected) -> Words:
+def _bound(load: LoadExpected) -> Iterator[Words]:
     bound = load.rate_of_request.bound
-    return "" if bound is None else f"physical bound of a request alone: {words.number(bound)} tokens/s"
+    if bound is not None:
+        yield f"physical bound of {_requests(load.load.requests)}: {words.number(bound)} tokens/s"
 
 
 def _figure(says: str, range: Range, unit: str) -> tuple[Words, ...] | None:
