@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vllm_doctor.model import restarts
-from vllm_doctor.model.facts import COMMAND, ENVIRONMENT, FORM
+from vllm_doctor.model.facts import COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM
 from vllm_doctor.model.kinds import SERVERS, SourceKind, Trust
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules.catalogue import Catalogue
+from vllm_doctor.session import named_model
 from vllm_doctor.vllm import defaults
 
 if TYPE_CHECKING:
@@ -83,11 +84,18 @@ class Examined:
         watched: dict[str, Reading] = {restarts.WINDOW: Known(seconds, origin="")} if seconds else {}
         return catalogue.snapshot(
             window,
-            {**_with_defaults(self.facts()), **wished, **watched},
+            {**self._with_model(_with_defaults(self.facts()), window), **wished, **watched},
             (("server", self.name),) if is_tagged else (),
             evaluated,
             is_over,
         )
+
+    def _with_model(self, facts: Mapping[str, Reading], window: Window) -> dict[str, Reading]:
+        """The facts, with what the model's name tells where its files do not."""
+        started = [name for o in believed(self.observations) if o.kind not in SERVERS for name in o.models]
+        served = [name for o in self.observations if o.kind in SERVERS for name in o.models]
+        labels = {labels.get("model_name", "") for labels in map(dict, window.latest(ENGINE_METRIC))}
+        return named_model.completed(facts, started, [*served, *(labels if len(labels) == 1 else ())])
 
 
 def patients(observations: Sequence[Observation]) -> list[Examined]:
@@ -128,12 +136,13 @@ def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observat
     """The runs of a log, with what the driver, or a name, tells of their GPUs, and a written command of their flags,
     where the log does not."""
     added = [o.facts for o in believed(observations) if o.kind in _OF_NO_RUN]
+    models = [name for o in believed(observations) if o.kind in _OF_NO_RUN for name in o.models]
     found = []
     for run in runs:
         facts: Mapping[str, Reading] = run.facts
         for more in added:
             facts = _completed(facts, more)
-        found.append(replace(run, facts=_with_defaults(facts)))
+        found.append(replace(run, facts=named_model.completed(_with_defaults(facts), [run.model, *models], ())))
     return found
 
 

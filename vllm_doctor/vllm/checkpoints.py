@@ -139,7 +139,7 @@ def _within(table: _Table, name: ModelName) -> Named | None:
 
     Sizes beside it must be its own. A row that is named without a size is meant only where nothing else is said.
     """
-    core, found = name.core, None
+    core = name.core
     for start, end in _spans(len(core)):
         meant = table.cores.get(core[start:end])
         if meant is None:
@@ -154,8 +154,8 @@ def _within(table: _Table, name: ModelName) -> Named | None:
         if any(model_name.size_of(word) is not None for word in inside) and _SENSES.isdisjoint(beside):
             return meant
         if len(inside) > 1 and len(sizes) == len(others):
-            found = found or meant
-    return found
+            return meant
+    return None
 
 
 _SENSES = frozenset({"vl", "vision", "audio", "omni", "llava", "embedding", "embed", "reranker", "vlm", "ocr", "asr"})
