@@ -25,6 +25,7 @@ def fitting(*loads: LoadExpected) -> Expectation:
     return Expectation(
         fits=True,
         gpus=2.0,
+        gpus_here=2.0,
         gpus_needed=1.0,
         gpu_memory=80 * GIB,
         gpu_memory_taken=0.9,

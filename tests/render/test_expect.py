@@ -82,7 +82,7 @@ def test_whether_it_fits_in_figures() -> None:
     fits = one_line(shown(ALL["fits"]))
     assert "Fits yes: 15 GiB of weights on each GPU, of 80 GiB of which vLLM takes 90 %" in fits
     assert "50 GiB on each GPU for the KV cache: 800,000 tokens, 520 requests of 1,536 tokens" in fits
-    assert "of the full context of 131,072 tokens it holds 6.1" in fits
+    assert "of the full context of 131,072 tokens an engine holds 6.1" in fits
     short = one_line(shown(ALL["short-of-context"]))
     assert "Fits only with a lower context limit" in short
     assert "it does with --max-model-len 50144" in short

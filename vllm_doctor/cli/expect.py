@@ -5,12 +5,15 @@ from __future__ import annotations
 from vllm_doctor.cli.options import Parser
 from vllm_doctor.cli.output import is_coloured, write
 from vllm_doctor.model.errors import UsageError
+from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.model.reading import Known
 
 TYPE_CHECKING = False  # as in options.py
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from vllm_doctor.model.observation import Observation
     from vllm_doctor.model.reading import Value
     from vllm_doctor.model.report import Report
 
@@ -35,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
     options, given = _parsed(arguments)
     report = report_of(options, given)
     expectation = report.expect
-    if expectation is None or not expectation.says_anything:
+    if expectation is None or not expectation.is_answer:
         raise UsageError(_nothing(report))
     if options.json:
         from vllm_doctor.render import expect_json
@@ -82,6 +85,8 @@ def report_of(options: argparse.Namespace, given: Sequence[str]) -> Report:
         if len({source.patient for source in sources}) > 1:
             raise UsageError("--command holds several commands of vLLM: give one of them")
         observations = observe(sources, _SECONDS)
+    if options.command is None:
+        _check_flags(observations)
     return redact.report(judge(observations, rules, signals, _load(options), datetime.now(UTC)))
 
 
@@ -105,12 +110,26 @@ def _load(options: argparse.Namespace) -> dict[str, Value]:
     return {"goal": "throughput", **expectation.facts(load)}
 
 
+def _check_flags(observations: Sequence[Observation]) -> None:
+    """A flag of nobody is a slip of the pen. Raises UsageError."""
+    for observation in observations:
+        strangers, names = (observation.facts.get(name) for name in ("flags_in_no_version", "flags_unknown_names"))
+        if isinstance(strangers, Known) and strangers.value and isinstance(names, Known):
+            raise UsageError(f"neither vllm-doctor expect nor vLLM has the option {names.value} (--help)")
+
+
 def _nothing(report: Report) -> str:
     """Why nothing can be told, and how to give it: one line."""
+    from vllm_doctor.vllm import checkpoints
+
     unknown = report.expect.unknown if report.expect is not None else ()
-    notes = [note for source in report.sources for note in source.notes]
-    lacking = [f"{one.what} is not known: {one.how}" for one in unknown]
-    return "; ".join([*notes, *lacking][:2]) or "nothing is known of this command"
+    lacking = [f"{one.what} is not known: {one.how}" for one in unknown][:1]
+    notes = [note for source in report.sources for note in source.notes if source.kind is SourceKind.GPU_NAME]
+    model = report.patient.model
+    is_of_no_size = report.expect is None or report.expect.weights_per_gpu is None
+    like = checkpoints.nearest(model) if model is not None and is_of_no_size else []
+    near = [f"the nearest names: {', '.join(like)}"] if like else []
+    return "; ".join([*notes[:1], *lacking, *near]) or "nothing is known of this command"
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -121,9 +140,9 @@ def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     add("--model", metavar="MODEL", help="the model: its name on the Hugging Face Hub, or its folder")
     add("--gpu", metavar="NAME", help="the GPUs: H100, 8xL40S, 'NVIDIA A100-SXM4-80GB'")
     add("--command", metavar="TEXT|FILE", help="how the server will be started, in place of --model and vLLM's options")
-    add("--concurrency", type=_count, default=16.0, metavar="N", help="requests at a time (16)")
-    add("--input-len", type=_count, default=1024.0, metavar="TOKENS", help="prompt tokens of a request (1024)")
-    add("--output-len", type=_count, default=1024.0, metavar="TOKENS", help="generated tokens of a request (1024)")
+    add("--concurrency", type=count, default=16.0, metavar="N", help="requests at a time (16)")
+    add("--input-len", type=count, default=1024.0, metavar="TOKENS", help="prompt tokens of a request (1024)")
+    add("--output-len", type=count, default=1024.0, metavar="TOKENS", help="generated tokens of a request (1024)")
     add(
         "--dtype",
         metavar="TYPE",
@@ -138,7 +157,7 @@ def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     return parser.parse_known_args(arguments)
 
 
-def _count(text: str) -> float:
+def count(text: str) -> float:
     """A whole number from 1 to a billion; raises ValueError, as argparse wants."""
     value = int(text) if text.isascii() and len(text) < 12 else 0
     if not 1 <= value <= _MOST:

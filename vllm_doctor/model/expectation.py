@@ -94,6 +94,8 @@ class Expectation:
     """Whether the weights and one request of the first load fit into the GPUs that the command uses."""
     gpus: float | None
     """GPUs that the command uses."""
+    gpus_here: float | None
+    """GPUs that there are."""
     gpus_needed: float | None
     """The fewest with which it fits, a power of two for each replica."""
     gpu_memory: float | None
@@ -107,7 +109,7 @@ class Expectation:
     full_length: float | None
     """The context limit: tokens of the longest request that the command allows."""
     full_length_requests: float | None
-    """Such requests that the KV cache holds: below 1 vLLM does not start."""
+    """Such requests that the KV cache of an engine holds: below 1 vLLM does not start."""
     longest_request: float | None
     """The highest context limit with which vLLM starts, in tokens."""
     loads: tuple[LoadExpected, ...]
@@ -120,6 +122,11 @@ class Expectation:
         return None if self.full_length_requests is None else self.full_length_requests >= 1
 
     @property
+    def is_answer(self) -> bool:
+        """Whether it says if the model fits, or how fast it is."""
+        return self.fits is not None or any(load.tpot.is_known for load in self.loads)
+
+    @property
     def says_anything(self) -> bool:
-        """Whether anything of the server is known: what it holds, or how fast it is."""
+        """Whether anything of the server is known: the size of its weights, or how fast it is."""
         return self.weights_per_gpu is not None or any(load.tpot.is_known for load in self.loads)

@@ -28,8 +28,9 @@ def page(report: Report, expectation: Expectation) -> Page:
 
 def _examined(report: Report, expectation: Expectation) -> Iterator[Block]:
     patient = report.patient
-    count = expectation.gpus
-    gpus = f"{words.number(count)} × {patient.gpu}" if count is not None and patient.gpu else ""
+    count, here = expectation.gpus, expectation.gpus_here
+    of = f" of {words.number(here)}" if count is not None and here is not None and here > count else ""
+    gpus = f"{words.number(count)}{of} × {patient.gpu}" if count is not None and patient.gpu else ""
     named: list[Words] = [(code(words.shortened(patient.model or "model unknown")),), gpus]
     named.append(f"vLLM {patient.vllm}" if patient.vllm else "")
     yield Lines((joined([part for part in named if part]),))

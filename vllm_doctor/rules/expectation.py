@@ -22,6 +22,7 @@ _TPOT = ("tpot_bound", "tpot_expected_low", "tpot_expected", "tpot_expected_high
 _TTFT = ("ttft_bound", "ttft_expected_low", "ttft_expected", "ttft_expected_high")
 _HELD: Mapping[str, str] = {
     "gpus": "gpus_wanted",
+    "gpus_here": "gpus_on_host_seen",
     "gpus_needed": "gpus_needed",
     "gpu_memory": "gpu_memory_total",
     "gpu_memory_taken": "gpu_memory_utilization_then",
@@ -36,6 +37,7 @@ _HELD: Mapping[str, str] = {
 """Figures of an Expectation, and the signals that they are."""
 _NEEDED_TO_START = "gpus_needed_to_start"
 _ASSUMED: Sequence[tuple[str, str, str, str]] = (
+    ("model_facts_from", "", "figures of the model", "text"),
     ("model_weights", "", "weights of the model", "bytes"),
     ("parameters", "", "parameters of the model", ""),
     ("parameters_used", "", "parameters that a token uses", ""),
@@ -62,6 +64,11 @@ _LACKING: Sequence[tuple[str, str, str]] = (
         "model_weights",
         "the size of the model",
         "name it as on the Hugging Face Hub, or give the folder with its config.json and weights in place of the name",
+    ),
+    (
+        "weights_per_gpu",
+        "how large the weights become",
+        "name the quantised checkpoint in place of --quantization",
     ),
     (
         "kv_bytes_per_token",
@@ -193,6 +200,7 @@ def _of_load(load: Load | None) -> Iterator[Assumption]:
 
 
 def _lacking(snapshot: Snapshot) -> Iterator[Lacking]:
+    is_of_no_size = _known(snapshot, "model_weights") is None
     for name, what, how in _LACKING:
-        if _known(snapshot, name) is None:
+        if _known(snapshot, name) is None and not (name == "weights_per_gpu" and is_of_no_size):
             yield Lacking(what, how)

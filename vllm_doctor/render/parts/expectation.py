@@ -144,7 +144,7 @@ def _fits(expectation: Expectation) -> Iterator[Words]:
         )
     elif expectation.full_length_requests is not None:
         full = words.number(expectation.full_length_requests, "requests")
-        yield f"of the full context of {_number(expectation.full_length)} tokens it holds {full}"
+        yield f"of the full context of {_number(expectation.full_length)} tokens an engine holds {full}"
 
 
 def _of_load(load: LoadExpected) -> tuple[Words, ...]:
