@@ -164,10 +164,10 @@ def test_what_the_rules_find_in_the_command_is_said(ran: Ran) -> None:
         (("--model", "Qwen/Qwen3-32B"), "the GPU's memory is not known: name the GPUs: --gpu 4xH100"),
         (("--model", "Qwen/Qwen3-32B", "--gpu", "H1000"), "H100"),
         (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "--concurency", "4"), "the option --concurency"),
-        (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "--concurrency", "0"), "--concurrency: invalid count value: '0'"),
+        (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "--concurrency", "0"), "invalid count value: '0'"),
         (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "--output-len", "1e99"), "invalid count value"),
         (("--command", "vllm serve m", "--model", "m", "--gpu", "H100"), "--command holds vLLM's own options"),
-        (("--command", "echo hello", "--gpu", "H100"), "no such file, and it is no command line"),
+        (("--command", "echo hello", "--gpu", "H100"), "no vLLM server is started here"),
     ],
 )  # fmt: skip
 def test_where_nothing_can_be_told_one_line_says_why(ran: Ran, arguments: tuple[str, ...], says: str) -> None:
