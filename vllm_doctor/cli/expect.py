@@ -129,7 +129,8 @@ def _nothing(report: Report) -> str:
     is_of_no_size = report.expect is None or report.expect.weights_per_gpu is None
     like = checkpoints.nearest(model) if model is not None and is_of_no_size else []
     near = [f"the nearest names: {', '.join(like)}"] if like else []
-    return "; ".join([*notes[:1], *lacking, *near]) or "nothing is known of this command"
+    is_told = bool(notes) and not is_of_no_size  # what is wrong with the GPU's name
+    return "; ".join([*notes[:1], *(() if is_told else lacking), *near]) or "nothing is known of this command"
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:

@@ -22,6 +22,8 @@ _FROM = {
     "--gpu": "data sheet",
 }
 """Where an assumption is from, in words; others say it themselves."""
+_CELL = 20
+"""Characters of a value that stands in a table."""
 _GIGA, _TERA = 1e9, 1e12
 _RANGE = "in brackets: from low to high, what such servers typically reach"
 
@@ -73,12 +75,14 @@ def fits(expectation: Expectation) -> Labelled:
 
 def assumed(expectation: Expectation) -> Labelled:
     """Each value that the answer is computed from, and where it is from."""
-    rows = tuple(
-        (one.what, _value(one), _FROM.get(one.origin, one.origin))
-        for one in expectation.assumptions
-        if (one.origin, one.value) != ("default", 1)  # one GPU, one stage, one replica
+    shown = [one for one in expectation.assumptions if (one.origin, one.value) != ("default", 1)]  # one replica
+    long = [one for one in shown if len(_value(one)) > _CELL]
+    lines: list[Words] = [f"{one.what}: {_value(one)} ({_from(one)})" for one in long]
+    rows = tuple((one.what, _value(one), _from(one)) for one in shown if one not in long)
+    table = Table(("What", "Value", "From"), rows)
+    return (
+        Labelled("Assumed", lines[0], (Lines(tuple(lines[1:])), table)) if lines else Labelled("Assumed", "", (table,))
     )
-    return Labelled("Assumed", body=(Table(("What", "Value", "From"), rows),))
 
 
 def unknown(expectation: Expectation) -> tuple[Fold, ...]:
@@ -190,6 +194,10 @@ def _gpus(count: float) -> str:
 
 def _number(value: float | None, unit: str = "") -> str:
     return "?" if value is None else words.number(value, unit)
+
+
+def _from(one: Assumption) -> str:
+    return _FROM.get(one.origin, one.origin)
 
 
 def _value(one: Assumption) -> str:
