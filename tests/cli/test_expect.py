@@ -151,6 +151,23 @@ def test_a_model_that_is_too_large_is_an_answer(ran: Ran, expected: Callable[...
     assert "[model-too-large]" in out
 
 
+def test_requests_that_are_longer_than_the_context(ran: Ran) -> None:
+    shown = " ".join(ran(*ASKED, "--input-len", "65536")[1].split())
+    assert "vLLM refuses them: the context limit is 40,960 tokens" in shown
+
+
+def test_a_kv_cache_that_was_made_too_small_by_hand(ran: Ran) -> None:
+    out = ran(*ASKED, "--kv-cache-memory-bytes", "1M", "--max-model-len", "16")[1]
+    assert out.startswith("TOO LARGE  The KV cache is too small for a request of 2,048 tokens")
+
+
+def test_flags_that_vllm_refuses(ran: Ran, expected: Callable[..., dict[str, Any]]) -> None:
+    asked = ("expect", "--model", "Qwen/Qwen3-32B", "--gpu", "8xH100", "-tp", "3")
+    assert expected(*asked)["refused"] == "64 attention heads cannot be divided by --tensor-parallel-size (3)"
+    assert ran(*asked)[1].startswith("REFUSED  vLLM does not start: 64 attention heads")
+    assert expected(*ASKED)["refused"] is None
+
+
 def test_what_the_rules_find_in_the_command_is_said(ran: Ran) -> None:
     _, out, _ = ran(*ASKED, "--enforce-eager")
     assert "[enforce-eager]" in out
@@ -166,6 +183,7 @@ def test_what_the_rules_find_in_the_command_is_said(ran: Ran) -> None:
         (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "--concurency", "4"), "the option --concurency"),
         (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "--concurrency", "0"), "invalid count value: '0'"),
         (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "--output-len", "1e99"), "invalid count value"),
+        (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "-tp", "0"), "sizes of parallelism from 1 on"),
         (("--command", "vllm serve m", "--model", "m", "--gpu", "H100"), "--command holds vLLM's own options"),
         (("--command", "echo hello", "--gpu", "H100"), "no vLLM server is started here"),
     ],

@@ -23,6 +23,7 @@ def load(requests: float, running: float | None = None) -> LoadExpected:
 
 def fitting(*loads: LoadExpected) -> Expectation:
     return Expectation(
+        refused=None,
         fits=True,
         gpus=2.0,
         gpus_here=2.0,
@@ -61,6 +62,10 @@ def too_large() -> Expectation:
         fitting(nothing), fits=False, gpus=1.0, gpus_needed=4.0, kv_memory_per_gpu=0.0, kv_tokens=0.0,
         requests_that_fit=0.0, full_length_requests=0.0, longest_request=0.0,
     )  # fmt: skip
+
+
+def refused() -> Expectation:
+    return replace(fitting(), refused="64 attention heads cannot be divided by --tensor-parallel-size (3)")
 
 
 def of_unknown_gpu() -> Expectation:

@@ -23,6 +23,7 @@ ALL = {
     "queue": expected.fitting(expected.load(64, running=16)),
     "short-of-context": expected.short_of_context(),
     "too-large": expected.too_large(),
+    "refused": expected.refused(),
     "unknown-gpu": expected.of_unknown_gpu(),
 }
 
@@ -67,6 +68,7 @@ def test_the_answer_comes_first() -> None:
     assert one_line(shown(ALL["too-large"])).startswith(
         "TOO LARGE The model needs 4 GPUs of this size; the command uses 1 GPU"
     )
+    assert one_line(shown(ALL["refused"])).startswith("REFUSED vLLM does not start: 64 attention heads cannot be")
     assert shown(ALL["unknown-gpu"]).startswith("UNKNOWN  How fast it is cannot be told\n")
 
 

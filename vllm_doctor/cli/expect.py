@@ -122,15 +122,17 @@ def _nothing(report: Report) -> str:
     """Why nothing can be told, and how to give it: one line."""
     from vllm_doctor.vllm import checkpoints
 
-    unknown = report.expect.unknown if report.expect is not None else ()
-    lacking = [f"{one.what} is not known: {one.how}" for one in unknown][:1]
-    notes = [note for source in report.sources for note in source.notes if source.kind is SourceKind.GPU_NAME]
-    model = report.patient.model
-    is_of_no_size = report.expect is None or report.expect.weights_per_gpu is None
-    like = checkpoints.nearest(model) if model is not None and is_of_no_size else []
-    near = [f"the nearest names: {', '.join(like)}"] if like else []
-    is_told = bool(notes) and not is_of_no_size  # what is wrong with the GPU's name
-    return "; ".join([*notes[:1], *(() if is_told else lacking), *near]) or "nothing is known of this command"
+    expectation, model = report.expect, report.patient.model
+    if expectation is None or not expectation.unknown:
+        return "nothing is known of this command"
+    if expectation.weights_per_gpu is not None and expectation.gpu_memory is None:  # what is wrong with the GPU's name
+        for source in report.sources:
+            if source.kind is SourceKind.GPU_NAME and source.notes:
+                return source.notes[0]
+    first = expectation.unknown[0]
+    like = checkpoints.nearest(model) if model is not None and expectation.weights_per_gpu is None else []
+    near = f"; the nearest names: {', '.join(like)}" if like and like[0] != model else ""
+    return f"{first.what} is not known: {first.how}{near}"
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:

@@ -90,6 +90,8 @@ class Lacking:
 class Expectation:
     """Bytes and tokens; None where not known."""
 
+    refused: str | None
+    """Why vLLM does not start with these flags, by its own checks; None: it is not known to refuse them."""
     fits: bool | None
     """Whether the weights and one request of the first load fit into the GPUs that the command uses."""
     gpus: float | None

@@ -16,7 +16,7 @@ def page(report: Report, expectation: Expectation) -> Page:
     return (
         Head(*parts.headline(expectation)),
         *_examined(report, expectation),
-        parts.load(expectation.loads[0]),
+        parts.load(expectation),
         parts.fits(expectation),
         parts.speed(expectation.loads[0]),
         *_findings(report),

@@ -15,6 +15,7 @@ def document(expectation: Expectation) -> dict[str, Any]:
     """`loads` has all loads; what stands beside it is of the first."""
     first = expectation.loads[0]
     return {
+        "refused": expectation.refused,
         "fits": expectation.fits,
         "gpus": number(expectation.gpus),
         "gpus_needed": number(expectation.gpus_needed),

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from vllm_doctor.model import outside
 from vllm_doctor.model.expectation import Assumption, Expectation, Lacking, Load, LoadExpected, Range
-from vllm_doctor.model.reading import Known, Value
+from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.snapshot import Snapshot
+from vllm_doctor.rules.catalogue import Catalogue
+from vllm_doctor.text import words
 
 REQUESTS, INPUT, OUTPUT = "load_requests", "load_input_tokens", "load_output_tokens"
 """The facts that tell the load."""
@@ -26,7 +28,7 @@ _HELD: Mapping[str, str] = {
     "gpus_needed": "gpus_needed",
     "gpu_memory": "gpu_memory_total",
     "gpu_memory_taken": "gpu_memory_utilization_then",
-    "weights_per_gpu": "weights_per_gpu",
+    "weights_per_gpu": "weights_in_gpu_memory",
     "kv_memory_per_gpu": "kv_memory_expected",
     "kv_tokens": "load_kv_tokens",
     "requests_that_fit": "load_requests_that_fit",
@@ -66,9 +68,9 @@ _LACKING: Sequence[tuple[str, str, str]] = (
         "name it as on the Hugging Face Hub, or give the folder with its config.json and weights in place of the name",
     ),
     (
-        "weights_per_gpu",
-        "how large the weights become",
-        "name the quantised checkpoint in place of --quantization",
+        "weights_in_gpu_memory",
+        "how large the weights on a GPU are",
+        "name the quantised checkpoint in place of --quantization, and sizes of parallelism from 1 on",
     ),
     (
         "kv_bytes_per_token",
@@ -89,10 +91,10 @@ SIGNALS: Sequence[str] = (
 """All that is read here."""
 
 
-def expected(at: Callable[[Load], Snapshot], load: Load | None) -> Expectation:
+def expected(at: Callable[[Load], Snapshot], load: Load | None, refused: str | None = None) -> Expectation:
     """What is expected under this load; without one, under one request, a few, and as many as fit.
 
-    `at`: the signals of one server under a load.
+    `at`: the signals of one server under a load. `refused`: why vLLM does not start with these flags.
     """
     first = load or Load(1.0, _LENGTH, _LENGTH)
     snapshot = at(first)
@@ -104,6 +106,7 @@ def expected(at: Callable[[Load], Snapshot], load: Load | None) -> Expectation:
     if load is None and fits is not False:
         loads += (_under(more, at(more), True) for more in _more_of(first, snapshot, held["requests_that_fit"]))
     return Expectation(
+        refused=refused,
         fits=fits,
         **held,
         loads=tuple(loads),
@@ -115,6 +118,19 @@ def expected(at: Callable[[Load], Snapshot], load: Load | None) -> Expectation:
 def facts(load: Load) -> dict[str, Value]:
     """The load as facts."""
     return {REQUESTS: load.requests, INPUT: load.input_tokens, OUTPUT: load.output_tokens}
+
+
+def refusal(snapshot: Snapshot, catalogue: Catalogue) -> str | None:
+    """Why vLLM does not start with the flags that the command has; None where nothing says so."""
+
+    def read(name: str) -> Reading:
+        return snapshot.read(name, snapshot.subjects[0])[1]
+
+    def worded(name: str) -> tuple[Reading, str]:
+        return read(name), catalogue.signals[name].unit
+
+    says = (refusal.says for refusal in catalogue.refusals if refusal.when.judge(read)[0])
+    return next((words.fill(sentence, worded) or sentence for sentence in says), None)
 
 
 def load_of(known: Mapping[str, Value]) -> Load | None:
@@ -202,5 +218,5 @@ def _of_load(load: Load | None) -> Iterator[Assumption]:
 def _lacking(snapshot: Snapshot) -> Iterator[Lacking]:
     is_of_no_size = _known(snapshot, "model_weights") is None
     for name, what, how in _LACKING:
-        if _known(snapshot, name) is None and not (name == "weights_per_gpu" and is_of_no_size):
+        if _known(snapshot, name) is None and not (name == "weights_in_gpu_memory" and is_of_no_size):
             yield Lacking(what, how)

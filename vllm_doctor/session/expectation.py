@@ -12,8 +12,11 @@ from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.session.patients import Examined
 
 
-def expected(patient: Examined, catalogue: Catalogue, wishes: Mapping[str, Value]) -> Expectation:
-    """Of a patient that is a command alone, with the GPUs for it. `wishes`: they may tell the load (facts load_*)."""
+def expected(patient: Examined, snapshot: Snapshot, catalogue: Catalogue, wishes: Mapping[str, Value]) -> Expectation:
+    """Of a patient that is a command alone, with the GPUs for it; `snapshot`: all of its signals.
+
+    `wishes`: they may tell the load (facts load_*).
+    """
     read = catalogue.narrowed(expectation.SIGNALS)
 
     def at(load: Load) -> Snapshot:
@@ -22,4 +25,5 @@ def expected(patient: Examined, catalogue: Catalogue, wishes: Mapping[str, Value
         }
         return patient.snapshot(read, wished, is_tagged=False)
 
-    return expectation.expected(at, expectation.load_of(wishes))
+    refused = expectation.refusal(snapshot, catalogue)
+    return expectation.expected(at, expectation.load_of(wishes), refused)

@@ -93,7 +93,7 @@ def judge(
     if not is_measured and len(every) == 1:
         from vllm_doctor.session import expectation  # late: of a server that runs nothing is predicted
 
-        expect = expectation.expected(examined[0], catalogue, wishes)
+        expect = expectation.expected(examined[0], snapshots[0], catalogue, wishes)
     cure = _Cure(snapshots, catalogue, wishes.get("goal"))
     return Report(
         at=at,

@@ -31,6 +31,8 @@ _RANGE = "in brackets: from low to high, what such servers typically reach"
 def will_give(expectation: Expectation, whole: bool) -> tuple[Heading | Labelled, ...]:
     """Of a command in a report: what it holds, and its speed under some loads."""
     blocks: list[Heading | Labelled] = [Heading("What this command will give", signpost=False), fits(expectation)]
+    if expectation.refused is not None:
+        blocks.append(Labelled("Refused", f"vLLM does not start with these flags: {expectation.refused}"))
     known = [load for load in expectation.loads if load.tpot.is_known]
     if known:
         rows = tuple(_of_load(load) for load in known)
@@ -57,14 +59,18 @@ def speed(load: LoadExpected) -> Labelled:
     return Labelled("Speed", body=(Table(head, known, frozenset({1, 2})),))
 
 
-def load(load: LoadExpected) -> Labelled:
+def load(expectation: Expectation) -> Labelled:
     """What is asked, and how much of it runs at the same time."""
-    body: tuple[Lines, ...] = ()
+    load, said = expectation.loads[0], []
+    tokens = load.load.input_tokens + load.load.output_tokens
+    if expectation.full_length is not None and tokens > expectation.full_length:
+        said.append(f"vLLM refuses them: the context limit is {words.number(expectation.full_length)} tokens")
     if load.running is not None and load.queued:
         waits = f", {_number(load.queue.typical, 's')} typically" if load.queue.typical is not None else ""
         running, queued = words.number(load.running, "requests"), words.number(load.queued, "requests")
-        body = (Lines((f"{running} run at a time; the other {queued} wait for their turn{waits}",)),)
-    return Labelled("Load", f"{_requests(load.load.requests)} at a time, each with {_lengths(load)}", body)
+        said.append(f"{running} run at a time; the other {queued} wait for their turn{waits}")
+    asked = f"{_requests(load.load.requests)} at a time, each with {_lengths(load)}"
+    return Labelled("Load", asked, (Lines(tuple(said)),) if said else ())
 
 
 def fits(expectation: Expectation) -> Labelled:
@@ -94,6 +100,8 @@ def unknown(expectation: Expectation) -> tuple[Fold, ...]:
 def headline(expectation: Expectation) -> tuple[str, str]:
     """The answer in a word and a sentence."""
     load = expectation.loads[0]
+    if expectation.refused is not None:
+        return "refused", f"vLLM does not start: {expectation.refused}"
     if expectation.fits is False:
         return "too large", _too_large(expectation)
     each, together = load.rate_of_request.typical, load.rate.typical
@@ -115,6 +123,10 @@ def headline(expectation: Expectation) -> tuple[str, str]:
 def _too_large(expectation: Expectation) -> str:
     needed, gpus = expectation.gpus_needed, expectation.gpus
     here = f"; the command uses {_gpus(gpus)}" if gpus is not None else ""
+    if needed is not None and gpus is not None and needed <= gpus:  # its size was given by hand
+        load = expectation.loads[0].load
+        tokens = words.number(load.input_tokens + load.output_tokens)
+        return f"The KV cache is too small for a request of {tokens} tokens"
     if needed is None:
         return f"The model does not fit into the GPU memory{here}"
     return f"The model needs {_gpus(needed)} of this size{here}"
