@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from vllm_doctor.model.expectation import Expectation
     from vllm_doctor.model.observation import Observation
     from vllm_doctor.model.reading import Value
     from vllm_doctor.model.report import Report
@@ -35,11 +36,8 @@ _SECONDS = 8.0
 
 def run(arguments: Sequence[str]) -> int:
     """0: answered; 3: nothing can be told."""
-    options, given = _parsed(arguments)
-    report = report_of(options, given)
-    expectation = report.expect
-    if expectation is None or not expectation.is_answer:
-        raise UsageError(_nothing(report))
+    options, given = parsed(arguments)
+    report, expectation = answer(options, given)
     if options.json:
         from vllm_doctor.render import expect_json
 
@@ -52,8 +50,18 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def report_of(options: argparse.Namespace, given: Sequence[str]) -> Report:
-    """The report on the command that these options are, redacted. `given`: vLLM's own options."""
+def answer(options: argparse.Namespace, given: Sequence[str]) -> tuple[Report, Expectation]:
+    """What is expected of the command that these options are, and the report on it. `given`: vLLM's own options.
+
+    Redacted. Raises UsageError and SourceError, with one line to act on; also where nothing can be told.
+    """
+    report = _judged(options, given)
+    if report.expect is None or not report.expect.is_answer:
+        raise UsageError(_nothing(report))
+    return report, report.expect
+
+
+def _judged(options: argparse.Namespace, given: Sequence[str]) -> Report:
     import shlex
     import time
     from contextlib import ExitStack
@@ -135,7 +143,8 @@ def _nothing(report: Report) -> str:
     return f"{first.what} is not known: {first.how}{near}"
 
 
-def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+def parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The options of this command, and vLLM's own. Raises UsageError."""
     parser = Parser("vllm-doctor expect", "What a server with these flags should do, as a range, without a server.")
     parser.usage = "vllm-doctor expect --model MODEL --gpu 4xH100 [--concurrency N] [vLLM's own options]"
     parser.epilog = _EPILOG
