@@ -260,6 +260,7 @@ def facts(start: Start) -> dict[str, Reading]:
         shm = _SHM_DEFAULT
     asked = {
         "gpus_requested": start.resources.gpus,
+        "gpu_written": start.resources.gpu,
         "cpu_quota": start.resources.cpu_limit,
         "cpu_requested": start.resources.cpu_request,
         "shm_size": shm,
