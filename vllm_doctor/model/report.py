@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from vllm_doctor.model.expectation import Expectation
 from vllm_doctor.model.kinds import GRAVE, SERVERS, Confidence, Role, Severity, SourceKind, Stage, State
 from vllm_doctor.model.reading import Known, Value
 from vllm_doctor.model.reason import Reason
@@ -391,6 +392,8 @@ class Report:
     """Its vital signs over the time seen, where they are drawn."""
     recordings: tuple[RecordingSeen, ...] = ()
     """What was judged is not the present, but what these hold."""
+    expect: Expectation | None = None
+    """Of a command that does not run yet: what it will give."""
     speeds: tuple[Expected, ...] = ()
     """Of each engine: the speed that requests get, beside what is expected."""
 

@@ -32,6 +32,7 @@ from vllm_doctor.model.report import (
 )
 from vllm_doctor.model.speed import Expected, Pace, Standing
 from vllm_doctor.model.version import __version__
+from vllm_doctor.render import json_expectation
 from vllm_doctor.render.json_values import known, labels, model_name, number
 from vllm_doctor.text.times import iso
 
@@ -91,6 +92,7 @@ def document(report: Report) -> dict[str, Any]:
         "spans": [_span(span, report) for span in report.spans],
         "lines": _lines(report.lines),
         "recordings": [_recording(seen) for seen in report.recordings],
+        "expect": None if report.expect is None else json_expectation.document(report.expect),
         "redacted": [{"what": what, "count": count} for what, count in report.redacted.items()],
     }
 
