@@ -20,6 +20,7 @@ FOLDERS = (
     "sources.host",
     "sources.gpu",
     "sources.log",
+    "sources.bench",
     "prometheus",
     "launch",
     "recording",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.session.attachment import Attachment, Opener, Turn
 from vllm_doctor.session.source import Source
-from vllm_doctor.session.sources import gpus
+from vllm_doctor.session.sources import bench, gpus
 
 if TYPE_CHECKING:
     from vllm_doctor.sources.host.process_log import ProcessLog
@@ -31,8 +31,9 @@ def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Seq
     patients = {source.patient for source in beside}
     paths = [None if word == STDIN else Path(word) for word in words]
     log = of_files(paths, how, patients.pop() if len(patients) == 1 else "")
+    measured = list(bench.in_log([path for path in paths if path is not None], log.patient))
     has_gpus = any(source.kind is SourceKind.GPU for source in beside)
-    return [log] if has_gpus else [log, *gpus.of_file(log.patient, how, how.written)]
+    return [log, *measured] if has_gpus else [log, *measured, *gpus.of_file(log.patient, how, how.written)]
 
 
 OPENER = Opener(is_named_by, Turn.LOG, opened, in_place_of=SourceKind.LOG)

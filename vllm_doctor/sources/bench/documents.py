@@ -1,0 +1,83 @@
+"""Files as runs: which tool wrote them, by their keys. A text that is no document is searched for printed tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from vllm_doctor.model import outside
+from vllm_doctor.sources.bench import printed, vllm_offline, vllm_serve
+from vllm_doctor.sources.bench.run import BenchRun, NoRunError
+
+MOST_BYTES = 64 * 2**20
+MOST_RUNS = 64
+
+_Read = Callable[[Any, str], Sequence[BenchRun]]
+_TOOLS: tuple[tuple[Callable[[object], bool], _Read], ...] = (
+    (vllm_serve.is_result, lambda document, place: [vllm_serve.run(document, place)]),
+    (vllm_offline.is_result, lambda document, place: [vllm_offline.run(document, place)]),
+)
+"""Whether a document is of this tool, and its runs."""
+
+
+def runs(raw: bytes) -> tuple[BenchRun, ...]:
+    """The runs that a file holds; none where it is nothing of a benchmark. Raises NoRunError: it is, but broken."""
+    documents = _documents(raw)
+    if documents is None:
+        return printed.runs(raw.decode("utf-8", "replace"))
+    found: list[BenchRun] = []
+    for document in documents:
+        for place, one in _within(document):
+            found += _of(one, place)
+            if len(found) >= MOST_RUNS:
+                return tuple(found[:MOST_RUNS])
+    return _numbered(found)
+
+
+def _of(document: object, place: str) -> Sequence[BenchRun]:
+    for is_result, read in _TOOLS:
+        if is_result(document):
+            try:
+                return read(document, place)
+            except (KeyError, TypeError, AttributeError, IndexError) as error:
+                raise NoRunError(f"a key is not what its tool writes ({type(error).__name__}: {str(error)[:80]})") from None
+    return ()
+
+
+def _within(document: object) -> Iterator[tuple[str, object]]:
+    """The document, or those of a list: `vllm bench sweep` writes a summary.json of all runs of a combination."""
+    if isinstance(document, list):
+        yield from (("", one) for one in document[: 4 * MOST_RUNS])
+    else:
+        yield "", document
+
+
+def _numbered(found: Sequence[BenchRun]) -> tuple[BenchRun, ...]:
+    from dataclasses import replace
+
+    if len(found) < 2:
+        return tuple(found)
+    return tuple(run if run.place else replace(run, place=f"run {n}") for n, run in enumerate(found, 1))
+
+
+def _documents(raw: bytes) -> list[Any] | None:
+    """The JSON documents of a file, one, or one a line (--append-result); None: it is no JSON."""
+    if raw.lstrip()[:1] not in (b"{", b"["):
+        return None
+    try:
+        return [outside.json(raw)]
+    except ValueError:
+        pass
+    found = []
+    for line in raw.splitlines():
+        if not line.strip():
+            continue
+        try:
+            found.append(outside.json(line))
+        except ValueError:
+            return None
+        if len(found) > 4 * MOST_RUNS:
+            break
+    return found
+
+
