@@ -190,7 +190,7 @@ class SourceSeen:
 
 @dataclass(frozen=True)
 class BenchSeen:
-    """A benchmark's result in short: requests, tokens of a request, rates per second, times in seconds; None: untold."""
+    """A benchmark's result in short: tokens of a request, rates per second, times in seconds; None: untold."""
 
     target: str
     tool: str

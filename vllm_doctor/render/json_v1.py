@@ -14,6 +14,7 @@ from vllm_doctor.model.kinds import State
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import (
     SCHEMA,
+    BenchSeen,
     Evidence,
     Finding,
     Gain,
@@ -87,7 +88,27 @@ def document(report: Report) -> dict[str, Any]:
         "spans": [_span(span, report) for span in report.spans],
         "lines": _lines(report.lines),
         "recordings": [_recording(seen) for seen in report.recordings],
+        "benchmarks": [_benchmark(seen) for seen in report.benchmarks],
         "redacted": [{"what": what, "count": count} for what, count in report.redacted.items()],
+    }
+
+
+def _benchmark(seen: BenchSeen) -> dict[str, Any]:
+    return {
+        "target": seen.target,
+        "tool": seen.tool,
+        "model": model_name(seen.model),
+        "requests": number(seen.requests),
+        "failed": number(seen.failed),
+        "concurrency": number(seen.concurrency),
+        "rate": number(seen.rate),
+        "seconds": number(seen.seconds),
+        "input_tokens": number(seen.input_len),
+        "output_tokens": number(seen.output_len),
+        "output_tokens_per_second": number(seen.output_tokens_per_second),
+        "ttft": number(seen.ttft),
+        "tpot": number(seen.tpot),
+        "tpot_derived": seen.is_tpot_derived,
     }
 
 

@@ -184,8 +184,11 @@ def _concluded(
         headline = headline if verdict in (Verdict.CRITICAL, Verdict.WARNING) else error.message
         verdict = worst(verdict, Verdict.UNKNOWN)
     elif verdict is Verdict.UNKNOWN and is_benchmark:
-        verdict, headline = Verdict.OK, next(
-            (f"{found.title}: {found.here}" for found in diagnosis.findings if found.role is Role.NOT_SERVER), SOUND
+        verdict, headline = (
+            Verdict.OK,
+            next(
+                (f"{found.title}: {found.here}" for found in diagnosis.findings if found.role is Role.NOT_SERVER), SOUND
+            ),
         )
     elif verdict is Verdict.UNKNOWN and not is_measured:
         headline = UNMEASURED

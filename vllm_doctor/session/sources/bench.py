@@ -67,9 +67,7 @@ def of_patient(results: Sequence[Result], patient: str) -> Iterator[Source]:
     best = max(results, key=lambda result: facts.output_rate(result.run) or 0.0)
     others = [result.target for result in results if result is not best]
     note = f"of {len(results)} results the fastest is judged; for another, give it as a file of its own"
-    yield Source(
-        SourceKind.BENCH, best.target, patient, partial(best.examine, patient, [note] if others else [])
-    )
+    yield Source(SourceKind.BENCH, best.target, patient, partial(best.examine, patient, [note] if others else []))
 
 
 def in_log(paths: Sequence[Path], patient: str) -> Iterator[Source]:
@@ -87,7 +85,7 @@ def in_log(paths: Sequence[Path], patient: str) -> Iterator[Source]:
 
 
 def _started(paths: Sequence[Path], how: Attachment) -> partial[Source] | None:
-    """The command of the server that stands in the text beside the results, if there is one, and --command is not given."""
+    """The server's command that stands in the text beside the results, if there is one; --command is in its place."""
     if how.command is not None or len(paths) != 1:
         return None
     from vllm_doctor.launch import source as launch
@@ -101,8 +99,6 @@ def _started(paths: Sequence[Path], how: Attachment) -> partial[Source] | None:
     start = written.starts[0]
 
     def of(patient: str) -> Source:
-        return Source(
-            SourceKind.COMMAND, written.target(start), patient, partial(written.examine, start, patient)
-        )
+        return Source(SourceKind.COMMAND, written.target(start), patient, partial(written.examine, start, patient))
 
     return partial(of)

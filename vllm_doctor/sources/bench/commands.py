@@ -17,7 +17,7 @@ from vllm_doctor.sources.bench.run import LATENCY, SERVE, THROUGHPUT, Asked, Ben
 
 _PROGRAM = re.compile(
     r"(?<![\w./-])(?P<words>vllm[ \t]+bench[ \t]+(?P<sub>serve|throughput|latency)"
-    r"|python3?(?:\.\d+)?[ \t]+(?:-m[ \t]+)?(?P<script>[\w./-]{0,200}benchmark_(?P<old>serving|throughput|latency)(?:\.py)?))"
+    r"|python3?(?:\.\d+)?[ \t]+(?:-m[ \t]+)?[\w./-]{0,200}benchmark_(?P<old>serving|throughput|latency)(?:\.py)?)"
     r"(?=[ \t\\\n]|$)"
 )
 _TOOLS = {

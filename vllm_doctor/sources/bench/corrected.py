@@ -1,8 +1,8 @@
 """The command with which to measure again, made from the one that was used; complete where none is known.
 
-It warms up, sends enough requests for about a minute and for percentiles, keeps a fixed number in flight, lets no answer
-end early, and takes prompts that no cache has seen. Only flags that the tool has are taken over, each with one word as
-its value: what stands in a text from anywhere becomes part of a command that a person runs.
+It warms up, sends enough requests for about a minute and for percentiles, keeps a fixed number in flight, lets no
+answer end early, and takes prompts that no cache has seen. Only flags that the tool has are taken over, each with one
+word as its value: what stands in a text from anywhere becomes part of a command that a person runs.
 """
 
 from __future__ import annotations
@@ -133,10 +133,20 @@ def _concurrency(run: BenchRun) -> float:
 
 def _prompts(run: BenchRun, limit: float) -> float:
     """For about a minute, for percentiles, and for many requests in each slot; rounded up to two digits."""
-    wanted = max(_LEAST_PROMPTS, _WAVES * limit, run.asked.prompts or 0.0, SECONDS * (run.requests_per_second or 0.0))
+    rate = (run.requests_per_second or 0.0) * _shortened(run)
+    wanted = max(_LEAST_PROMPTS, _WAVES * limit, run.asked.prompts or 0.0, SECONDS * rate)
     wanted = min(wanted, max(_MOST_PROMPTS, run.asked.prompts or 0.0))
     step = 10.0 ** max(0, math.floor(math.log10(wanted)) - 1)
     return math.ceil(wanted / step) * step
+
+
+def _shortened(run: BenchRun) -> float:
+    """How much of the new answers' length the old ones had: longer answers are fewer in a minute."""
+    length = run.output_len
+    if length is None:
+        return 1.0
+    asked = run.asked.output_len or length
+    return min(1.0, length / (asked if asked >= _LEAST_OUTPUT else _OUTPUT))
 
 
 def _whole(value: float) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from vllm_doctor.model import outside
@@ -40,7 +41,9 @@ def _of(document: object, place: str) -> Sequence[BenchRun]:
             try:
                 return read(document, place)
             except (KeyError, TypeError, AttributeError, IndexError) as error:
-                raise NoRunError(f"a key is not what its tool writes ({type(error).__name__}: {str(error)[:80]})") from None
+                raise NoRunError(
+                    f"a key is not what its tool writes ({type(error).__name__}: {str(error)[:80]})"
+                ) from None
     return ()
 
 
@@ -53,8 +56,6 @@ def _within(document: object) -> Iterator[tuple[str, object]]:
 
 
 def _numbered(found: Sequence[BenchRun]) -> tuple[BenchRun, ...]:
-    from dataclasses import replace
-
     if len(found) < 2:
         return tuple(found)
     return tuple(run if run.place else replace(run, place=f"run {n}") for n, run in enumerate(found, 1))
@@ -79,5 +80,3 @@ def _documents(raw: bytes) -> list[Any] | None:
         if len(found) > 4 * MOST_RUNS:
             break
     return found
-
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from vllm_doctor.model.facts import BENCH
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.bench.corrected import corrected
@@ -18,11 +19,12 @@ def facts(run: BenchRun, before: Sequence[BenchRun] = ()) -> dict[str, Reading]:
     """The facts of a run; `before`: those that were made before it, against the same server."""
     asked = run.asked
     told: dict[str, Value | None] = {
-        "bench_given": 1.0,
+        BENCH: 1.0,
         "bench_tool": run.tool,
         "bench_model": run.model,
         "bench_offline": float(run.tool in OFFLINE),
         "bench_requests": run.completed,
+        "bench_sent": None if run.completed is None or run.failed is None else run.completed + run.failed,
         "bench_failed": run.failed,
         "bench_duration": run.duration,
         "bench_rate_asked": None if asked.rate is None or math.isinf(asked.rate) else asked.rate,

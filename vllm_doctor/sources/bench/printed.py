@@ -26,7 +26,8 @@ _ANSI = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
 _HEADER = re.compile(r"=+ Serving Benchmark Result =+")
 _RULE = re.compile(r"={20,}\s*$")
 _LABELLED = re.compile(
-    r"(?P<label>(?:[A-Z][\w.]{0,20})(?:[ -][\w.()/-]{1,24}){0,6}):\s{0,60}(?P<value>-?[\d,]{1,30}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)%?\s*$"
+    r"(?P<label>(?:[A-Z][\w.]{0,20})(?:[ -][\w.()/-]{1,24}){0,6}):\s{0,60}"
+    r"(?P<value>-?[\d,]{1,30}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)%?\s*$"
 )
 _OFFLINE = re.compile(
     r"\bThroughput: (?P<requests>[\d.]{1,30}) requests/s, (?P<total>[\d.]{1,30}) (?:total )?tokens/s"
@@ -39,7 +40,6 @@ _PERCENTILE = re.compile(r"\b(?P<percent>\d{1,2})% percentile latency: (?P<value
 _RATE = re.compile(r"\bTraffic request rate: (?P<value>inf|[\d.]{1,30})")
 _LIMIT = re.compile(r"\bMaximum request concurrency: (?P<value>None|\d{1,12})")
 _WARMED = re.compile(r"\bWarming up with (?P<value>\d{1,9}) requests")
-_TIMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2EL"}
 
 
 @dataclass
@@ -173,12 +173,6 @@ def _throughput(values: Mapping[str, float]) -> BenchRun:
 
 
 def _serve(values: Mapping[str, float], before: str) -> BenchRun:
-    times = {
-        name: Spread(
-            *(scaled(values.get(f"{of} {word.lower()} (ms)"), 1e-3) for of in ("mean", "median", "p99"))
-        )
-        for name, word in _TIMES.items()
-    }
     asked = _asked(values, before)
     completed, failed = values.get("successful requests"), values.get("failed requests")
     return BenchRun(
@@ -194,8 +188,16 @@ def _serve(values: Mapping[str, float], before: str) -> BenchRun:
         total_rate=values.get("total token throughput (tok/s)"),
         acceptance=scaled(values.get("acceptance rate (%)"), 0.01),
         acceptance_len=values.get("acceptance length"),
-        **times,
+        ttft=_spread(values, "ttft"),
+        tpot=_spread(values, "tpot"),
+        itl=_spread(values, "itl"),
+        e2e=_spread(values, "e2el"),
     )
+
+
+def _spread(values: Mapping[str, float], name: str) -> Spread:
+    mean, median, p99 = (scaled(values.get(f"{of} {name} (ms)"), 1e-3) for of in ("mean", "median", "p99"))
+    return Spread(mean, median, p99)
 
 
 def _asked(values: Mapping[str, float], before: str) -> Asked:

@@ -20,7 +20,7 @@ _HEAD = 256 * 1024
 _MOST_FILES = 256
 _ENDINGS = (".json", ".jsonl", ".csv", ".yaml", ".yml", ".txt", ".log")
 _SIGNS = re.compile(
-    rb'Serving Benchmark Result|Throughput: [\d.]{1,30} requests/s|Avg latency: [\d.]{1,30} seconds|Mean TTFT \(ms\)'
+    rb"Serving Benchmark Result|Throughput: [\d.]{1,30} requests/s|Avg latency: [\d.]{1,30} seconds|Mean TTFT \(ms\)"
     rb'|"request_throughput"|"requests_per_second"|"avg_latency"|"generative_benchmark"|"time_to_first_token"'
     rb'|"normalized_time_per_output_token"|time_to_first_token:|Time to First Token \(ms\),'
 )

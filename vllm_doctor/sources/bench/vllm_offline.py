@@ -16,9 +16,7 @@ _LATENCY = ("avg_latency", "latencies", "percentiles")
 
 def is_result(document: object) -> bool:
     """Whether this JSON is of either."""
-    return isinstance(document, dict) and any(
-        all(key in document for key in keys) for keys in (_THROUGHPUT, _LATENCY)
-    )
+    return isinstance(document, dict) and any(all(key in document for key in keys) for keys in (_THROUGHPUT, _LATENCY))
 
 
 def run(document: Mapping[str, Any], place: str = "") -> BenchRun:

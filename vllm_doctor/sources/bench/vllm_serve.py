@@ -1,4 +1,4 @@
-"""What `vllm bench serve --save-result` writes (vllm/benchmarks/serve.py, 0.8 to 0.32), and benchmark_serving.py before.
+"""What `vllm bench serve --save-result` writes (0.8 to 0.32), and benchmark_serving.py before.
 
 Times there are in milliseconds. Since 0.32 each request's latency is saved even without --save-detailed.
 """
