@@ -60,5 +60,6 @@ def test_answers_are_long_enough_to_measure_decoding(asked: float) -> None:
 def test_latency_keeps_its_batch() -> None:
     run = BenchRun(LATENCY, "m", asked=Asked(input_len=128, output_len=64, concurrency=4))
     assert words(run) == (
-        "vllm bench latency --model m --input-len 128 --batch-size 4 --output-len 64 --num-iters-warmup 10 --num-iters 30"
+        "vllm bench latency --model m --input-len 128 --batch-size 4 --output-len 64 --num-iters-warmup 10"
+        " --num-iters 30"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -23,12 +24,14 @@ def is_named_by(word: str) -> bool:
     """A file that holds a result and no log, or a folder with results that is no recording."""
     if word in ("", _STDIN) or "://" in word or word.isdigit():
         return False
+    if not os.path.exists(word):  # never raises: a name may be too long
+        return False
     path = Path(word)
     from vllm_doctor.sources.bench import source
 
     if path.is_dir():
         return not (path / "recording.json").exists() and bool(source.of_folder(path))
-    return path.is_file() and source.may_hold_result(path) and not source.holds_log(path)
+    return path.is_file() and source.holds_result(path) and not source.holds_log(path)
 
 
 def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Sequence[Source]) -> list[Source]:
@@ -74,7 +77,7 @@ def in_log(paths: Sequence[Path], patient: str) -> Iterator[Source]:
     """What benchmarks printed into the logs of a server."""
     from vllm_doctor.sources.bench import source
 
-    holding = [path for path in paths if source.may_hold_result(path)]
+    holding = [path for path in paths if source.holds_result(path)]
     results: list[Result] = []
     for path in holding:
         try:

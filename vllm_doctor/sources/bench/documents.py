@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from vllm_doctor.launch import budget, yaml_tree
 from vllm_doctor.model import outside
-from vllm_doctor.sources.bench import printed, vllm_offline, vllm_serve
+from vllm_doctor.model.errors import SourceError
+from vllm_doctor.sources.bench import (
+    aiperf,
+    guidellm,
+    inference_perf,
+    llmd_report,
+    printed,
+    sweep,
+    vllm_offline,
+    vllm_serve,
+)
 from vllm_doctor.sources.bench.run import BenchRun, NoRunError
 
 MOST_BYTES = 64 * 2**20
 MOST_RUNS = 64
 
+_HEAD = 4096
+_STEPS = 1_000_000
+"""For a report in YAML: it may hold figures over time."""
+_REPORT = re.compile(r"^(?:results|metrics|scenario|version|run):", re.MULTILINE)
+_VERSION = re.compile(r"^version: ['\"]?\d", re.MULTILINE)
 _Read = Callable[[Any, str], Sequence[BenchRun]]
 _TOOLS: tuple[tuple[Callable[[object], bool], _Read], ...] = (
     (vllm_serve.is_result, lambda document, place: [vllm_serve.run(document, place)]),
     (vllm_offline.is_result, lambda document, place: [vllm_offline.run(document, place)]),
+    (guidellm.is_result, lambda document, place: guidellm.runs(document)),
+    (aiperf.is_result, lambda document, place: [aiperf.run(document, place)]),
+    (inference_perf.is_result, lambda document, place: [inference_perf.run(document, place)]),
+    (llmd_report.is_result, lambda document, place: [llmd_report.run(document, place)]),
 )
 """Whether a document is of this tool, and its runs."""
 
@@ -25,7 +46,7 @@ def runs(raw: bytes) -> tuple[BenchRun, ...]:
     """The runs that a file holds; none where it is nothing of a benchmark. Raises NoRunError: it is, but broken."""
     documents = _documents(raw)
     if documents is None:
-        return printed.runs(raw.decode("utf-8", "replace"))
+        return _numbered(_of_text(raw.decode("utf-8", "replace")))
     found: list[BenchRun] = []
     for document in documents:
         for place, one in _within(document):
@@ -33,6 +54,22 @@ def runs(raw: bytes) -> tuple[BenchRun, ...]:
             if len(found) >= MOST_RUNS:
                 return tuple(found[:MOST_RUNS])
     return _numbered(found)
+
+
+def _of_text(text: str) -> Sequence[BenchRun]:
+    """Of a table as CSV, of a report in YAML, or of what was printed."""
+    if sweep.is_csv(text):
+        return sweep.of_csv(text)
+    if aiperf.is_csv(text):
+        return [aiperf.of_csv(text)]
+    if _REPORT.search(text[:_HEAD]) and _VERSION.search(text):
+        try:
+            with budget.limited(_STEPS):
+                roots = yaml_tree.read(text).roots
+            return [run for root in roots[:MOST_RUNS] for run in _of(root.plain, "")]
+        except SourceError:
+            pass
+    return printed.runs(text)
 
 
 def _of(document: object, place: str) -> Sequence[BenchRun]:

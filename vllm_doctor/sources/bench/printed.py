@@ -23,12 +23,20 @@ MOST_RUNS = 64
 _MOST_LINES = 80
 """Of one table: a longer one was cut off, and its end is missing."""
 _ANSI = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
-_HEADER = re.compile(r"=+ Serving Benchmark Result =+")
-_RULE = re.compile(r"={20,}\s*$")
-_LABELLED = re.compile(
-    r"(?P<label>(?:[A-Z][\w.]{0,20})(?:[ -][\w.()/-]{1,24}){0,6}):\s{0,60}"
-    r"(?P<value>-?[\d,]{1,30}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)%?\s*$"
-)
+_HEADER = "Serving Benchmark Result"
+_RULE = "=" * 20
+_FIRST = "successful requests"
+_LABELS = frozenset(
+    (
+        _FIRST, "failed requests", "maximum request concurrency", "request rate configured (rps)",
+        "benchmark duration (s)", "total input tokens", "total generated tokens", "request throughput (req/s)",
+        "output token throughput (tok/s)", "total token throughput (tok/s)", "peak concurrent requests",
+        "acceptance rate (%)", "acceptance length",
+        *(f"{of} {time} (ms)" for of in ("mean", "median", "p99") for time in ("ttft", "tpot", "itl", "e2el")),
+    )
+)  # fmt: skip
+"""In small letters: "Total Token throughput" until 0.11."""
+_LONGEST_LABEL = max(map(len, _LABELS))
 _OFFLINE = re.compile(
     r"\bThroughput: (?P<requests>[\d.]{1,30}) requests/s, (?P<total>[\d.]{1,30}) (?:total )?tokens/s"
     r"(?:, (?P<output>[\d.]{1,30}) output tokens/s)?"
@@ -95,10 +103,10 @@ def _tables(text: str) -> Iterator[_Table]:
         start, at = at, at + len(line) + 1
         if len(line) > 1_000:
             continue
-        header = _HEADER.search(line)
+        header = _HEADER in line
         offline, average = (None, None) if header else (_OFFLINE.search(line), _AVERAGE.search(line))
-        labelled = None if header or offline or average else _LABELLED.search(line)
-        is_first = labelled is not None and labelled["label"].endswith("Successful requests")
+        label, value = _labelled(line)
+        is_first = label == _FIRST
         is_new = bool(header or offline or average) or (is_first and (table is None or bool(table.values)))
         if table is not None and (is_new or number - table.line > _MOST_LINES):
             if table.values:
@@ -115,12 +123,10 @@ def _tables(text: str) -> Iterator[_Table]:
             table.end = at
         if table is None:
             continue
-        if labelled is not None and table.tool == SERVE:
-            value = outside.number(labelled["value"].replace(",", ""))
-            if value is not None:
-                table.values.setdefault(labelled["label"].lower(), value)
-                table.end = at
-        elif table.tool == SERVE and not header and _RULE.search(line) and table.values:
+        if value is not None and table.tool == SERVE:
+            table.values.setdefault(label, value)
+            table.end = at
+        elif table.tool == SERVE and not header and line.rstrip().endswith(_RULE) and table.values:
             table.end = at
             found += 1
             yield table
@@ -129,12 +135,23 @@ def _tables(text: str) -> Iterator[_Table]:
                 return
         elif table.tool != SERVE and not is_new:
             for name, pattern in (("prompt tokens", _PROMPT_TOKENS), ("output tokens", _OUTPUT_TOKENS)):
-                if (told := pattern.search(line)) and (value := outside.number(told[1])) is not None:
-                    table.values[name], table.end = value, at
-            if (told := _PERCENTILE.search(line)) and (value := outside.number(told["value"])) is not None:
-                table.percentiles[told["percent"]], table.end = value, at
+                if (told := pattern.search(line)) and (tokens := outside.number(told[1])) is not None:
+                    table.values[name], table.end = tokens, at
+            if (told := _PERCENTILE.search(line)) and (seconds := outside.number(told["value"])) is not None:
+                table.percentiles[told["percent"]], table.end = seconds, at
     if table is not None and table.values:
         yield table
+
+
+def _labelled(line: str) -> tuple[str, float | None]:
+    """The label of a table's row, and its value; "" and None of another line."""
+    before, colon, after = line.rpartition(":")
+    words = before[-_LONGEST_LABEL - 1 :].lower().split() if colon else []
+    for first in range(len(words)):
+        label = " ".join(words[first:])
+        if label in _LABELS:
+            return label, outside.number(after.strip().rstrip("%").replace(",", ""))
+    return "", None
 
 
 def _numbers(match: re.Match[str]) -> dict[str, float]:

@@ -21,7 +21,7 @@ _MOST_FILES = 256
 _ENDINGS = (".json", ".jsonl", ".csv", ".yaml", ".yml", ".txt", ".log")
 _SIGNS = re.compile(
     rb"Serving Benchmark Result|Throughput: [\d.]{1,30} requests/s|Avg latency: [\d.]{1,30} seconds|Mean TTFT \(ms\)"
-    rb'|"request_throughput"|"requests_per_second"|"avg_latency"|"generative_benchmark"|"time_to_first_token"'
+    rb'|request_throughput|"requests_per_second"|"avg_latency"|"generative_benchmark"|"time_to_first_token"'
     rb'|"normalized_time_per_output_token"|time_to_first_token:|Time to First Token \(ms\),'
 )
 """One of these stands in every result; a look at a file's beginning and end for them tells most others apart."""
@@ -31,9 +31,14 @@ _SERVER_LOG = re.compile(
 )
 
 
-def may_hold_result(path: Path) -> bool:
-    """Whether the file looks like a result, or holds a printed one. Only its ends are looked at."""
-    return _SIGNS.search(_ends(path)) is not None
+def holds_result(path: Path) -> bool:
+    """Whether the file is a result, or holds a printed one. Of most others only the ends are looked at."""
+    if _SIGNS.search(_ends(path)) is None:
+        return False
+    try:
+        return bool(_read(path))
+    except SourceError as error:
+        return error.kind == "not-bench"  # it is one, and broken
 
 
 def holds_log(path: Path) -> bool:
@@ -112,7 +117,7 @@ def of_folder(folder: Path) -> list[Path]:
         if path.name.endswith(_ENDINGS) and path.name not in ("warmup.json",) and path.is_file():
             if path.name == "summary.json" and any(path.parent.glob("run=*.json")):
                 continue
-            if may_hold_result(path):
+            if holds_result(path):
                 found.append(path)
     return found[:_MOST_FILES]
 
