@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from tests.patterns import Use, slow, uses
-from vllm_doctor.vllm import roofline
 
 MADE: Mapping[str, tuple[str, Sequence[str]]] = {
     "expr.promql_eval line": ("fullmatch", []),  # a rule author's own, searched with a time limit
@@ -24,7 +23,6 @@ MADE: Mapping[str, tuple[str, Sequence[str]]] = {
     "sources.log.entry line": ("match", [r"(?:[^'\\]++|\\.)*+'"]),
     "text.pseudonyms line": ("search", [r"(?<![\w-])(?:gpu\-box\-17|gpu)(?![\w-])"]),
     "text.words line": ("finditer", [r"(\$\{A\}|\$B)"]),
-    "vllm.roofline line": ("search", [f"(?i){known.pattern}" for known in roofline.gpus()]),
 }
 """Patterns that are made while it runs, by where: how they are used, and as they come out."""
 LONGEST = {

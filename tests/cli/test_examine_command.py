@@ -43,7 +43,7 @@ def test_a_command_alone(doctor: Doctor) -> None:
     assert report["vitals_unknown"]["requests_running"] == "not-in-command"
 
 
-@pytest.mark.parametrize(("more", "asks"), [([], True), (["--gpu", "H100"], False)])
+@pytest.mark.parametrize(("more", "asks"), [([], True), (["--gpu", "H200"], False)])
 def test_what_only_a_running_server_shows_is_said_once(doctor: Doctor, more: list[str], asks: bool) -> None:
     ran = doctor("--command", "vllm serve m --enforce-eager", "--text", *more)
     missing = ran.out[ran.out.index("Not checked") :]
@@ -117,7 +117,7 @@ def test_a_gpu_that_is_named(doctor: Doctor) -> None:
     assert (finding["rule"], finding["severity"]) == ("max-num-seqs-lowered", "info")
     [remedy] = finding["remedies"]
     assert remedy["unset"] == ["--max-num-seqs"]
-    assert ran.report["patient"]["gpu"] == "H100"
+    assert ran.report["patient"]["gpu"] == "H100 80GB HBM3"
     assert [(source["kind"], source["target"]) for source in ran.report["sources"]][1:] == [
         ("gpu-name", "--gpu 8xH100")
     ]
@@ -136,8 +136,23 @@ def test_a_gpu_that_was_seen_goes_before_one_that_is_named(doctor: Doctor) -> No
 
 def test_a_gpu_that_is_named_beside_a_log(doctor: Doctor) -> None:
     log = LOGS / "preemption.log.gz"
-    assert doctor(log, "--gpu", "H100", "--json").report["patient"]["gpu"] == "H100"
+    assert doctor(log, "--gpu", "H100", "--json").report["patient"]["gpu"] == "H100 80GB HBM3"
     assert doctor(log, "--json").report["patient"]["gpu"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("A100", "'A100' is taken for A100-SXM4-80GB; there is A100 80GB PCIe, A100-SXM4-40GB, A100-PCIE-40GB, too"),
+        ("H999", "GPU 'H999' is not in the table; nearest: "),
+    ],
+)
+def test_what_a_gpus_name_leaves_open_is_told_and_the_rest_is_judged(doctor: Doctor, name: str, note: str) -> None:
+    ran = doctor("--command", "vllm serve m --enforce-eager", "--gpu", name, "--json")
+    assert "enforce-eager" in rules(ran.report)
+    [named] = [source for source in ran.report["sources"] if source["kind"] == "gpu-name"]
+    assert named["notes"][0].startswith(note)
+    assert note in " ".join(doctor("--command", "vllm serve m --enforce-eager", "--gpu", name).out.split())
 
 
 def test_a_named_gpu_alone_is_no_patient(doctor: Doctor) -> None:
@@ -249,8 +264,6 @@ def test_beside_a_server(doctor: Doctor) -> None:
         ["--command", str(paths.COMMANDS)],
         ["--command"],
         ["--command", "-", "-"],
-        ["--command", "vllm serve m", "--gpu", "H999"],
-        ["--command", "vllm serve m", "--gpu", "A100"],
         ["--command", "vllm serve m", "--gpu", ""],
         ["--command", "vllm serve m", "--gpu", "0xH100"],
         ["--command", "vllm serve m", "--gpu", "\x1b[31m"],

@@ -84,7 +84,7 @@ def add_sourcing(parser: Parser) -> None:
         metavar="FILE",
         help="GPUs from a file of `nvidia-smi -q -x` (or its table, -L, topo -m), not from the driver",
     )
-    add("--gpu", metavar="NAME", help="the GPUs, where none can be found: H100, 8xL40S, 'NVIDIA A100-SXM4-80GB'")
+    add("--gpu", metavar="NAME", help="the GPUs, where none can be found: H100, 8xL40S, 4090, 'A100 40GB', p5.48xlarge")
 
 
 def add_accessing(parser: Parser) -> None:

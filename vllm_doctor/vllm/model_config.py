@@ -24,7 +24,7 @@ _NUMBERS: Mapping[str, tuple[str, ...]] = {
 }
 _KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "num_attention_groups")
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
-_EXPERTS_PER_TOKEN = ("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_topk", "moe_top_k")
+_EXPERTS_PER_TOKEN = ("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_topk", "moe_top_k", "moe_k")
 _TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 _QUANTIZATIONS = ("quantization_config", "compression_config")
 _SENSES = frozenset(

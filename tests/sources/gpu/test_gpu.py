@@ -202,7 +202,7 @@ def test_whichever_gpus_they_are_their_kind_is_known_where_there_is_one() -> Non
         ("NVIDIA L4", Reason.NOT_SUPPORTED, 8.9),
         ("NVIDIA H100 80GB HBM3 MIG 1g.20gb", Reason.NOT_SUPPORTED, 9.0),
         ("NVIDIA L4", 12.0, 12.0),  # the driver knows better
-        ("NVIDIA GH200 480GB", Reason.NOT_SUPPORTED, Reason.NOT_SUPPORTED),
+        ("NVIDIA GX300", Reason.NOT_SUPPORTED, Reason.NOT_SUPPORTED),
         ("", Reason.NOT_SUPPORTED, Reason.NOT_SUPPORTED),
     ],
 )
@@ -458,13 +458,20 @@ def test_gpus_that_do_not_answer() -> None:
         (["NVIDIA H100 80GB HBM3"], 3350e9, 989e12),
         (["NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"], 3350e9, 989e12),
         (["NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe"], Reason.NOT_SUPPORTED, Reason.NOT_SUPPORTED),
-        (["NVIDIA GH200 480GB"], Reason.NOT_SUPPORTED, Reason.NOT_SUPPORTED),
+        (["NVIDIA GH200 480GB"], Reason.NOT_SUPPORTED, Reason.NOT_SUPPORTED),  # by its name alone: 96 GB, not 80
     ],
 )
 def test_what_the_data_sheet_says(names: list[str], bandwidth: float | Reason, flops: float | Reason) -> None:
     gpus = [gpu(place, name=name, memory_total=Known(80 * 2.0**30)) for place, name in enumerate(names)]
     found = bare(facts(GpuView("nvml", tuple(gpus)), GpuUse(wanted=len(gpus))))
     assert (found["gpu_bandwidth"], found["gpu_flops"]) == (bandwidth, flops)
+
+
+@pytest.mark.parametrize(("nvlink", "link"), [({(0, 1): True}, "nvlink"), ({(0, 1): False}, "pcie"), ({}, "nvlink")])
+def test_how_they_reach_each_other_is_what_the_driver_sees(nvlink: dict[tuple[int, int], bool], link: str) -> None:
+    gpus = [gpu(place, name="NVIDIA H100 80GB HBM3", memory_total=Known(80 * 2.0**30)) for place in range(2)]
+    found = bare(facts(GpuView("nvml", tuple(gpus), nvlink_pairs=nvlink), GpuUse(wanted=2)))
+    assert (found["gpu_link"], found["gpu_flops_fp8"], found["gpu_flops_fp4"]) == (link, 1979e12, Reason.NOT_SUPPORTED)
 
 
 def test_of_a_mig_instance_the_data_sheet_says_nothing() -> None:

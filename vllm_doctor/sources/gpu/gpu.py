@@ -15,7 +15,7 @@ from vllm_doctor.model.observation import GpuSeen
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.text.words import number
-from vllm_doctor.vllm import roofline
+from vllm_doctor.vllm import gpus as data_sheets
 
 # Clock event reasons, https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
 IDLE, APPLICATIONS_CLOCKS, SW_POWER_CAP, HW_SLOWDOWN = 0x1, 0x2, 0x4, 0x8
@@ -132,7 +132,8 @@ class GpuUse:
 
 FACTS = (
     "gpus_on_host", "gpus_told", "gpus",
-    "gpu_name", "gpu_compute_capability", "gpu_bandwidth", "gpu_flops", "mig", "mig_profile",
+    "gpu_name", "gpu_compute_capability", "gpu_bandwidth", "gpu_flops", "gpu_flops_fp8", "gpu_flops_fp4", "gpu_link",
+    "mig", "mig_profile",
     "gpu_memory_total", "gpu_memory_used_share", "gpu_memory_free", "gpu_memory_foreign", "gpu_foreign_processes",
     "gpu_utilization", "gpu_utilization_least",
     "gpu_thermal_share", "gpu_thermal_where", "gpu_power_cap_share", "gpu_power_cap_where",
@@ -192,6 +193,7 @@ def facts(view: GpuView, use: GpuUse) -> dict[str, Reading]:
             readings |= part(watched)
         readings |= _foreign(watched, use.pids)
         readings |= {"nvlink": _linked(gpus, view.nvlink_pairs), "gpu_p2p": _linked(gpus, view.p2p_pairs)}
+        readings["gpu_link"] = _link(readings["gpu_link"], readings["nvlink"])
     elif view.missing is None and len({(gpu.name, gpu.memory_total, gpu.mig_profile) for gpu in view.gpus}) == 1:
         readings |= _kind([_Watched(gpu, ()) for gpu in view.gpus])
     return {
@@ -432,26 +434,25 @@ def _kind(watched: Sequence[_Watched]) -> dict[str, Reading]:
     return {name: told[name] for name in _OF_A_KIND}
 
 
-_OF_A_KIND = (
-    "gpu_name", "gpu_compute_capability", "gpu_bandwidth", "gpu_flops", "mig", "mig_profile", "gpu_memory_total"
-)  # fmt: skip
+_SPEED = ("gpu_bandwidth", "gpu_flops", "gpu_flops_fp8", "gpu_flops_fp4", "gpu_link")
+_OF_A_KIND = ("gpu_name", "gpu_compute_capability", *_SPEED, "mig", "mig_profile", "gpu_memory_total")  # fmt: skip
 
 
 def _capability(gpu: Gpu) -> Reading:
     """As the driver tells it, or else the data sheet of that name; a part of a GPU can what the whole can."""
     if isinstance(gpu.compute_capability, Known):
         return gpu.compute_capability
-    sheet = roofline.gpu(gpu.name) or roofline.gpu(gpu.name, _number(gpu.memory_total))
+    whole = gpu.name.partition(" MIG ")[0]
+    sheet = data_sheets.gpu(whole) or data_sheets.gpu(whole, _number(gpu.memory_total))
     return gpu.compute_capability if sheet is None or sheet.capability is None else Known(float(sheet.capability))
 
 
 def _data_sheet(gpus: Sequence[Gpu]) -> dict[str, Reading]:
-    """Bytes and 16-bit operations a second, of GPUs that are all of one kind that we know, and whole."""
-    sheets = [None if _is_instance(gpu) else roofline.gpu(gpu.name, _number(gpu.memory_total)) for gpu in gpus]
+    """What tells how fast they are, of GPUs that are all of one kind that we know, and whole."""
+    sheets = [None if _is_instance(gpu) else data_sheets.gpu(gpu.name, _number(gpu.memory_total)) for gpu in gpus]
     sheet = sheets[0]
-    if sheet is None or any(other != sheet for other in sheets):
-        return {"gpu_bandwidth": NOT_TOLD, "gpu_flops": NOT_TOLD}
-    return {"gpu_bandwidth": Known(sheet.bandwidth), "gpu_flops": NOT_TOLD if sheet.bf16 is None else Known(sheet.bf16)}
+    told = {} if sheet is None or any(other != sheet for other in sheets) else data_sheets.figures(sheet)
+    return {name: Known(told[name]) if name in told else NOT_TOLD for name in _SPEED}
 
 
 def _memory(watched: Sequence[_Watched]) -> dict[str, Reading]:
@@ -633,6 +634,11 @@ def _linked(gpus: Sequence[Gpu], pairs: Mapping[tuple[int, int], bool]) -> Readi
     if False in told:
         return Known(False)
     return NOT_TOLD if None in told else Known(True)
+
+
+def _link(of_data_sheet: Reading, nvlink: Reading) -> Reading:
+    """How they reach each other: as the driver sees it, or else as such GPUs do."""
+    return Known("nvlink" if nvlink.value else "pcie") if isinstance(nvlink, Known) else of_data_sheet
 
 
 def _of(samples: Sequence[GpuSample], uuid: str) -> list[GpuSample]:

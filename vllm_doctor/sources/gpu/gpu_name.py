@@ -2,82 +2,63 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Value
-from vllm_doctor.vllm import roofline
+from vllm_doctor.vllm import gpus as data_sheets
 
 OPTION = "--gpu"
 
-_COUNTED = re.compile(r"(?:(\d{1,6})\s*[xX×*]\s*)?(.*)", re.DOTALL)
 _MOST = 1024
-_NAMED = 4
 
 
 @dataclass(frozen=True)
 class NamedGpu:
-    """`text`: as it was given; `count`: None where the user did not say."""
+    """`text`: as it was given; `count`: None where the user did not say; `gpu`: None where no data sheet is known."""
 
     text: str
     count: int | None
-    gpu: roofline.Gpu
-
-    @property
-    def name(self) -> str:
-        """As data/gpus.tsv has it, near to what the driver would say: "A100-SXM4-80GB"."""
-        known = roofline.names(self.gpu)
-        return next((name for name in known if name.lower() in self.text.lower()), known[0])
+    gpu: data_sheets.Gpu | None
+    notes: tuple[str, ...] = ()
 
     @property
     def target(self) -> str:
-        return f"{OPTION} {self.text}"
+        return f"{OPTION} {_shown(self.text)}"
 
     def examine(self, patient: str) -> Observation:
         """What is known of the GPU by its name."""
-        return Observation(SourceKind.GPU_NAME, self.target, facts=facts(self), patient=patient)
+        return Observation(SourceKind.GPU_NAME, self.target, facts=facts(self), notes=self.notes, patient=patient)
 
 
 def parse(text: str) -> NamedGpu:
-    """The GPU that is meant by "H100", "NVIDIA A100-SXM4-80GB", "8xL40S". Raises UsageError, with the nearest names."""
-    match = _COUNTED.fullmatch(text.strip())
-    counted, name = (match[1], match[2]) if match else (None, text)
-    count = None if counted is None else int(counted)
-    if count is not None and not 1 <= count <= _MOST:
-        raise UsageError(f"{OPTION}: {count} GPUs: write a number from 1 to {_MOST}, as in {OPTION} 8xH100")
-    found = roofline.gpu(name) if name.isprintable() else None
+    """The GPU that is meant by "H100", "NVIDIA A100-SXM4-80GB", "8xL40S", "p5.48xlarge"; of an unknown one, a note.
+
+    Raises UsageError where the text is no name at all, or counts what no server has.
+    """
+    said = " ".join(text.split())
+    told = data_sheets.counted(text)
+    for count in (told.count, told.nodes):
+        if count is not None and not 1 <= count <= _MOST:
+            raise UsageError(f"{OPTION}: {count} GPUs: write a number from 1 to {_MOST}, as in {OPTION} 8xH100")
+    if not told.name or not said.isprintable():
+        raise UsageError(f"{OPTION} {_shown(text)!r}: write the name of a GPU, as in {OPTION} 8xH100")
+    found = data_sheets.named(text)
     if found is None:
-        raise UsageError(f"{OPTION} {_shown(name)!r}: no GPU of that name is known; the nearest: {_nearest(name)}")
-    return NamedGpu(" ".join(text.split()), count, found)
+        near = ", ".join(data_sheets.nearest(told.name))
+        note = f"GPU {_shown(told.name)!r} is not in the table; nearest: {near}; speed is not judged"
+        return NamedGpu(said, told.count, None, (note,))
+    return NamedGpu(said, found.count, found.gpu, found.assumptions)
 
 
 def facts(named: NamedGpu) -> dict[str, Reading]:
-    """gpu_name, gpu_memory_total (bytes), gpu_compute_capability, and gpus_on_host where a number was given."""
-    gpu = named.gpu
-    told: dict[str, Value] = {"gpu_name": named.name}
-    if gpu.memory is not None:
-        told["gpu_memory_total"] = gpu.memory
-    if gpu.capability is not None:
-        told["gpu_compute_capability"] = float(gpu.capability)
+    """The figures of its data sheet, and gpus_on_host where a number was given."""
+    told: dict[str, Value] = {} if named.gpu is None else {**data_sheets.figures(named.gpu)}
     if named.count is not None:
         told["gpus_on_host"] = float(named.count)
     return {name: Known(value, origin=OPTION) for name, value in told.items()}
-
-
-def _nearest(name: str) -> str:
-    wanted = name.lower()
-    words = {word for word in re.findall(r"[^\W_]+", wanted) if re.search(r"\d", word)}
-
-    def unlike(known: str) -> tuple[bool, float]:
-        shares = any(word in known.lower() or known.lower() in word for word in words)
-        return not shares, -SequenceMatcher(None, wanted[:100], known.lower()).ratio()
-
-    known = [readable for gpu in roofline.gpus() for readable in roofline.names(gpu)]
-    return ", ".join(sorted(known, key=unlike)[:_NAMED])
 
 
 def _shown(name: str) -> str:

@@ -20,7 +20,7 @@ from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.gpu import nvidia_smi_fields as smi
 from vllm_doctor.sources.gpu.gpu import NOT_TOLD, Gpu, GpuProcess, GpuSample, GpuView
-from vllm_doctor.vllm import roofline
+from vllm_doctor.vllm import gpus as data_sheets
 
 NO_CLOCKS = "the table of nvidia-smi shows neither clocks nor why they are low: nvidia-smi -q -x does"
 MORE = "the text of nvidia-smi leaves GPUs out: the host may have more than it lists"
@@ -305,7 +305,7 @@ class _Scanner:
         """Whether a line without a UUID is of a list, and no sentence about a GPU."""
         if len(said.split()) > _MAX_WORDS or said.startswith(("AMD", "Intel")):
             return False
-        return self._list is not None or bool(_BRAND.match(said)) or roofline.gpu(said) is not None
+        return self._list is not None or bool(_BRAND.match(said)) or data_sheets.gpu(said) is not None
 
     # the matrix
 

@@ -1,0 +1,343 @@
+"""GPUs by the names that drivers, people, and labels of a cluster have for them, and what their data sheets say. Pure.
+
+A name is read as words ("RTX4090D" is rtx, 4090, d), in any order; each row of data/gpus.tsv tells which words it
+needs, and which it may have. How fast a server could be on them is in rules/signals/roofline.yaml and expected.yaml.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cache
+from pathlib import Path
+
+from vllm_doctor.vllm import instances
+
+_FILE = Path(__file__).parent / "data" / "gpus.tsv"
+_GIGA, _TERA = 1e9, 1e12
+_GIB = 1024.0**3
+_PCIE_LANE = {"3": 0.985e9, "4": 1.969e9, "5": 3.938e9, "6": 7.563e9}
+"""Bytes a second of one lane, in one direction."""
+_MEMORY_FITS = 0.1
+"""How far a GPU's memory may be from its data sheet's: ECC and the driver keep some."""
+
+_LONGEST = 200
+"""Characters of a name; a longer one is none."""
+_CUT = "..."
+"""How the table of nvidia-smi ends a name that is too long for it."""
+_VENDOR = re.compile(r"^(?:NVIDIA )?(?:Tesla |GeForce )?")
+_SAID_ALONG = frozenset(
+    (
+        *("nvidia", "geforce", "tesla", "quadro", "amd", "radeon", "instinct", "intel", "habana", "google", "cloud"),
+        *("rtx", "gtx", "rx", "gpu", "gpus", "graphics", "card", "cards", "accelerator", "tensor", "core", "vram"),
+        *("memory", "generation", "edition", "s"),
+    )
+)
+"""Words that tell no GPU from another, unless a row has them. The last is of a plural: "8 H100s"."""
+_FORMS = frozenset(["pcie", "nvl", "sxm", "sxm2", "server", "max", "q", "maxq"])
+"""Words by which one and the same product is told from itself, and which people leave out."""
+_PARTS = frozenset(["mig", "vgpu", "slice", "fraction"])
+"""Words of a part of a GPU, of which no data sheet tells."""
+_MEMORY = re.compile(r"[1-9]\d{0,3}g(?:i?b)?")
+_NUMBER = re.compile(r"[1-9]\d{0,3}")
+_CHUNK = re.compile(r"[a-z0-9]+")
+_NODES = re.compile(r"(\d{1,6}) ?(?:nodes?|hosts?|servers?|machines?)\b ?(?:[x×*@,:]|of\b|with\b)? ?", re.I)
+_FIRST = re.compile(r"(\d{1,9})(?:[x×*]| [x×*](?![a-z])) ?(?=\S)|(\d{1,2}) (?!g(?:i?b)?\b)(?=\S)", re.I)
+_LAST = re.compile(r" ?\(?(?:(?<![a-z])x|[×*:]) ?(\d{1,9})\)?$| ?\((\d{1,9}) ?x\)$", re.I)
+_DEVICES = {"cpu": "cpu", "tpu": "tpu", "xe": "xpu", "gaudi": "hpu", "ascend": "npu", "neuron": "neuron"}
+_COUNTS = {"single": 1, "one": 1, "dual": 2, "two": 2, "four": 4, "quad": 4, "eight": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One line of data/gpus.tsv: bytes and operations a second, not GB and TFLOPS."""
+
+    name: str
+    """As people read it, and mostly the driver's without its vendor: "A100-SXM4-80GB"."""
+    ways: tuple[tuple[frozenset[str], frozenset[str]], ...]
+    """Each way to say it: the words that it needs, and those that it may have."""
+    bandwidth: float | None
+    """Of its memory."""
+    bf16: float | None
+    """Dense, accumulated in FP32, as `fp8` and `fp4`; FP16 for a GPU without BF16."""
+    fp8: float | None
+    fp4: float | None
+    int8: float | None
+    memory: float | None
+    """Bytes; a data sheet's GB are GiB."""
+    capability: str | None
+    architecture: str
+    """hopper, ada, ampere, …"""
+    link: str
+    """How the GPUs of one server reach each other. "nvlink": by links of the vendor's own, whatever he calls them;
+    "pcie"; "unified": one memory with the CPU; "none"."""
+    nvlink: float | None
+    """In one direction, over all links of one GPU; also where a bridge is sold apart (then `link` is "pcie")."""
+    pcie: float | None
+    """To the host, in one direction; over NVLink-C2C for a GPU that has it."""
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What somebody's words for GPUs mean. `count`: in one server; None where it is not said.
+
+    `assumptions`: what the words leave open, in sentences.
+    """
+
+    gpu: Gpu
+    count: int | None = None
+    assumptions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Words for GPUs without the numbers in front and behind: "2 nodes x 8 H100" is (8, 2, "H100")."""
+
+    count: int | None
+    nodes: int | None
+    name: str
+
+
+def gpu(name: str, memory: float | None = None) -> Gpu | None:
+    """The GPU that the driver calls this, of this many bytes; None where we do not know it, or it is a part of one."""
+    if name.endswith(_CUT):
+        return None if memory is None else _of_cut(name, memory)
+    return _best(_words(name), memory)
+
+
+def named(text: str) -> Named | None:
+    """The GPUs that people mean by "8xH100", "a100-80g", "4 x NVIDIA L40S 48GB", "p5.48xlarge"; else None.
+
+    Of several that fit the likeliest, with the others as an assumption.
+    """
+    told = counted(text)
+    instance = instances.instance(told.name)
+    if instance is not None:
+        found = _best(_words(instance.gpu), None)
+        if found is None:
+            return None
+        if instance.is_label:
+            return Named(found, told.count)
+        machines = () if told.count is None else (f"{told.count} machines of {instance.type}",)
+        return Named(found, instance.count, machines)
+    words = _words(told.name)
+    unknown = {word for word in words if not _is_word(word)}
+    if unknown & _PARTS or any(re.search(r"\d", word) for word in unknown):
+        return None
+    words -= unknown
+    found = _best(words, None) or _best(words, None, _FORMS)
+    if found is None:
+        return None
+    said = [f"{told.nodes} servers with as many GPUs each"] if told.nodes is not None else []
+    if unknown:
+        said.append(f"{' '.join(sorted(unknown))!r} in the GPU's name is not understood")
+    others = _others(found, words)
+    if others or _best(words, None) is None:
+        too = f"; there is {', '.join(others)}, too" if others else ""
+        said.append(f"{told.name!r} is taken for {found.name}{too}")
+    return Named(found, told.count, tuple(said))
+
+
+def figures(gpu: Gpu) -> dict[str, float | str]:
+    """What its data sheet tells, by the names of the facts: gpu_name, gpu_memory_total (bytes), gpu_compute_capability,
+    gpu_bandwidth (bytes/s), gpu_flops, gpu_flops_fp8, gpu_flops_fp4 (dense, operations/s), gpu_link; device_written, as
+    vLLM calls it, of what is no GPU of NVIDIA's or AMD's."""
+    told = {
+        "gpu_name": gpu.name,
+        "gpu_memory_total": gpu.memory,
+        "gpu_compute_capability": None if gpu.capability is None else float(gpu.capability),
+        "gpu_bandwidth": gpu.bandwidth,
+        "gpu_flops": gpu.bf16,
+        "gpu_flops_fp8": gpu.fp8,
+        "gpu_flops_fp4": gpu.fp4,
+        "gpu_link": gpu.link,
+        "device_written": _DEVICES.get(gpu.architecture),
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def counted(text: str) -> Counted:
+    """The numbers of GPUs and of servers in such words, and the rest."""
+    name = " ".join(text.split()).strip("\"'")
+    nodes = count = None
+    if len(name) > _LONGEST or instances.instance(name) is not None or _best(_words(name), None) is not None:
+        return Counted(None, None, name)
+    if (match := _NODES.match(name)) and match.end() < len(name):
+        nodes, name = int(match[1]), name[match.end() :]
+    first, _, rest = name.partition(" ")
+    if first.lower() in _COUNTS and rest:
+        count, name = _COUNTS[first.lower()], rest
+    elif match := _FIRST.match(name):
+        count, name = int(match[1] or match[2]), name[match.end() :]
+    elif match := _LAST.search(name):
+        count, name = int(match[1] or match[2]), name[: match.start()]
+    if count is not None and nodes is None and (match := _FIRST.match(name)) and match[1]:  # "2x8xH100"
+        nodes, count, name = count, int(match[1]), name[match.end() :]
+    return Counted(count, nodes, name.strip(" -_,"))
+
+
+def nearest(name: str, most: int = 4) -> tuple[str, ...]:
+    """The names in the table that are most like this one."""
+    wanted = name[:_LONGEST].lower()
+    words = {word for word in _CHUNK.findall(wanted) if re.search(r"\d", word)}
+
+    def unlike(known: Gpu) -> tuple[bool, float]:
+        called = [known.name.lower(), *(" ".join(needed) for needed, _ in known.ways)]
+        shares = any(word in called[0] or called[0] in word for word in words)
+        return not shares, -max(SequenceMatcher(None, wanted, name).ratio() for name in called)
+
+    return tuple(known.name for known in sorted(gpus(), key=unlike)[:most])
+
+
+@cache
+def gpus() -> tuple[Gpu, ...]:
+    """All that data/gpus.tsv knows."""
+    lines = _FILE.read_text("utf-8").splitlines()
+    return tuple(_gpu(line) for line in lines if not line.startswith("#"))
+
+
+# ---- which row fits
+
+
+def _best(words: frozenset[str], memory: float | None, left_out: frozenset[str] = frozenset()) -> Gpu | None:
+    """The row that has most of the words, and lacks none; the first of several. `left_out`: words that it may need, and
+    that are not there."""
+    fitting = [(best, known) for known in gpus() if (best := _fit(known, words, memory, left_out)) is not None]
+    return max(fitting, key=lambda pair: pair[0])[1] if fitting else None
+
+
+def _fit(known: Gpu, words: frozenset[str], memory: float | None, left_out: frozenset[str]) -> int | None:
+    """How many of the words the row has, itself; None where they are not of this GPU."""
+    if memory is not None and not _has(known, memory):
+        return None
+    found = None
+    for needed, more in known.ways:
+        own = needed | more
+        if needed - left_out <= words and all(
+            word in own or word in _SAID_ALONG or (_MEMORY.fullmatch(word) and _has(known, _bytes(word)))
+            for word in words
+        ):
+            found = max(found or 0, len(own & words))
+    return found
+
+
+def _others(found: Gpu, words: frozenset[str]) -> list[str]:
+    """What else the words may mean, and is not the same, where they are not the whole name."""
+    if _words(found.name) - _SAID_ALONG <= words:
+        return []
+    figures = _figures(found)
+    return [
+        known.name for known in gpus() if _figures(known) != figures and _fit(known, words, None, _FORMS) is not None
+    ]
+
+
+def _figures(known: Gpu) -> tuple[object, ...]:
+    return known.bandwidth, known.bf16, known.memory, known.link
+
+
+def _has(known: Gpu, memory: float) -> bool:
+    return known.memory is None or abs(memory / known.memory - 1) <= _MEMORY_FITS
+
+
+def _bytes(word: str) -> float:
+    return float(word.rstrip("gib")) * _GIB
+
+
+def _of_cut(name: str, memory: float) -> Gpu | None:
+    """The only GPU of this memory whose name begins so, of those without near kin ("RTX 3090 Ti")."""
+    begun = _VENDOR.sub("", name.removesuffix(_CUT)).rstrip().lower()
+    fitting = [known for known in gpus() if _has(known, memory) and known.name.lower().startswith(begun)]
+    return fitting[0] if len(fitting) == 1 and re.search(r"\d", begun) else None
+
+
+# ---- the words of a name
+
+
+def _words(name: str) -> frozenset[str]:
+    """The words of a name, in lower case; () of what is too long for one, or is not printable."""
+    if len(name) > _LONGEST or not name.isprintable():
+        return frozenset()
+    return frozenset(_joined([word for chunk in _CHUNK.findall(name.lower()) for word in _parts(chunk)]))
+
+
+def _parts(chunk: str) -> Sequence[str]:
+    """ "rtx4090d" as the fewest words that are known; as it is where it is not made of such."""
+    if chunk.isdecimal():
+        return (chunk,)
+    made: list[Sequence[str] | None] = [(), *(None for _ in chunk)]
+    for end in range(1, len(chunk) + 1):
+        for start in range(max(0, end - _longest_word()), end):
+            before = made[start]
+            if before is not None and _is_word(chunk[start:end]):
+                longer = (*before, chunk[start:end])
+                best = made[end]
+                made[end] = longer if best is None or len(longer) < len(best) else best
+    return made[-1] or (chunk,)
+
+
+def _joined(words: Sequence[str]) -> Iterator[str]:
+    """With "80 gb" as one word."""
+    for place, word in enumerate(words):
+        after = words[place + 1] if place + 1 < len(words) else ""
+        if after in ("gb", "gib", "g") and _NUMBER.fullmatch(word):
+            yield word + after
+        elif word not in ("gb", "gib", "g"):
+            yield word
+
+
+def _is_word(text: str) -> bool:
+    return text in _vocabulary() or _MEMORY.fullmatch(text) is not None
+
+
+@cache
+def _vocabulary() -> frozenset[str]:
+    return _SAID_ALONG.union(*(needed | more for known in gpus() for needed, more in known.ways), ("gb", "gib", "g"))
+
+
+@cache
+def _longest_word() -> int:
+    return max(map(len, _vocabulary()))
+
+
+# ---- the table
+
+
+def _gpu(line: str) -> Gpu:
+    name, words, bandwidth, bf16, fp8, fp4, int8, memory, capability, *rest = line.split("\t")
+    architecture, link, links, pcie, source = rest
+    both_ways = _number(links, _GIGA)
+    return Gpu(
+        name=name,
+        ways=tuple(_way(way) for way in words.split("|")),
+        bandwidth=_number(bandwidth, _GIGA),
+        bf16=_number(bf16, _TERA),
+        fp8=_number(fp8, _TERA),
+        fp4=_number(fp4, _TERA),
+        int8=_number(int8, _TERA),
+        memory=_number(memory, _GIB),
+        capability=None if capability == "-" else capability,
+        architecture=architecture,
+        link=link,
+        nvlink=None if both_ways is None else both_ways / 2,
+        pcie=_host_link(pcie),
+        source=source,
+    )
+
+
+def _way(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The words of "h100 (sxm hbm3)": needed, and in brackets."""
+    needed, _, more = text.partition("(")
+    return frozenset(needed.split()), frozenset(more.rstrip(" )").split())
+
+
+def _host_link(text: str) -> float | None:
+    """Bytes a second of "5x16" (generation, lanes), and of "450" (GB/s)."""
+    generation, _, lanes = text.partition("x")
+    return _PCIE_LANE[generation] * float(lanes) if lanes else _number(text, _GIGA)
+
+
+def _number(text: str, factor: float) -> float | None:
+    return None if text == "-" else float(text) * factor
