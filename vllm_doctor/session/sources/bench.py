@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.model.observation import Observation
 from vllm_doctor.session.attachment import Attachment, Opener, Turn
 from vllm_doctor.session.source import Source
 
@@ -62,15 +64,42 @@ def _paths(path: Path) -> list[Path]:
 
 
 def of_patient(results: Sequence[Result], patient: str) -> Iterator[Source]:
-    """The results as one server's: judged is the one with the most tokens a second, the others are named."""
-    from vllm_doctor.sources.bench import facts
-
+    """The results as one server's: of several the fastest."""
     if not results:
         return
+    best, notes = fastest(results)
+    yield Source(SourceKind.BENCH, best.target, patient, partial(best.examine, patient, notes))
+
+
+def fastest(results: Sequence[Result]) -> tuple[Result, tuple[str, ...]]:
+    """The one with the most tokens a second, which is judged beside a server; with a note where there are others."""
+    from vllm_doctor.sources.bench import facts
+
     best = max(results, key=lambda result: facts.output_rate(result.run) or 0.0)
-    others = [result.target for result in results if result is not best]
-    note = f"of {len(results)} results the fastest is judged; for another, give it as a file of its own"
-    yield Source(SourceKind.BENCH, best.target, patient, partial(best.examine, patient, [note] if others else []))
+    note = f"of {len(results)} benchmark results the fastest is judged; for another, give it as a file of its own"
+    return best, (note,) if len(results) > 1 else ()
+
+
+def with_results(seen: Observation, raw: bytes) -> Observation:
+    """What was seen of a text, with the benchmark results that stand in it: beside a log, or in its place."""
+    from vllm_doctor.sources.bench import source
+
+    results = source.of_text(raw, seen.target)
+    if not results:
+        return seen
+    best, notes = fastest(results)
+    told = best.examine(seen.patient, notes)
+    if seen.error is not None:
+        return replace(told, patient=seen.patient or seen.target)
+    runs = tuple(replace(run, facts={**told.facts, **run.facts}) for run in seen.runs)
+    return replace(
+        seen,
+        facts={**told.facts, **seen.facts},
+        models=seen.models or told.models,
+        runs=runs,
+        bench=told.bench,
+        notes=(*seen.notes, *told.notes),
+    )
 
 
 def in_log(paths: Sequence[Path], patient: str) -> Iterator[Source]:

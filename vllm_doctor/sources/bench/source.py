@@ -91,9 +91,24 @@ def results(paths: Sequence[Path]) -> list[Result]:
         runs = _read(path)
         if not runs:
             raise SourceError("not-bench", f"{path}: holds no result of a benchmark that is known")
-        for run in runs:
-            target = f"{path}: {run.place}" if run.place else str(path)
-            found.append(Result(target, run, tuple(one.run for one in found)))
+        found += _results(runs, str(path), found)
+    return found
+
+
+def of_text(raw: bytes, target: str) -> list[Result]:
+    """The runs in what was read already; none where it is nothing of a benchmark."""
+    try:
+        runs = documents.runs(raw) if _SIGNS.search(raw) else ()
+    except NoRunError:
+        return []
+    return _results(runs, target, [])
+
+
+def _results(runs: Sequence[BenchRun], target: str, before: Sequence[Result]) -> list[Result]:
+    found: list[Result] = []
+    for run in runs:
+        earlier = tuple(one.run for one in (*before, *found))
+        found.append(Result(f"{target}: {run.place}" if run.place else target, run, earlier))
     return found
 
 
