@@ -200,11 +200,27 @@ def test_a_gpu_by_any_name(line: str) -> None:
     "text",
     [
         "", " ", "x", "8x", "XYZ", "H101", "L40X", "4x", "H100 64GB", "H100 MIG", "H100 80GB HBM3 MIG 1g.10gb", "GPU",
-        "NVIDIA", "RTX", "RTX A6000 Ada", "A100X", "4090 Ti", "Max-Q", "PCIe", "80GB", "A" * 5000, "H100\x1b[0m", "p5.",
+        "NVIDIA", "RTX", "RTX A6000 Ada", "A100X", "4090 Ti", "Max-Q", "PCIe", "80GB", "cpu 38",
+        "cpu 0 GB/s", "cpu 0 x 4800", "A" * 5000, "H100\x1b[0m", "p5.",
     ],
 )  # fmt: skip
 def test_what_no_gpu_is_called(text: str) -> None:
     assert named(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "bandwidth"),
+    [
+        ("cpu 8 x DDR5-4800", "CPU 8 x 4800 MT/s", 307.2e9),
+        ("CPU: 12ch 6400", "CPU 12 x 6400 MT/s", 614.4e9),
+        ("cpu 38.5 GB/s", "CPU 38.5 GB/s", 38.5e9),
+    ],
+)
+def test_a_cpu_by_its_memory(text: str, name: str, bandwidth: float) -> None:
+    found = named(text)
+    assert found is not None
+    assert (found.gpu.name, found.gpu.architecture, found.count) == (name, "cpu", None)
+    assert found.gpu.bandwidth == pytest.approx(bandwidth)
 
 
 def test_what_a_name_leaves_open_is_told() -> None:

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.vllm import instances
 
 _FILE = Path(__file__).parent / "data" / "gpus.tsv"
-_GIGA, _TERA = 1e9, 1e12
+_MEGA, _GIGA, _TERA = 1e6, 1e9, 1e12
 _GIB = 1024.0**3
 _PCIE_LANE = {"3": 0.985e9, "4": 1.969e9, "5": 3.938e9, "6": 7.563e9}
 """Bytes a second of one lane, in one direction."""
 _MEMORY_FITS = 0.1
 """How far a GPU's memory may be from its data sheet's: ECC and the driver keep some."""
 
-_LONGEST = 200
+_LONGEST = 100
 """Characters of a name; a longer one is none."""
 _CUT = "..."
 """How the table of nvidia-smi ends a name that is too long for it."""
@@ -47,6 +47,11 @@ _CHUNK = re.compile(r"[a-z0-9]+")
 _NODES = re.compile(r"(\d{1,6}) ?(?:nodes?|hosts?|servers?|machines?)\b ?(?:[x×*@,:]|of\b|with\b)? ?", re.I)
 _FIRST = re.compile(r"(\d{1,9})(?:[x×*]| [x×*](?![a-z])) ?(?=\S)|(\d{1,2}) (?!g(?:i?b)?\b)(?=\S)", re.I)
 _LAST = re.compile(r" ?\(?(?:(?<![a-z])x|[×*:]) ?(\d{1,9})\)?$| ?\((\d{1,9}) ?x\)$", re.I)
+_CPU = re.compile(
+    r"cpu:? (?:([1-9]\d?) ?(?:x|×|channels?|ch) ?(?:ddr\d-)?([1-9]\d{3,4})|([1-9]\d{0,3}(?:\.\d{1,3})?) ?gb/s)", re.I
+)
+_CHANNEL = 8
+"""Bytes that a channel of memory moves at a time."""
 _DEVICES = {"cpu": "cpu", "tpu": "tpu", "xe": "xpu", "gaudi": "hpu", "ascend": "npu", "neuron": "neuron"}
 _COUNTS = {"single": 1, "one": 1, "dual": 2, "two": 2, "four": 4, "quad": 4, "eight": 8}
 
@@ -109,12 +114,16 @@ def gpu(name: str, memory: float | None = None) -> Gpu | None:
     return _best(_words(name), memory)
 
 
+@lru_cache(maxsize=1024)
 def named(text: str) -> Named | None:
-    """The GPUs that people mean by "8xH100", "a100-80g", "4 x NVIDIA L40S 48GB", "p5.48xlarge"; else None.
+    """The GPUs that people mean by "8xH100", "a100-80g", "4 x NVIDIA L40S 48GB", "p5.48xlarge"; else None. Also a CPU
+    with its memory: "cpu 8 x DDR5-4800" (channels, MT/s), "cpu 38 GB/s".
 
     Of several that fit the likeliest, with the others as an assumption.
     """
     told = counted(text)
+    if match := _CPU.fullmatch(told.name):
+        return Named(_cpu(match))
     instance = instances.instance(told.name)
     if instance is not None:
         found = _best(_words(instance.gpu), None)
@@ -140,6 +149,15 @@ def named(text: str) -> Named | None:
         too = f"; there is {', '.join(others)}, too" if others else ""
         said.append(f"{told.name!r} is taken for {found.name}{too}")
     return Named(found, told.count, tuple(said))
+
+
+def _cpu(match: re.Match[str]) -> Gpu:
+    channels, transfers, measured = match.groups()
+    plain = next(known for known in gpus() if known.name == "CPU")
+    if measured is not None:
+        return replace(plain, name=f"CPU {measured} GB/s", bandwidth=float(measured) * _GIGA)
+    bandwidth = float(channels) * _CHANNEL * float(transfers) * _MEGA
+    return replace(plain, name=f"CPU {channels} x {transfers} MT/s", bandwidth=bandwidth)
 
 
 def figures(gpu: Gpu) -> dict[str, float | str]:
@@ -183,7 +201,8 @@ def counted(text: str) -> Counted:
     """The numbers of GPUs and of servers in such words, and the rest."""
     name = " ".join(text.split()).strip("\"'")
     nodes = count = None
-    if len(name) > _LONGEST or instances.instance(name) is not None or _best(_words(name), None) is not None:
+    is_whole = len(name) > _LONGEST or instances.instance(name) is not None or _CPU.fullmatch(name) is not None
+    if is_whole or _best(_words(name), None) is not None:
         return Counted(None, None, name)
     if (match := _NODES.match(name)) and match.end() < len(name):
         nodes, name = int(match[1]), name[match.end() :]
