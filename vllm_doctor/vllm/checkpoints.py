@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,13 @@ def _as_written(name: ModelName) -> Named | None:
 def rows() -> tuple[Checkpoint, ...]:
     """The whole table."""
     return _table().rows
+
+
+def nearest(name: str, most: int = 3) -> list[str]:
+    """The names of the table that are most like this one."""
+    wanted = name[:100].rpartition("/")[2].lower()
+    known = {row.names[0].rpartition("/")[2].lower(): row.names[0] for row in reversed(rows())}
+    return [known[like] for like in get_close_matches(wanted, known, most, 0.5)]
 
 
 @dataclass(frozen=True)
