@@ -109,6 +109,14 @@ def test_vllms_own_options_are_taken_as_vllm_takes_them(expected: Callable[..., 
     assert small["queue_ms"]["typical"] > 0
 
 
+@pytest.mark.parametrize(
+    ("dtype", "bytes_each"), [("bf16", 2), ("fp8", 1), ("nvfp4", 0.6), ("awq", 0.6), ("INT4", 0.6)]
+)
+def test_what_people_call_a_data_type(expected: Callable[..., dict[str, Any]], dtype: str, bytes_each: float) -> None:
+    found = expected(*ASKED, "--dtype", dtype)
+    assert found["weights_gib_per_gpu"] == pytest.approx(32.8e9 * bytes_each / 4 / 2**30, rel=0.1)
+
+
 def test_the_version_is_that_of_the_option(expected: Callable[..., dict[str, Any]]) -> None:
     old = {one["what"]: one for one in expected(*ASKED, "--vllm", "0.19.0")["assumptions"]}
     new = {one["what"]: one for one in expected(*ASKED)["assumptions"]}
