@@ -25,7 +25,7 @@ def gpu(*places: Node) -> str | None:
 
 
 def accelerators(resources: Node) -> tuple[str, float | None] | None:
-    """The GPU that SkyPilot's `resources` name, and how many (`accelerators: H100:8`, `{L4: 1}`); or a machine."""
+    """The GPU of SkyPilot's `resources`, and how many: `accelerators: H100:8`, `{L4: 1}`; or the machine's type."""
     told = resources["accelerators"]
     if told.kind == "map" and len(told.fields) == 1:
         [(name, count)] = told.fields.items()

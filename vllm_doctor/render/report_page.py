@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from vllm_doctor.model.report import Finding, Report, grouped
 from vllm_doctor.model.version import __version__
 from vllm_doctor.render.page import Block, Footer, Head, Heading, Labelled, Page, Words, code
-from vllm_doctor.render.parts import examined, expectation, finding, over_time, unseen, vitals
+from vllm_doctor.render.parts import examined, expectation, finding, over_time, speed, unseen, vitals
 
 
 def in_short(report: Report) -> Page:
@@ -22,6 +22,7 @@ def in_short(report: Report) -> Page:
         _head(report),
         *examined.examined(report, whole=False),
         *vitals.vitals(report, whole=False),
+        *speed.speed(report, whole=False),
         *_will_give(report, whole=False),
         *over_time.plots(report),
         *over_time.runs(report, whole=False),
@@ -42,6 +43,7 @@ def whole(report: Report) -> Page:
         _head(report),
         *examined.examined(report, whole=True),
         *error,
+        *speed.speed(report, whole=True),
         *_will_give(report, whole=True),
         *_under("Over time", over_time.plots(report)),
         *over_time.runs(report, whole=True),

@@ -107,6 +107,7 @@ def judge(
         engines=diagnosis.engines,
         targets=diagnosis.targets,
         states=diagnosis.states,
+        speeds=diagnosis.speeds,
         error=error,
         command=command,
         variables=variables,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from vllm_doctor.model.reading import Known, Reading, Value
-from vllm_doctor.vllm import kv_cache, model_config
+from vllm_doctor.vllm import kv_cache, model_config, parameters
 
 ROOT = "model_root"
 """The fact that says which model is served, by /v1/models: not the name under which it is."""
@@ -32,9 +32,15 @@ def completed(facts: Mapping[str, Reading], told: Sequence[str | None], served: 
     `told`: names of what was loaded, the surest first; `served`: names under which it is served, which may be anything.
     """
     found = dict(facts)
-    if isinstance(facts.get("hidden_layers"), Known):
-        return found | {FROM: Known("config.json", origin=model_config.ORIGIN)}
+    is_at_hand = isinstance(facts.get("hidden_layers"), Known)
+    if is_at_hand:
+        found[FROM] = Known("config.json", origin=model_config.ORIGIN)
+        if isinstance(facts.get("parameters"), Known):
+            return found
     named = _by_name(facts, (_text(facts, ROOT), *told, _text(facts, "--model"), _text(facts, "model")), served)
+    if is_at_hand:  # which tells no count of this kind of model
+        is_alike = all(facts.get(name) == named.get(name, False) for name in ("hidden_layers", "hidden_size"))
+        return found | ({name: named[name] for name in parameters.FACTS if name in named} if is_alike else {})
     if not named:
         return found
     checked = _checked_kv(facts, _checked_weights(facts, named))

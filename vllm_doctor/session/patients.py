@@ -94,7 +94,11 @@ class Examined:
         """The facts, with what the model's name tells where its files do not."""
         started = [name for o in believed(self.observations) if o.kind not in SERVERS for name in o.models]
         served = [name for o in self.observations if o.kind in SERVERS for name in o.models]
-        labels = {labels.get("model_name", "") for labels in map(dict, window.latest(ENGINE_METRIC))}
+        engines = [
+            *window.latest(ENGINE_METRIC),
+            *(e for o in self.observations if o.evaluated for e in o.evaluated.engines),
+        ]
+        labels = {labels.get("model_name", "") for labels in map(dict, engines)}
         return named_model.completed(facts, started, [*served, *(labels if len(labels) == 1 else ())])
 
 
