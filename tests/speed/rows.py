@@ -77,12 +77,7 @@ def _row(cells: Mapping[str, str]) -> Row | None:
         "load_input_tokens": input_tokens,
         "load_output_tokens": output_tokens,
     }
-    optional = {
-        "gpu_flops": gpu.bf16,
-        "gpu_flops_fp8": gpu.fp8,
-        "gpu_flops_fp4": gpu.fp4,
-        "gpu_memory_total": gpu.memory,
-    }
+    optional = {"gpu_flops": gpu.bf16, "gpu_flops_fp8": gpu.fp8, "gpu_flops_fp4": gpu.fp4, "gpu_memory_total": gpu.memory}
     told |= {name: value for name, value in optional.items() if value is not None}
     if gpu.capability is not None:
         told["gpu_compute_capability"] = float(gpu.capability)
@@ -139,7 +134,7 @@ def _number(pattern: str, text: str) -> int:
 
 
 def _length(text: str) -> float | None:
-    """ "1024", "ShareGPT-4 p50 280 p99 2100", "mean 217"."""
+    """"1024", "ShareGPT-4 p50 280 p99 2100", "mean 217"."""
     match = re.search(r"(?:p50|mean) (\d+)", text) or re.match(r"~?(\d+)", text)
     return float(match[1]) if match else None
 

@@ -167,8 +167,8 @@ def figures(gpu: Gpu) -> dict[str, float | str]:
 
 
 def _usable(gpu: Gpu) -> float:
-    """The share of its memory that programs get, in public logs of vLLM and torch: 79.2 GiB of an H100's 80, 95.0 of an RTX
-    PRO 6000's 96, 23.5 of an RTX 4090's 24; 44.5 of an L40S's 48, 14.6 of a T4's 16."""
+    """The share of its memory that programs get; in public logs of vLLM and torch 79.2 GiB of an H100's 80, 95.0 of an
+    RTX PRO 6000's 96, 23.5 of an RTX 4090's 24; 44.5 of an L40S's 48, 14.6 of a T4's 16."""
     return 0.92 if gpu.name in _ECC_IN_MEMORY else 0.985
 
 
