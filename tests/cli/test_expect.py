@@ -176,9 +176,14 @@ def test_flags_that_vllm_refuses(ran: Ran, expected: Callable[..., dict[str, Any
     assert expected(*ASKED)["refused"] is None
 
 
-def test_what_the_rules_find_in_the_command_is_said(ran: Ran) -> None:
-    _, out, _ = ran(*ASKED, "--enforce-eager")
-    assert "[enforce-eager]" in out
+def test_what_the_rules_find_in_the_command_is_said_with_what_it_costs(ran: Ran) -> None:
+    shown = " ".join(ran(*ASKED, "--enforce-eager")[1].split())
+    assert "are switched off [enforce-eager]: at most " in shown
+    assert "The speed above is without what these cost." in shown
+    (found,) = json.loads(ran(*ASKED, "--enforce-eager", "--json")[1])["findings"]
+    assert found["rule"] == "enforce-eager"
+    assert 1 < found["costs_at_most_ms"] < 100
+    assert "[enforce-eager]: at most" not in " ".join(ran(*ASKED)[1].split())
 
 
 @pytest.mark.parametrize(
@@ -235,6 +240,11 @@ def test_a_plain_examination_of_a_command_says_what_it_will_give(ran: Ran) -> No
     assert "Fits yes: 15.3 GiB of weights on each GPU" in shown
     assert "1 request " in shown
     assert "16 requests " in shown
+    assert "Costs" not in shown
+    _, out, _ = ran("--command", f"{command} --enforce-eager", "--gpu", "4xH100", "--text")
+    shown = " ".join(out.split())
+    assert "Costs What the speed above is without, with 1 request:" in shown
+    assert "[enforce-eager]: at most " in shown
     _, out, _ = ran("--command", command, "--gpu", "4xH100", "--json")
     expect = json.loads(out)["expect"]
     assert [load["concurrency"] for load in expect["loads"]][:2] == [1, 16]
