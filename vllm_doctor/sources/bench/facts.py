@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.facts import BENCH
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
@@ -66,7 +67,12 @@ def facts(run: BenchRun, before: Sequence[BenchRun] = ()) -> dict[str, Reading]:
         **_again(run, before),
         **corrected(run, in_flight(run)),
     }
-    return {name: _UNTOLD if value is None else Known(value, origin=ORIGIN) for name, value in told.items()}
+    return {name: _reading(value) for name, value in told.items()}
+
+
+def _reading(value: Value | None) -> Reading:
+    known = outside.number(value) if isinstance(value, float) else value
+    return _UNTOLD if known is None else Known(known, origin=ORIGIN)
 
 
 def output_rate(run: BenchRun) -> float | None:
