@@ -85,6 +85,20 @@ def test_a_source_that_says_nothing_is_an_error_with_its_kind(tmp_path: Path) ->
     assert isinstance(raised.value, DoctorError)
 
 
+def test_what_a_server_should_do() -> None:
+    found = vllm_doctor.expect(
+        "Qwen/Qwen3-32B", gpu="4xH100", concurrency=8, flags={"--tensor-parallel-size": 4, "--enforce-eager": True}
+    )
+    assert isinstance(found, vllm_doctor.Expectation)
+    assert (found.fits, found.gpus, found.loads[0].load.requests) == (True, 4.0, 8.0)
+    by_command = vllm_doctor.expect(
+        command="vllm serve Qwen/Qwen3-32B -tp 4 --enforce-eager", gpu="4xH100", concurrency=8
+    )
+    assert by_command.loads == found.loads
+    with pytest.raises(UsageError, match="which model"):
+        vllm_doctor.expect(gpu="H100")
+
+
 def test_each_server_gets_its_own_token(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("its-own\n")
     with serving(vllm(pages("preemption"))) as one, serving(vllm(pages("preemption"))) as other:

@@ -97,7 +97,8 @@ def test_sources_know_nothing_of_judging() -> None:
 def test_no_command_knows_another() -> None:
     """What two of them need is a module of its own."""
     names = {
-        f"cli.{command}" for command in ("examine", "demo", "compare", "record", "fleet", "alerts", "rules", "flags")
+        f"cli.{command}"
+        for command in ("examine", "demo", "compare", "record", "fleet", "alerts", "rules", "flags", "expect")
     }
     known = {name for module in names for name, _ in imported(module)}
     assert {name for name in known if name.removeprefix("vllm_doctor.") in names} == set()

@@ -20,6 +20,7 @@ import pytest
 import trustme
 import yaml
 
+from tests import expect_example
 from tests.cli.test_examine_local import fake_vllm
 from tests.compare.test_bench_run import script
 from tests.compare.test_vllm_bench import run
@@ -120,9 +121,16 @@ def test_its_commands_run(
     assert out or (written is not None and written.read_bytes())
 
 
+def test_what_is_expected_is_what_the_doctor_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Written by `python -m tests.expect_example`."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    command, shown = expect_example.example(README)
+    assert expect_example.output(command) == shown
+
+
 def test_it_names_every_option_and_format() -> None:
     shown = ""
-    for command in ([], ["fleet"], ["record"], ["compare"]):
+    for command in ([], ["fleet"], ["record"], ["compare"], ["expect"]):
         words = [sys.executable, "-m", "vllm_doctor", *command, "--help"]
         shown += subprocess.run(words, capture_output=True, text=True, check=True).stdout
     options = set(re.findall(r"(?<![\w-])--[a-z-]+", shown)) - {"--help", "--version", "--check", "--signals"}
@@ -213,5 +221,6 @@ def test_the_wheel_ships_rules_signals_recordings_schema_and_licence(tmp_path: P
     assert "vllm_doctor/render/report.v1.schema.json" in names
     assert "vllm_doctor/render/fleet.v1.schema.json" in names
     assert "vllm_doctor/render/compare.v1.schema.json" in names
+    assert "vllm_doctor/render/expect.v1.schema.json" in names
     for path in (ROOT / "vllm_doctor/vllm/data").iterdir():
         assert f"vllm_doctor/vllm/data/{path.name}" in names

@@ -17,6 +17,7 @@ from vllm_doctor.model.version import __version__ as __version__
 TYPE_CHECKING = False  # typing's own costs a third of `vllm-doctor --version`
 if TYPE_CHECKING:
     from vllm_doctor.api import DoctorError as DoctorError
+    from vllm_doctor.api import Expectation as Expectation
     from vllm_doctor.api import Finding as Finding
     from vllm_doctor.api import Remedy as Remedy
     from vllm_doctor.api import Report as Report
@@ -25,11 +26,13 @@ if TYPE_CHECKING:
     from vllm_doctor.api import UsageError as UsageError
     from vllm_doctor.api import Verdict as Verdict
     from vllm_doctor.api import examine as examine
+    from vllm_doctor.api import expect as expect
     from vllm_doctor.api import load_rules as load_rules
     from vllm_doctor.api import render_report as render_report
 
 __all__ = [
     "DoctorError",
+    "Expectation",
     "Finding",
     "Remedy",
     "Report",
@@ -39,6 +42,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "examine",
+    "expect",
     "load_rules",
     "render_report",
 ]

@@ -12,13 +12,18 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 
 from vllm_doctor.cli import chosen_rules, one_shot
+from vllm_doctor.cli import expect as expecting
 from vllm_doctor.cli.options import FORMATS, WINDOW, Parser, add_examining
 from vllm_doctor.model.errors import DoctorError, SourceError, UsageError
+from vllm_doctor.model.expectation import Expectation
+from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Finding, Remedy, Report, Verdict
 from vllm_doctor.rules.rule import Rule
+from vllm_doctor.text import words
 
 __all__ = [
     "DoctorError",
+    "Expectation",
     "Finding",
     "Remedy",
     "Report",
@@ -27,6 +32,7 @@ __all__ = [
     "UsageError",
     "Verdict",
     "examine",
+    "expect",
     "load_rules",
     "render_report",
 ]
@@ -66,7 +72,7 @@ def examine(
     both are DoctorErrors, with one line to act on. A source that fails beside others is in `Report.sources`, and
     `Report.error` holds why.
     """
-    words = [
+    asked = [
         *_words("window", window),
         *_words("timeout", timeout),
         *_words("command", command),
@@ -88,7 +94,7 @@ def examine(
     ]
     threshold = gc.get_threshold()
     try:
-        judge = one_shot.judge_of(_options(words), is_measured=True, is_quiet=True)
+        judge = one_shot.judge_of(_options(asked), is_measured=True, is_quiet=True)
         report = judge([_text(source) for source in sources])
     finally:
         gc.set_threshold(*threshold)  # a program of its own may change it, a guest may not
@@ -97,10 +103,44 @@ def examine(
     return report
 
 
-def _options(words: list[str]) -> argparse.Namespace:
+def expect(
+    model: PathLike | None = None,
+    *,
+    gpu: str | None = None,
+    concurrency: int = 16,
+    input_len: int = 1024,
+    output_len: int = 1024,
+    dtype: str | None = None,
+    vllm: str | None = None,
+    command: str | None = None,
+    flags: Mapping[str, Value] | None = None,
+) -> Expectation:
+    """What a vLLM server with these flags should do under this load, without a server: `vllm-doctor expect`.
+
+    `concurrency` requests at a time, of so many prompt and generated tokens; `flags`: vLLM's own, by their names
+    (`{"--tensor-parallel-size": 4, "--enable-expert-parallel": True}`); `command` in place of `model` and `flags`: a
+    command line, or the file that holds one. Times are in seconds.
+
+    Raises UsageError where nothing can be told: the model or the GPU is not known, or an argument is wrong.
+    """
+    asked = [
+        *_words("model", model),
+        *_words("gpu", gpu),
+        *_words("concurrency", concurrency),
+        *_words("input-len", input_len),
+        *_words("output-len", output_len),
+        *_words("dtype", dtype),
+        *_words("vllm", vllm),
+        *_words("command", command),
+        *(word for name, value in (flags or {}).items() for word in words.setting(name, value)),
+    ]
+    return expecting.answer(*expecting.parsed(asked))[1]
+
+
+def _options(asked: list[str]) -> argparse.Namespace:
     parser = Parser("vllm_doctor.examine", "")
     add_examining(parser)
-    return parser.parse_args(words)
+    return parser.parse_args(asked)
 
 
 def _words(option: str, *values: PathLike | float | None) -> list[str]:

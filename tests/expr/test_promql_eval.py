@@ -31,6 +31,7 @@ def by_x(text: str, *pages: str) -> dict[str, float]:
         ("avg_over_time(a[1m])", 6.0),
         ("min_over_time(a[1m])", 2.0),
         ("max_over_time(a[1m])", 12.0),
+        ("count_over_time(a[1m])", 3.0),
         ("changes(a[1m])", 2.0),
         ("resets(a[1m])", 1.0),
         ("quantile_over_time(0.5, a[1m])", 4.0),

@@ -10,7 +10,7 @@ from tests.render.reports import unreachable
 from tests.test_fixtures import NAMES, judged
 from vllm_doctor.render import nagios
 
-PERFDATA = re.compile(r"'[a-z_]+'=-?[0-9.]+;;;0")
+PERFDATA = re.compile(r"'[a-z_]+'=-?[0-9.]+s?;[0-9.]*;;0")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -105,6 +105,30 @@ def recorded() -> ViewModel:
     return told[-1]
 
 
+def written() -> ViewModel:
+    """A command alone."""
+    told: list[ViewModel] = []
+    command = "vllm serve Qwen/Qwen3-32B -tp 4 --enforce-eager"
+    look = Attachment(shipped_catalogue().metrics, Access(), 3.0, 0.0, command=command, gpu="4xH100")
+    watch = Watch(lambda opened: attach([], look, opened), judge(), clock=Clock().now, wall=lambda: BEGAN)
+
+    def tell(view_model: ViewModel) -> None:
+        told.append(view_model)
+        if view_model.report is not None:
+            watch.control.stop()
+
+    watch.run(tell)
+    return told[-1]
+
+
+def test_what_a_written_command_will_give_is_on_its_first_screen() -> None:
+    for size in ((80, 40), (140, 40)):
+        shown = screen(written(), size=size)
+        assert "Fits" in shown
+        assert "of weights on each GPU" in " ".join(shown.split())
+        assert max(map(cell_len, shown.splitlines())) <= size[0]
+
+
 SCREENS: dict[str, tuple[Callable[[], ViewModel | None], tuple[str, ...]]] = {
     "starting": (lambda: None, ()),
     "overview": (preempting, ()),

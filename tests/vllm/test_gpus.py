@@ -4,7 +4,9 @@ import re
 
 import pytest
 
-from vllm_doctor.vllm.gpus import Counted, counted, gpu, gpus, named, nearest
+from vllm_doctor.model.reading import Known, Reading, Unknown
+from vllm_doctor.model.reason import Reason
+from vllm_doctor.vllm.gpus import Counted, completed, counted, gpu, gpus, named, nearest
 
 GIB = 1024.0**3
 
@@ -234,6 +236,34 @@ def test_how_many(text: str, count: int | None, nodes: int | None, name: str) ->
 @pytest.mark.parametrize(("text", "near"), [("H101", "H100 80GB HBM3"), ("L40X", "L40"), ("RTX 4095", "RTX 4090")])
 def test_the_nearest_names(text: str, near: str) -> None:
     assert near in nearest(text)
+
+
+def written(name: str) -> dict[str, Reading]:
+    return {"gpu_written": Known(name, origin="log")}
+
+
+def test_a_gpu_that_a_log_names_has_the_figures_of_its_data_sheet() -> None:
+    found = completed(written("NVIDIA_H100_80GB_HBM3") | {"gpu_memory_total": Known(79 * GIB, origin="nvml")})
+    assert found["gpu_name"] == Known("H100 80GB HBM3", origin="log")
+    assert found["gpu_bandwidth"] == Known(3350e9, origin="log")
+    assert not {"gpu_memory_total", "gpus_on_host"} & found.keys()
+    assert completed(written("p5.48xlarge") | {"gpus_on_host": Unknown(Reason.NO_DRIVER)})["gpus_on_host"] == Known(
+        8.0, origin="log"
+    )
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {},
+        written("of nobody"),
+        written("NVIDIA H100 80GB HBM3 MIG 1g.10gb"),
+        written("H100") | {"gpu_name": Known("NVIDIA L4", origin="nvml")},
+        {"gpu_written": Unknown(Reason.NO_LOG)},
+    ],
+)
+def test_else_nothing_is_added(facts: dict[str, Reading]) -> None:
+    assert completed(facts) == {}
 
 
 def test_a_link_counts_one_direction() -> None:

@@ -116,6 +116,10 @@ def _dispatched(arguments: Sequence[str]) -> int:
             from vllm_doctor.cli import compare
 
             return compare.run(arguments[1:])
+        case ["expect"]:
+            from vllm_doctor.cli import expect
+
+            return expect.run(arguments[1:])
         case ["demo"]:
             from vllm_doctor.cli import demo
 
@@ -162,6 +166,10 @@ def _failure(command: Sequence[str], kind: str, line: str) -> str:
             from vllm_doctor.render import compare_json
 
             return compare_json.failed(kind, line, now)
+        case ["expect"]:
+            from vllm_doctor.render import expect_json
+
+            return expect_json.failed(now, problem)
         case _:
             from vllm_doctor.render import json_v1
 

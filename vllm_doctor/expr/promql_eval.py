@@ -4,7 +4,7 @@ Parsed by promql-parser, so a signal's text is real PromQL and may be asked of a
 Differences from Prometheus, on purpose: a range is the whole window, and rates are not extrapolated to
 its edges (two scrapes 3 s apart give exactly what happened between them).
 
-Allowed: selectors with matchers; rate, increase, delta, changes, resets, avg/min/max/quantile_over_time,
+Allowed: selectors with matchers; rate, increase, delta, changes, resets, avg/min/max/count/quantile_over_time,
 histogram_quantile;
 sum, min, max, avg, count by (...); + - * /; comparisons as filters; or, and, unless.
 """
@@ -81,6 +81,7 @@ _OVER_TIME: dict[str, Callable[[list[Point]], float]] = {
     "avg_over_time": lambda points: sum(value for _, value in points) / len(points),
     "min_over_time": lambda points: min(value for _, value in points),
     "max_over_time": lambda points: max(value for _, value in points),
+    "count_over_time": lambda points: float(len(points)),
 }
 _NEEDS_TWO = {"rate", "increase", "delta", "changes", "resets"}
 _AGGREGATE: dict[str, Callable[[list[float]], float]] = {

@@ -20,20 +20,22 @@ from vllm_doctor.model.reading import Column, Known, Reading, Subject, Unknown, 
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Patient, Problem, Report, SourceSeen, Verdict, worst
 from vllm_doctor.model.snapshot import Evaluated, Snapshot
+from vllm_doctor.model.speed import Pace, Standing
 from vllm_doctor.model.window import Window
 from vllm_doctor.prometheus.api import ORIGIN
 from vllm_doctor.prometheus.survey import Survey
-from vllm_doctor.rules import diagnose
+from vllm_doctor.rules import diagnose, speed
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.columns import Columns
 from vllm_doctor.rules.diagnose import Diagnosis, Reader
+from vllm_doctor.rules.diagnosis_file import SpeedRule
 from vllm_doctor.rules.rule import Outcome, Rule
 from vllm_doctor.rules.signal import MEASURED
+from vllm_doctor.rules.verdict import of_the_well
 from vllm_doctor.text import redact, words
 
 _PEERS = 4
 """Engines of a model from which on a median says something."""
-_HEALTHY = "No limit found in what could be checked"
 _DOWN = "The server does not answer its Prometheus (up is 0)"
 _NAMES = (("pod",), ("instance",), ("namespace", "pod"), ("job", "instance"), ("namespace", "pod", "instance"))
 """The labels that name a server to a person, the first that tell all apart."""
@@ -81,6 +83,8 @@ class Engine:
     headline: str
     rules: tuple[tuple[str, str], ...] = ()
     outlying: tuple[Outlying, ...] = ()
+    missing: float | None = None
+    """Share of the speed that is expected; None: not judged, or as expected."""
 
     @property
     def model(self) -> str:
@@ -225,6 +229,7 @@ class Fleet:
             engines=found.engines,
             targets=found.targets,
             states=found.states,
+            speeds=found.speeds,
         )
 
     def readings(self, place: int, signals: Iterable[str]) -> dict[str, Reading]:
@@ -241,7 +246,7 @@ class Fleet:
     def engines(self) -> list[Engine]:
         """All engines, worst first."""
         outlying = self._outlying()
-        rows: list[tuple[tuple[float, float], Engine]] = []
+        rows: list[tuple[tuple[float, float, float], Engine]] = []
         for place, named in enumerate(self._subjects):
             name = self._name(named)
             if place in self._suspects:
@@ -250,14 +255,16 @@ class Fleet:
                 causes = [f for f in found.findings if f.is_grave]
                 stage = min((f.stage.rank for f in causes), default=len(Stage))
                 rules = tuple(dict.fromkeys((f.rule, f.severity) for f in causes))
-                engine = Engine(place, name, named, found.verdict, found.headline, rules, outlying.get(place, ()))
-                rows.append(((stage, -gain), engine))
+                lost = next((one.missing for one in found.speeds if one.standing is Standing.SLOW), None)
+                aside = outlying.get(place, ())
+                engine = Engine(place, name, named, found.verdict, found.headline, rules, aside, lost)
+                rows.append(((-(lost or 0.0), stage, -gain), engine))
             else:
                 engine = Engine(place, name, named, Verdict.OK, self._aside(place), (), outlying.get(place, ()))
-                rows.append(((len(Stage), 0.0), engine))
+                rows.append(((0.0, len(Stage), 0.0), engine))
         for labels_of in self._survey.down:
             named = dict(labels_of)
-            rows.append(((-1, 0.0), Engine(None, self._name(named), named, Verdict.UNKNOWN, _DOWN)))
+            rows.append(((-2.0, -1, 0.0), Engine(None, self._name(named), named, Verdict.UNKNOWN, _DOWN)))
         order = [Verdict.CRITICAL, Verdict.WARNING, Verdict.UNKNOWN, Verdict.OK]
         rows.sort(key=lambda row: (order.index(row[1].verdict), row[0], row[1].name))
         return [engine for _, engine in rows]
@@ -294,7 +301,38 @@ class Fleet:
         """What is worth knowing of an engine that is well."""
         told = [rule for rule, states in self._worth_knowing if states[place] is State.INFO]
         first = min(told, key=lambda rule: (rule.role is not Role.NOT_SERVER, rule.stage.rank), default=None)
-        return first.title if first is not None else _HEALTHY
+        standing, why = self._standings[place] if self._standings else (None, "")
+        return of_the_well(first.title if first else "", "", first.role if first else None, standing, why)
+
+    @cached_property
+    def _standings(self) -> list[tuple[Standing, str]]:
+        """Where each engine's speed stands, and why it is not known; nothing where no speed is judged."""
+        rule, size = self._catalogue.speed, len(self._survey.engines)
+        if rule is None:
+            return []
+
+        def values(name: str) -> list[float | None]:
+            column = values_of(self._columns.read(name), size)
+            least = -1.0 if name == rule.load else 0.0
+            return [value if isinstance(value, float) and value > least else None for value in column]
+
+        named = (rule.measured, rule.bound, rule.low, rule.typical, rule.high, rule.slow_above, rule.load)
+        rows = zip(*map(values, named), strict=True)
+        standings = [speed.standing_of(Pace(*row[:5]), *row[5:]) for row in rows]
+        return list(zip(standings, self._lacks(rule), strict=True))
+
+    def _lacks(self, rule: SpeedRule) -> list[str]:
+        """What is not known first of each engine, so that its speed cannot be judged."""
+        size = len(self._survey.engines)
+        first = [""] * size
+        for need in rule.needs:
+            values = values_of(self._columns.read(need.signal), size)
+            holds = self._columns.holds(need.when) if need.when is not None else True
+            each = holds if isinstance(holds, list) else [holds] * size
+            for place, (value, truth) in enumerate(zip(values, each, strict=True)):
+                if value is None and truth and not first[place]:
+                    first[place] = need.says
+        return first
 
     @cached_property
     def labels(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from vllm_doctor.launch import budget, docker, shell
+from vllm_doctor.launch import budget, docker, machine, shell
 from vllm_doctor.launch.start import Fault, Flaw, Form, Holder, Launch, Resources, Word, Written
 from vllm_doctor.launch.unexpanded import is_marked, mark
 from vllm_doctor.launch.unwrap import SAYS, of_script, of_words
@@ -18,7 +18,7 @@ from vllm_doctor.launch.yaml_tree import Documents, Node
 from vllm_doctor.text.secret_names import is_secret
 from vllm_doctor.vllm import flags as catalogue
 
-_GPU = re.compile(r"(nvidia\.com/(gpu|mig-.+)|amd\.com/gpu|habana\.ai/gaudi|gpu\.intel\.com/\w+)")
+_GPU = re.compile(r"(nvidia\.com/(gpu|mig-.+)|(amd|google)\.com/[gt]pu|habana\.ai/gaudi|gpu\.intel\.com/\w+)")
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
 _INTERPOLATED = re.compile(r"\$\$|\$\{([A-Za-z_]\w*+)[^{}]*+\}|\$([A-Za-z_]\w*)")
 _CONFIG_SHARE = 0.5
@@ -48,6 +48,9 @@ def starts(documents: Documents, name: str) -> list[Written] | None:
         elif root.at("image", "repository").is_scalar and root.at("image", "command").kind == "seq":
             known = True
             found += _chart(root).starts()
+        elif root["run"].is_scalar and root["resources"].kind == "map":
+            known = True
+            found += _sky(root)
         elif _is_config(root):
             known = True
             found.append(_config(root, name))
@@ -267,6 +270,14 @@ def _of_recipe(recipe: Node) -> Iterator[Written]:
         yield replace(written, place="command")
 
 
+def _sky(task: Node) -> Iterator[Written]:
+    """A task of SkyPilot: `run` is for a shell, on the GPUs of `resources`."""
+    gpu, count = machine.accelerators(task["resources"]) or (None, None)
+    for written in of_script(task["run"].text, task["run"].text_line):
+        asked = written.resources
+        yield replace(written, place="run", resources=replace(asked, gpus=asked.gpus or count, gpu=gpu))
+
+
 def _of_container(pod: _Pod, keys: tuple[str | int, ...], container: Node) -> Container:
     environment = _kubernetes_environment(container["env"])
     command, arguments = container["command"], container["args"]
@@ -327,6 +338,7 @@ def _pod_resources(spec: Node, container: Node) -> Resources:
         shm_bytes=shm,
         host_ipc=spec["hostIPC"].plain is True,
         other_shm=mounted and shm is None,
+        gpu=machine.gpu(spec),
     )
 
 
@@ -441,6 +453,7 @@ def _stack(values: Node) -> Iterator[Written]:
                 cpu_limit=docker.number(model["limitCPU"].text),
                 cpu_request=docker.number(model["requestCPU"].text),
                 shm_bytes=docker.quantity(model["shmSize"].text),
+                gpu=machine.gpu(model, values),
             ),
             notes=(f"not read of vllmConfig: {', '.join(others)}",) if others else (),
         )

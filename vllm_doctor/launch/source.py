@@ -63,6 +63,10 @@ class StartSource:
         """Where the start stands."""
         return f"{self.name}: {start.place}" if start.place and start.place != self.name else self.name
 
+    def of_version(self, version: str) -> StartSource:
+        """The same for a vLLM of this version, where the text does not tell one."""
+        return replace(self, starts=tuple(replace(start, version=start.version or version) for start in self.starts))
+
     def examine(self, start: Start, patient: str, kernel: Kernel | None = None) -> Observation:
         """What this start alone tells; with `kernel`, its model's files on this machine as well."""
         of_model, said = model.facts(kernel, start) if kernel is not None else ({}, ())
@@ -250,12 +254,13 @@ def facts(start: Start) -> dict[str, Reading]:
     for name, value in start.environment.items():
         found[f"${name}"] = untold if value is None else Known(number_or_text(value), origin="environ")
     if start.version is not None:
-        found["vllm_version"] = Known(start.version, origin="image")
+        found["vllm_version"] = Known(start.version, origin="image" if start.image else "user")
     shm = start.resources.shm_bytes
     if shm is None and start.form in _OWN_SHM and not (start.resources.host_ipc or start.resources.other_shm):
         shm = _SHM_DEFAULT
     asked = {
         "gpus_requested": start.resources.gpus,
+        "gpu_written": start.resources.gpu,
         "cpu_quota": start.resources.cpu_limit,
         "cpu_requested": start.resources.cpu_request,
         "shm_size": shm,

@@ -87,6 +87,8 @@ class Resources:
     other_shm: bool = False
     """It has another /dev/shm, of a size that is not in the text."""
     open_files: float | None = None
+    gpu: str | None = None
+    """The GPU, or the machine, that it must run on, in its own words."""
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from vllm_doctor.model.expectation import Expectation
 from vllm_doctor.model.kinds import GRAVE, SERVERS, Confidence, Role, Severity, SourceKind, Stage, State
 from vllm_doctor.model.reading import Known, Value
 from vllm_doctor.model.reason import Reason
+from vllm_doctor.model.speed import Expected, Standing
 
 SCHEMA = "vllm-doctor/report/v1"
 """The form in which a report is written for machines: a contract."""
@@ -55,6 +57,21 @@ class Gain:
 
     at_most: float
     basis: str
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The most seconds that the cause adds to each output token, and how that was bounded.
+
+    `at_most` None: it lengthens steps, and by how much is not known.
+    """
+
+    at_most: float | None
+    basis: str
+    is_asked: bool = False
+    """Speed is missing where it was found."""
+    share: float | None = None
+    """Of what is missing; None: nothing is, or it is not known."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +123,11 @@ class Finding:
     stage: Stage
     """Its place in the order of reasoning."""
     gain: Gain | None = None
-    """What the cause costs at most; None: not known."""
+    """What the cause costs at most, in throughput; None: not known."""
+    cost: Cost | None = None
+    """Of a cause that lengthens steps."""
+    is_minor: bool = False
+    """It explains too little of what is missing to be the headline."""
 
     @property
     def asks_gain(self) -> bool:
@@ -396,6 +417,21 @@ class Report:
     """What was judged is not the present, but what these hold."""
     benchmarks: tuple[BenchSeen, ...] = ()
     """Results that were given."""
+    expect: Expectation | None = None
+    """Of a command that does not run yet: what it will give."""
+    speeds: tuple[Expected, ...] = ()
+    """Of each engine: the speed that requests get, beside what is expected."""
+
+    @property
+    def expected(self) -> Expected | None:
+        """The engine that lacks most of its expected speed; else one of which the speed is not known."""
+        return worst_speed(self.speeds)
+
+    @property
+    def coverage(self) -> tuple[int, int]:
+        """How many rules could be judged, of those that apply."""
+        unknown = self.count(State.UNKNOWN)
+        return (judged := len(self.states) - unknown - self.count(State.NOT_APPLICABLE)), judged + unknown
 
     @property
     def unknown_by_reason(self) -> dict[Reason, list[str]]:
@@ -461,6 +497,15 @@ class Report:
         """ "26 ok", "1 critical": how many rules are in each state that one is in, and in ok."""
         others = (state for state in State if state not in (State.OK, State.NOT_APPLICABLE) and self.count(state))
         return [f"{self.count(state)} {state}" for state in (State.OK, *others)]
+
+
+_SPEEDS = (Standing.SLOW, Standing.BEYOND, Standing.UNKNOWN, Standing.TYPICAL, Standing.FAST, Standing.IDLE)
+"""What is told of several engines, the first that one of them has."""
+
+
+def worst_speed(speeds: Iterable[Expected]) -> Expected | None:
+    """The engine that lacks most of its expected speed; else one of which the speed is not known."""
+    return min(speeds, key=lambda one: (_SPEEDS.index(one.standing), -(one.missing or 0.0)), default=None)
 
 
 def grouped(findings: Iterable[Finding]) -> list[list[Finding]]:

@@ -81,6 +81,7 @@ def _engine(engine: Engine) -> dict[str, Any]:
         "verdict": engine.verdict.value,
         "headline": engine.headline,
         "rules": [{"rule": rule, "severity": severity} for rule, severity in engine.rules],
+        "missing": number(engine.missing),
         "outliers": [
             {"signal": o.signal, "value": number(o.value), "median": number(o.median)} for o in engine.outlying
         ],

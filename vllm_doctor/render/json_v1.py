@@ -15,6 +15,7 @@ from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import (
     SCHEMA,
     BenchSeen,
+    Cost,
     Evidence,
     Finding,
     Gain,
@@ -30,7 +31,9 @@ from vllm_doctor.model.report import (
     Target,
     Vital,
 )
+from vllm_doctor.model.speed import Expected, Pace, Standing
 from vllm_doctor.model.version import __version__
+from vllm_doctor.render import json_expectation
 from vllm_doctor.render.json_values import known, labels, model_name, number
 from vllm_doctor.text.times import iso
 
@@ -69,6 +72,8 @@ def document(report: Report) -> dict[str, Any]:
             for unknown in report.unknown
         ],
         "command": _command(report),
+        "expected": _expected(report.expected),
+        "coverage": _coverage(report),
         "vitals": {vital.name: _vital(vital) for vital in report.vitals},
         "vitals_unknown": {
             vital.name: vital.seen.value for vital in report.vitals if not isinstance(vital.seen, Known)
@@ -88,9 +93,42 @@ def document(report: Report) -> dict[str, Any]:
         "spans": [_span(span, report) for span in report.spans],
         "lines": _lines(report.lines),
         "recordings": [_recording(seen) for seen in report.recordings],
+        "expect": None if report.expect is None else json_expectation.document(report.expect),
         "benchmarks": [_benchmark(seen) for seen in report.benchmarks],
         "redacted": [{"what": what, "count": count} for what, count in report.redacted.items()],
     }
+
+
+def _expected(speed: Expected | None) -> dict[str, Any] | None:
+    """Of several engines the one that lacks most of its speed. null where no server was measured."""
+    if speed is None:
+        return None
+    is_judged = speed.standing not in (Standing.UNKNOWN, Standing.IDLE)
+    return {
+        "standing": speed.standing.value,
+        "subject": labels(speed.subject),
+        "tpot_ms": _pace(speed.tpot, 1000.0),
+        "output_tokens_per_second": _pace(speed.tokens),
+        "requests": number(speed.batch),
+        "missing": number(speed.missing) if is_judged else None,
+        "explained": [{"rule": one.rule, "share": number(one.share)} for one in speed.explained],
+        "unexplained": number(speed.unexplained),
+        "assumptions": [f"{one.says} ({one.origin})" for one in speed.assumptions],
+        "why_unknown": list(speed.lacks),
+        "measure_next": list(speed.measure_next),
+    }
+
+
+def _pace(pace: Pace, factor: float = 1.0) -> dict[str, Any]:
+    figures = {
+        "measured": pace.measured, "bound": pace.bound, "low": pace.low, "typical": pace.typical, "high": pace.high,
+    }  # fmt: skip
+    return {name: number(None if value is None else value * factor) for name, value in figures.items()}
+
+
+def _coverage(report: Report) -> dict[str, int]:
+    checked, of = report.coverage
+    return {"checked": checked, "of": of}
 
 
 def _benchmark(seen: BenchSeen) -> dict[str, Any]:
@@ -218,6 +256,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "why": finding.why,
         "threshold_from": finding.threshold_from,
         "prize": _gain(finding.gain),
+        "cost": _cost(finding.cost),
         "evidence": [_evidence(evidence) for evidence in finding.evidence],
         "remedies": [_remedy(remedy) for remedy in finding.remedies],
         "see": list(finding.see),
@@ -266,6 +305,13 @@ def _remedy(remedy: Remedy) -> dict[str, Any]:
 
 def _gain(gain: Gain | None) -> dict[str, Any] | None:
     return None if gain is None else {"at_most": number(gain.at_most), "basis": gain.basis}
+
+
+def _cost(cost: Cost | None) -> dict[str, Any] | None:
+    if cost is None:
+        return None
+    at_most = None if cost.at_most is None else cost.at_most * 1000
+    return {"at_most_ms": number(at_most), "basis": cost.basis or None, "share": number(cost.share)}
 
 
 def _vital(vital: Vital) -> Any:

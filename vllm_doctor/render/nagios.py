@@ -24,9 +24,20 @@ def render(report: Report) -> str:
         for vital in report.vitals
         if vital.name in _SHOWN and isinstance(vital.seen, Known)
     )
+    perfdata = " ".join(part for part in (perfdata, _speed(report)) if part)
     text = f"VLLM {report.verdict.value.upper()} - {_text(report)}".translate(_ASCII)
     text = text.encode("ascii", "replace").decode("ascii")
     return f"{text} | {perfdata}\n" if perfdata else f"{text}\n"
+
+
+def _speed(report: Report) -> str:
+    """The time per output token, in seconds, with the end of its typical range as the warning threshold."""
+    expected = report.expected
+    if expected is None or expected.tpot.measured is None:
+        return ""
+    high = "" if expected.tpot.high is None else f"{expected.tpot.high:.5g}"
+    typical = "" if expected.tpot.typical is None else f" 'tpot_expected'={expected.tpot.typical:.5g}s;;;0"
+    return f"'tpot'={expected.tpot.measured:.5g}s;{high};;0{typical}"
 
 
 def _text(report: Report) -> str:

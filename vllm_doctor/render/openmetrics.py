@@ -41,7 +41,23 @@ def render(report: Report) -> str:
                     f'{label}="{_escaped(text)}"' for label, text in json_values.labels(engine.subject).items()
                 )
                 lines.append(f"{name}{{{labels}}} {float(seen.value):g}")
+    lines += _speeds(report)
     return "\n".join(lines) + "\n# EOF\n"
+
+
+def _speeds(report: Report) -> list[str]:
+    """Of each engine the time per output token as measured, and as such a server has it."""
+    lines = []
+    for name, says in (("measured", "Time per output token"), ("typical", "The same of a healthy server")):
+        metric = f"vllm_doctor_tpot_{name}_seconds"
+        told = [
+            (speed.subject, seconds) for speed in report.speeds if (seconds := getattr(speed.tpot, name)) is not None
+        ]
+        lines += [f"# HELP {metric} {says}.", f"# TYPE {metric} gauge"] if told else []
+        for subject, seconds in told:
+            labels = ",".join(f'{label}="{_escaped(text)}"' for label, text in json_values.labels(subject).items())
+            lines.append(f"{metric}{{{labels}}} {seconds:g}")
+    return lines
 
 
 def _escaped(text: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from vllm_doctor.model.report import Finding, Report, grouped
 from vllm_doctor.model.version import __version__
 from vllm_doctor.render.page import Block, Footer, Head, Heading, Labelled, Page, Words, code
-from vllm_doctor.render.parts import examined, finding, over_time, unseen, vitals
+from vllm_doctor.render.parts import examined, expectation, finding, over_time, speed, unseen, vitals
 
 
 def in_short(report: Report) -> Page:
@@ -22,6 +22,8 @@ def in_short(report: Report) -> Page:
         _head(report),
         *examined.examined(report, whole=False),
         *vitals.vitals(report, whole=False),
+        *speed.speed(report, whole=False),
+        *_will_give(report, whole=False),
         *over_time.plots(report),
         *over_time.runs(report, whole=False),
         *over_time.numbered(main, report),
@@ -41,6 +43,8 @@ def whole(report: Report) -> Page:
         _head(report),
         *examined.examined(report, whole=True),
         *error,
+        *speed.speed(report, whole=True),
+        *_will_give(report, whole=True),
         *_under("Over time", over_time.plots(report)),
         *over_time.runs(report, whole=True),
         *_under("Vitals", vitals.vitals(report, whole=True)),
@@ -70,6 +74,10 @@ def _cards(main: Sequence[Finding], report: Report, whole: bool) -> list[Block]:
         finding.card(group, report, whole, report.headline if whole or not place else "")
         for place, group in enumerate(grouped(main))
     ]
+
+
+def _will_give(report: Report, whole: bool) -> tuple[Heading | Labelled, ...]:
+    return expectation.will_give(report.expect, whole) if report.expect is not None else ()
 
 
 def _under(title: str, blocks: Sequence[Block]) -> list[Block]:

@@ -28,6 +28,7 @@ class Catalogue:
         self.refusals = diagnosis.refusals
         self.negligible = diagnosis.negligible
         self.outliers = diagnosis.outliers
+        self.speed = diagnosis.speed
         self.path = path
         self.metrics = frozenset(name for signal in signals.values() for name in metrics(signal)) | {ENGINE_METRIC}
         uses = {name: signal.formula.names if signal.formula else () for name, signal in signals.items()}
@@ -56,9 +57,13 @@ class Catalogue:
         Without refusals: no command is corrected by it.
         """
         of_symptoms = [name for symptom in self.symptoms for name in symptom.when.names]
-        kept = self.behind([*names, *of_symptoms, *(self.negligible.when.names if self.negligible else ())])
+        of_size = (
+            *(self.negligible.when.names if self.negligible else ()),
+            *(self.speed.signals if self.speed else ()),
+        )
+        kept = self.behind([*names, *of_symptoms, *of_size])
         signals = {n: s for n, s in self.signals.items() if n in kept}
-        return Catalogue(signals, Diagnosis(self.symptoms, negligible=self.negligible), self.path)
+        return Catalogue(signals, Diagnosis(self.symptoms, negligible=self.negligible, speed=self.speed), self.path)
 
     def snapshot(
         self,

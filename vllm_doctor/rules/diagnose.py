@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -12,6 +12,7 @@ from vllm_doctor.model.kinds import GRAVE, Role, Severity, Stage, State
 from vllm_doctor.model.reading import Known, Reading, Subject, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import (
+    Cost,
     EngineSeen,
     Evidence,
     Finding,
@@ -21,13 +22,14 @@ from vllm_doctor.model.report import (
     UnknownRule,
     Verdict,
     Vital,
-    worst,
 )
 from vllm_doctor.model.snapshot import Snapshot
-from vllm_doctor.rules import prediction
+from vllm_doctor.model.speed import Expected
+from vllm_doctor.rules import causes, explain, prediction, speed
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.rules.rule import Outcome, RemedyRule, Rule
+from vllm_doctor.rules.rule import Costs, Outcome, RemedyRule, Rule
 from vllm_doctor.rules.signal import Signal
+from vllm_doctor.rules.verdict import Complaint, concluded
 from vllm_doctor.text import words
 from vllm_doctor.vllm import flags
 
@@ -48,6 +50,9 @@ class Diagnosis:
     engines: tuple[EngineSeen, ...]
     targets: tuple[Target, ...]
     states: Mapping[str, State]
+    speeds: tuple[Expected, ...] = ()
+    is_of_speed: bool = False
+    """The headline is of the speed that is missing, which outweighs what was found."""
     left_out: int = 0
     """Engines for which there was no time."""
 
@@ -102,11 +107,22 @@ def outcomes(rules: Sequence[Rule], catalogue: Catalogue, snapshot: Snapshot) ->
 
 
 def is_negligible(rule: Rule, read: Callable[[str], Reading], catalogue: Catalogue) -> bool:
-    """Whether the gain is known to be too small to act for. What is not known changes nothing."""
-    gain = _gain(rule.gain, read) if rule.role is Role.ROOT else None
-    if gain is None or catalogue.negligible is None or gain.at_most >= catalogue.negligible.below:
+    """Whether all that it may cost is known, and too little to act for. What is not known changes nothing."""
+    limit = catalogue.negligible
+    if rule.role is not Role.ROOT or limit is None:
         return False
-    return catalogue.negligible.when.judge(read)[0] is True
+    gain, cost = _gain(rule.gain, read), _cost(rule.costs, read)
+    if (gain is None and rule.gain is not None) or (cost is not None and cost.at_most is None):
+        return False
+    is_small = []
+    if gain is not None:
+        is_small.append(gain.at_most < limit.below and limit.when.judge(read)[0] is True)
+    if cost is not None and cost.at_most is not None and catalogue.speed is not None:
+        step = read(catalogue.speed.measured)
+        if not isinstance(step, Known) or not isinstance(step.value, float):
+            return False
+        is_small.append(step.value < limit.below * (step.value - cost.at_most))
+    return bool(is_small) and all(is_small)
 
 
 Judge = Callable[[Snapshot], Iterable[tuple[Rule, Outcome, Reader]]]
@@ -119,18 +135,21 @@ def diagnose(
     measured: bool = True,
     judge: Judge | None = None,
     is_over: Callable[[], bool] = lambda: False,
+    steady: Callable[[], Snapshot | None] = lambda: None,
 ) -> Diagnosis:
     """Judge every rule for every engine of every server; fold symptoms under their causes.
 
     Where nothing was `measured`, of a command alone, nothing is hidden by statistics that are off: that is a finding
     like others. `judge`: in place of `outcomes`, for who knows most of them already. `is_over`: whether there is no
-    time for another engine; one is judged at least.
+    time for another engine; one is judged at least. `steady`: a time of a steady load, by which the speed is judged
+    where `snapshots` cannot tell it.
     """
     snapshots = list(snapshots)
     findings: dict[tuple[str, Subject], Finding] = {}
     unknown: dict[str, dict[str, Reason]] = {}
     states: dict[str, State] = {}
-    symptoms: list[tuple[Verdict, str, Subject]] = []
+    complaints: list[Complaint] = []
+    speeds: list[Expected] = []
     left_out = sum(snapshot.left_out for snapshot in snapshots)
     for place, snapshot in enumerate(snapshots):
         done: list[Subject] = []
@@ -149,26 +168,40 @@ def diagnose(
                     if (rule.id, named) not in findings:
                         findings[rule.id, named] = _finding(rule, severity, outcome.evidence, named, reader, catalogue)
         for subject in snapshot.subjects:
-            reader = Reader(snapshot, subject, catalogue)
+            reader = by_speed = Reader(snapshot, subject, catalogue)
+            named = (*subject, *snapshot.tag)
+            if catalogue.speed is not None and measured:
+                speeds.append(speed.judged(catalogue.speed, dict(named), reader.worded))
+                if speeds[-1].tpot.measured is None and (other := steady()) is not None:
+                    by_speed = Reader(other, subject, catalogue)
+                    speeds[-1] = speed.judged(catalogue.speed, dict(named), by_speed.worded)
             for symptom in catalogue.symptoms:
-                if symptom.when.judge(reader)[0]:
-                    says = words.fill(symptom.says, reader.worded) or symptom.says
-                    symptoms.append((Verdict(symptom.verdict), says, (*subject, *snapshot.tag)))
+                of = by_speed if symptom.of_speed else reader
+                if symptom.when.judge(of)[0]:
+                    says = words.fill(symptom.says, of.worded) or symptom.says
+                    complaints.append(Complaint(Verdict(symptom.verdict), says, named, symptom.of_speed))
     found = [replace(f, role=Role.ROOT) if f.role is Role.BLIND and not measured else f for f in findings.values()]
-    in_order = ordered(_folded(found, rules), rules)
+    folded, judged_speeds = causes.folded(found, rules), tuple(speeds)
+    if catalogue.speed is not None:
+        worthwhile = catalogue.negligible.below if catalogue.negligible is not None else 1.0
+        folded, judged_speeds = explain.explained(folded, speeds, catalogue.speed, worthwhile)
+    in_order = causes.ordered(folded, rules)
     engines = _engines(catalogue, snapshots)
     vitals = _vitals(catalogue, engines, Reason.TIMEOUT if left_out else None)
     told = {rule.id for rule in rules if rule.stage in HEADLINES or rule.role is Role.SYMPTOM}
-    verdict, headline = _verdict(in_order, symptoms, vitals, told)
+    outweighs = catalogue.speed.outweighs if catalogue.speed is not None else 1.0
+    conclusion = concluded(in_order, complaints, vitals, told, judged_speeds, outweighs)
     return Diagnosis(
-        verdict=verdict,
-        headline=headline,
+        verdict=conclusion.verdict,
+        headline=conclusion.headline,
+        is_of_speed=conclusion.is_of_speed,
         findings=tuple(in_order),
         unknown=tuple(UnknownRule(id, because) for id, because in sorted(unknown.items())),
         vitals=vitals,
         engines=engines,
         targets=_targets(catalogue, snapshots),
         states=dict(sorted(states.items())),
+        speeds=judged_speeds,
         left_out=left_out,
     )
 
@@ -203,6 +236,7 @@ def _finding(
         see=rule.see,
         stage=rule.stage,
         gain=_gain(rule.gain, reader),
+        cost=_cost(rule.costs, reader),
     )
 
 
@@ -229,6 +263,17 @@ def _gain(bound: tuple[str, str] | None, reader: Callable[[str], Reading]) -> Ga
         return None
     at_most = max(1.0, reading.value if reading.high is None else reading.high)
     return Gain(at_most, bound[1]) if math.isfinite(at_most) else None
+
+
+def _cost(costs: Costs | None, reader: Callable[[str], Reading]) -> Cost | None:
+    """What the cause adds to each output token, at most; of a value that is known within bounds, the larger."""
+    if costs is None:
+        return None
+    reading = reader(costs.signal) if costs.signal is not None else None
+    if not isinstance(reading, Known) or not isinstance(reading.value, float):
+        return Cost(None, costs.basis)
+    at_most = max(0.0, reading.value if reading.high is None else reading.high)
+    return Cost(at_most if math.isfinite(at_most) else None, costs.basis)
 
 
 def _seen(comparison: Comparison) -> bool:
@@ -354,100 +399,6 @@ def _command(template: str, reader: Reader, needs: dict[str, Reason]) -> str:
         if isinstance(reading, Unknown):
             needs[name] = reading.reason
     return words.command(template, reader.worded)
-
-
-def _folded(findings: list[Finding], rules: Sequence[Rule]) -> list[Finding]:
-    """A finding that another one explains, about the same engine, becomes its symptom."""
-    explains = {rule.id: rule.explains for rule in rules}
-    causes: dict[tuple[str, bool], list[tuple[int, Mapping[str, str]]]] = {}
-    for place, finding in enumerate(findings):
-        for explained in explains.get(finding.rule, ()):
-            causes.setdefault((explained, False), []).append((place, finding.subject))
-            if finding.severity in GRAVE:
-                causes.setdefault((explained, True), []).append((place, finding.subject))
-    places = {effect: _Places(found) for effect, found in causes.items()}
-    folded = []
-    for finding in findings:
-        of_effect = places.get((finding.rule, finding.severity in GRAVE))  # what is not grave explains nothing grave
-        cause = of_effect.first(finding.subject) if of_effect is not None else None
-        if cause is not None:
-            folded.append(replace(finding, role=Role.SYMPTOM, explained_by=findings[cause].rule))
-        else:  # a symptom without a cause in sight is worth knowing all the same
-            folded.append(replace(finding, role=Role.INFO) if finding.role is Role.SYMPTOM else finding)
-    return folded
-
-
-class _Places:
-    """Subjects of a list, by their places in it: the first that does not contradict another subject, label by label."""
-
-    def __init__(self, subjects: Iterable[tuple[int, Mapping[str, str]]]) -> None:
-        self._of_shapes: dict[tuple[str, ...], list[tuple[int, Mapping[str, str]]]] = {}
-        for place, subject in subjects:
-            self._of_shapes.setdefault(tuple(subject), []).append((place, subject))
-        self._known: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[tuple[str, ...], int]] = {}
-
-    def first(self, subject: Mapping[str, str]) -> int | None:
-        found = []
-        for shape, places in self._of_shapes.items():
-            shared = tuple(label for label in shape if label in subject)
-            if (shape, shared) not in self._known:
-                known = self._known[shape, shared] = {}
-                for place, named in places:
-                    known.setdefault(tuple(named[label] for label in shared), place)
-            found.append(self._known[shape, shared].get(tuple(subject[label] for label in shared)))
-        return min((place for place in found if place is not None), default=None)
-
-
-def ordered(
-    findings: Sequence[Finding], rules: Sequence[Rule], minor: Callable[[Finding], bool] = lambda _: False
-) -> list[Finding]:
-    """By cause, then by what is at stake: severity, stage of reasoning, size of the gain. Symptoms come last.
-
-    Of one severity those that are `minor` come after those that are not.
-    """
-    stages = {rule.id: rule.stage.rank for rule in rules}
-
-    def key(finding: Finding) -> tuple[int, int, bool, int, float]:
-        gains = [gain.at_most for gain in (finding.gain, *(r.gain for r in finding.remedies)) if gain]
-        # An actionable warning of any role stands before what is merely worth knowing.
-        rank = 0 if finding.is_grave else finding.role.rank
-        return rank, finding.severity.rank, minor(finding), stages[finding.rule], -max(gains, default=0.0)
-
-    return sorted(findings, key=key)
-
-
-def _verdict(
-    findings: Sequence[Finding],
-    symptoms: list[tuple[Verdict, str, Subject]],
-    vitals: tuple[Vital, ...],
-    told: Collection[str],
-) -> tuple[Verdict, str]:
-    """The verdict and its headline. `told`: the rules that make a headline of a server that is well."""
-    blind = next((finding for finding in findings if finding.role is Role.BLIND), None)
-    if blind is not None:
-        return Verdict.UNKNOWN, blind.title
-    grave = [finding for finding in findings if finding.is_grave]
-    places = _Places((place, finding.subject) for place, finding in enumerate(grave))
-    unexplained = [(least, says) for least, says, subject in symptoms if places.first(dict(subject)) is None]
-    missing = [vital for vital in vitals if vital.needed and isinstance(vital.seen, Reason)]
-    reasons = worst(*(least for least, _ in unexplained), Verdict.UNKNOWN if missing else Verdict.OK)
-    if grave:
-        return worst(reasons, *(Verdict(f.severity) for f in findings if f.severity in GRAVE)), grave[0].title
-    if unexplained:
-        return reasons, unexplained[0][1]
-    if missing:
-        what = ", ".join(f"{vital.says} ({vital.seen})" for vital in missing)
-        return Verdict.UNKNOWN, f"Key metrics could not be read: {what}"
-    return Verdict.OK, _aside(findings, told)
-
-
-def _aside(findings: Sequence[Finding], told: Collection[str]) -> str:
-    """The headline of a server that is well: what is worth knowing of it, a cause before a symptom."""
-    worth = [f for f in findings if f.role in (Role.NOT_SERVER, Role.INFO, Role.SYMPTOM) and f.rule in told]
-    first = next(iter(sorted(worth, key=lambda finding: finding.role is Role.SYMPTOM)), None)
-    if first is None:
-        return "No limit found in what could be checked"
-    return f"{first.title}: {first.here}" if first.here else first.title
 
 
 def _engines(catalogue: Catalogue, snapshots: Sequence[Snapshot]) -> tuple[EngineSeen, ...]:

@@ -1,7 +1,7 @@
 """What is no signal, but made of signals: rules/diagnosis.yaml.
 
-The symptoms of which a person complains, what vLLM refuses to start with, what is negligible, and what makes an engine
-an outlier.
+The symptoms of which a person complains, what vLLM refuses to start with, what is negligible, what makes an engine
+an outlier, and how the measured speed is judged.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from vllm_doctor.expr.parser import ConditionError
 from vllm_doctor.rules import document
 from vllm_doctor.rules.signal import Signal
 from vllm_doctor.rules.table import Problems, Table, gathered
+from vllm_doctor.text import words
 
 FILE = "diagnosis.yaml"
 
@@ -27,6 +28,8 @@ class Symptom:
     says: str
     verdict: str
     """The least verdict of a report in which it holds and no root finding explains it."""
+    of_speed: bool = False
+    """Only what lengthens a step explains it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,69 @@ class Outlier:
 
 
 @dataclass(frozen=True, slots=True)
+class Need:
+    """Without this signal no speed is judged; what is said then, where `when` holds, if there is one."""
+
+    signal: str
+    says: str
+    when: Condition | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What to measure next where speed is missing and unexplained, if `when` does not rule it out."""
+
+    do: str
+    when: Condition | None
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedRule:
+    """How a measured speed is judged: the signals that it is made of, and from which shares on what counts.
+
+    A server is slow above `slow_above`, the high end of what is typical and what its assumptions leave open.
+    """
+
+    measured: str
+    bound: str
+    low: str
+    typical: str
+    high: str
+    slow_above: str
+    batch: str
+    gpus: str
+    load: str
+    """The signal that is 0 where nothing ran."""
+    least_share: float
+    """A finding that explains less of what is missing is no headline."""
+    beyond_flags: float
+    """Below this share of the typical speed no flag is the cause."""
+    share_there: float
+    """The least share that a finding must explain there."""
+    outweighs: float
+    """From this share on that is missing without a cause, it comes before requests that queue."""
+    assumes: tuple[tuple[str, str], ...]
+    """(the signal whose origin is told, the sentence)."""
+    needs: tuple[Need, ...]
+    measure_next: tuple[Measurement, ...]
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """All that is read of a server to judge its speed."""
+        named = (self.measured, self.bound, self.low, self.typical, self.high, self.slow_above)
+        of_load = (self.batch, self.gpus, self.load)
+        whens = (*(need.when for need in self.needs), *(next_.when for next_ in self.measure_next))
+        conditions = [when for when in whens if when is not None]
+        return (
+            *named,
+            *of_load,
+            *(name for signal, says in self.assumes for name in (signal, *words.names(says))),
+            *(need.signal for need in self.needs),
+            *(name for condition in conditions for name in condition.names),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """The whole file."""
 
@@ -65,6 +131,7 @@ class Diagnosis:
     refusals: tuple[Refusal, ...] = ()
     negligible: Negligible | None = None
     outliers: tuple[Outlier, ...] = ()
+    speed: SpeedRule | None = None
 
 
 def load(path: Path, signals: Mapping[str, Signal], problems: Problems | None = None) -> Diagnosis:
@@ -77,19 +144,21 @@ def load(path: Path, signals: Mapping[str, Signal], problems: Problems | None = 
 
 
 def _read(root: Table, signals: Mapping[str, Signal]) -> Diagnosis:
-    root.allow("symptoms", "refusals", "negligible", "outliers")
+    root.allow("symptoms", "refusals", "negligible", "outliers", "speed")
     return Diagnosis(
         tuple(_symptom(entry, signals) for entry in root.tables("symptoms")),
         tuple(_refusal(entry, signals) for entry in root.tables("refusals")),
         _negligible(root.table("negligible"), signals) if "negligible" in root else None,
         tuple(_outlier(entry, signals) for entry in root.tables("outliers")),
+        _speed(root.table("speed"), signals) if "speed" in root else None,
     )
 
 
 def _symptom(entry: Table, signals: Mapping[str, Signal]) -> Symptom:
-    entry.allow("when", "says", "verdict")
+    entry.allow("when", "says", "verdict", "of_speed")
     when = condition_of(entry, "when", signals.__contains__)
-    return Symptom(when, entry.text("says"), entry.one_of("verdict", ("unknown", "warning", "critical")))
+    verdict = entry.one_of("verdict", ("unknown", "warning", "critical"))
+    return Symptom(when, entry.text("says"), verdict, entry.get("of_speed") is True)
 
 
 def _refusal(entry: Table, signals: Mapping[str, Signal]) -> Refusal:
@@ -107,10 +176,57 @@ def _negligible(table: Table, signals: Mapping[str, Signal]) -> Negligible:
 
 def _outlier(entry: Table, signals: Mapping[str, Signal]) -> Outlier:
     entry.allow("signal", "factor", "least")
-    name = entry.text("signal")
+    return Outlier(_signal(entry, "signal", signals), _number(entry, "factor"), _number(entry, "least"))
+
+
+_SPEED = (
+    "measured", "bound", "low", "typical", "high", "slow_above", "batch", "gpus", "load",
+    "least_share", "beyond_flags", "share_there", "outweighs", "assumes", "needs", "measure_next",
+)  # fmt: skip
+
+
+def _speed(table: Table, signals: Mapping[str, Signal]) -> SpeedRule:
+    table.allow(*_SPEED)
+
+    def when(entry: Table) -> Condition | None:
+        return condition_of(entry, "when", signals.__contains__) if "when" in entry else None
+
+    for entry in table.tables("assumes"):
+        entry.allow("from", "says")
+        for name in words.names(entry.text("says")):
+            if name not in signals:
+                entry.mistake(f"{{{name}}} is not a signal; the list: vllm-doctor rules --signals", "says")
+    for entry in table.tables("needs"):
+        entry.allow("signal", "says", "when")
+    for entry in table.tables("measure_next"):
+        entry.allow("do", "when")
+    return SpeedRule(
+        measured=_signal(table, "measured", signals),
+        bound=_signal(table, "bound", signals),
+        low=_signal(table, "low", signals),
+        typical=_signal(table, "typical", signals),
+        high=_signal(table, "high", signals),
+        slow_above=_signal(table, "slow_above", signals),
+        batch=_signal(table, "batch", signals),
+        gpus=_signal(table, "gpus", signals),
+        load=_signal(table, "load", signals),
+        least_share=_number(table, "least_share"),
+        beyond_flags=_number(table, "beyond_flags"),
+        share_there=_number(table, "share_there"),
+        outweighs=_number(table, "outweighs"),
+        assumes=tuple((_signal(entry, "from", signals), entry.text("says")) for entry in table.tables("assumes")),
+        needs=tuple(
+            Need(_signal(entry, "signal", signals), entry.text("says"), when(entry)) for entry in table.tables("needs")
+        ),
+        measure_next=tuple(Measurement(entry.text("do"), when(entry)) for entry in table.tables("measure_next")),
+    )
+
+
+def _signal(table: Table, key: str, signals: Mapping[str, Signal]) -> str:
+    name = table.text(key)
     if name not in signals:
-        entry.fail(f"{name!r} is not a signal; the list: vllm-doctor rules --signals", "signal")
-    return Outlier(name, _number(entry, "factor"), _number(entry, "least"))
+        table.fail(f"{name!r} is not a signal; the list: vllm-doctor rules --signals", key)
+    return name
 
 
 def _number(table: Table, key: str) -> float:

@@ -10,9 +10,11 @@ from vllm_doctor.model.kinds import Role, Severity, State
 from vllm_doctor.model.reading import Reading
 from vllm_doctor.model.report import Finding, RunSeen, Span, Timeline, UnknownRule, Verdict, worst
 from vllm_doctor.model.run import GENERATED, KV_CACHE, PROMPTS, RUNNING, WAITING, Round, Run
+from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.rules.diagnose import Diagnosis, diagnose, ordered, outcomes
+from vllm_doctor.rules.causes import ordered
+from vllm_doctor.rules.diagnose import Diagnosis, diagnose, outcomes
 from vllm_doctor.rules.rule import Rule
 
 _LEAST_ROUNDS = 3
@@ -77,8 +79,10 @@ def examine(
             continue
         run = runs[place]
         window = run.window(stretch.first, stretch.last) if stretch else Window()
-        diagnosis = diagnose(rules, catalogue, [catalogue.snapshot(window, {**run.facts, **wished})])
-        diagnoses.append((place, stretch, diagnosis))
+        snapshots = [catalogue.snapshot(window, {**run.facts, **wished})]
+        steady = _Steady(run, catalogue, wished)
+        diagnosis = diagnose(rules, catalogue, snapshots, steady=steady if stretch is not None else lambda: None)
+        diagnoses.append((place, stretch, _timed(diagnosis, run, steady.rounds or stretch)))
         if run.first_at is not None and run.last_at is not None and stretch in (None, _longest(stretches, place)):
             spans += [
                 Span(f.rule, f.severity, place, f.subject, run.first_at, run.last_at)
@@ -93,6 +97,45 @@ def examine(
         joined,
         timeline(runs),
     )
+
+
+def _timed(diagnosis: Diagnosis, run: Run, of: _Stretch | tuple[int, int] | None) -> Diagnosis:
+    """The diagnosis, its speeds with the time that they are of."""
+    if of is None:
+        return replace(diagnosis, speeds=())
+    first, last = of if isinstance(of, tuple) else (of.first, of.last)
+    time = (run.rounds[first].at - run.interval, run.rounds[last - 1].at)
+    return replace(diagnosis, speeds=tuple(replace(speed, stretch=time) for speed in diagnosis.speeds))
+
+
+class _Steady:
+    """The time of a run in which its batch stayed the same for longest, as a snapshot; None where there is none.
+
+    `rounds`: which it is, once it was asked for.
+    """
+
+    def __init__(self, run: Run, catalogue: Catalogue, wished: Mapping[str, Reading]) -> None:
+        self._run, self._catalogue, self._wished = run, catalogue, wished
+        self.rounds: tuple[int, int] | None = None
+
+    def __call__(self) -> Snapshot | None:
+        self.rounds = _steadiest(self._run)
+        if self.rounds is None:
+            return None
+        return self._catalogue.snapshot(self._run.window(*self.rounds), {**self._run.facts, **self._wished})
+
+
+def _steadiest(run: Run) -> tuple[int, int] | None:
+    """Rounds whose batch was the same as in the round before, most of them and most requests: first, past the last."""
+    best, most, begin = None, 0.0, 0
+    for place in range(1, len(run.rounds)):
+        before, here = run.rounds[place - 1], run.rounds[place]
+        running = here.total(RUNNING)
+        if running != before.total(RUNNING) or here.at - before.at > _HELD * run.interval:
+            begin = place
+        elif running * (place - begin) > most:
+            best, most = (begin + 1, place + 1), running * (place - begin)
+    return best
 
 
 def _moving(runs: Sequence[Run], rules: Sequence[Rule], catalogue: Catalogue) -> list[Rule]:
@@ -111,8 +154,9 @@ def _scanned(
 ) -> tuple[list[_Stretch], list[Span], set[int]]:
     """All stretches of all runs, each judged by the rules that can change; and which of them fired when. The last runs
     first, and the places of those for which there was no time."""
-    gains = [rule.gain[0] for rule in moving if rule.gain is not None]
-    narrow = catalogue.narrowed([*(name for rule in moving for name in rule.signals()), *gains])
+    bounds = [rule.gain[0] for rule in moving if rule.gain is not None]
+    bounds += [rule.costs.signal for rule in moving if rule.costs is not None and rule.costs.signal is not None]
+    narrow = catalogue.narrowed([*(name for rule in moving for name in rule.signals()), *bounds])
     stretches: list[_Stretch] = []
     spans: list[Span] = []
     for place, run in reversed(list(enumerate(runs))):
@@ -265,6 +309,7 @@ def _together(
         engines=shown.engines,
         targets=(),
         states=dict(sorted(states.items())),
+        speeds=shown.speeds,
     )
 
 
@@ -301,7 +346,7 @@ def _verdict(diagnoses: Sequence[_Told], findings: Sequence[Finding]) -> tuple[V
     grave = next((finding for finding in findings if finding.is_grave), None)
     shown = _shown_with(verdict, grave, diagnoses, measured or every)
     if grave is not None and verdict is not Verdict.UNKNOWN:
-        return verdict, grave.title, shown
+        return verdict, shown.headline if shown.is_of_speed else grave.title, shown
     if grave is None and verdict is Verdict.UNKNOWN and not measured:
         return verdict, NO_STATISTICS, shown
     return verdict, shown.headline, shown

@@ -32,7 +32,7 @@ ID = "[a-z0-9]+(-[a-z0-9]+)*"
 """The form of a rule's id."""
 KEYS = (
     "rule", "title", "status", "stage", "role", "confidence", "why", "here", "not_this_rule", "applies",
-    "when", "explains", "threshold_from", "gain", "remedies", "see", "examples",
+    "when", "explains", "threshold_from", "gain", "costs", "remedies", "see", "examples",
 )  # fmt: skip
 REMEDY_KEYS = (
     "do", "if", "set", "unset", "env", "run", "by", "computed", "cost", "risk", "expect", "gain", "then", "goal",
@@ -62,6 +62,17 @@ class RemedyRule:
 
 
 @dataclass(frozen=True, slots=True)
+class Costs:
+    """Of a cause that lengthens steps: the signal that bounds the seconds it adds to each output token, and how.
+
+    `signal` None: nobody can bound it.
+    """
+
+    signal: str | None
+    basis: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """A rule judged for one engine: a severity, ok, unknown or not-applicable."""
 
@@ -88,6 +99,8 @@ class Rule:
     threshold_from: str
     gain: tuple[str, str] | None
     """The signal that bounds what the cause costs, a factor of throughput, and how that is bounded."""
+    costs: Costs | None
+    """None: it lengthens no step. What only queues requests costs throughput, and no time per output token."""
     remedies: tuple[RemedyRule, ...]
     see: tuple[str, ...]
     table: Table
@@ -205,6 +218,7 @@ def read(path: Path, catalogue: Catalogue, problems: Problems | None = None) -> 
         explains=table.texts("explains"),
         threshold_from=table.one_of("threshold_from", ORIGINS),
         gain=gain,
+        costs=_costs(table, catalogue),
         remedies=tuple(_remedy(entry, catalogue, gain) for entry in table.tables("remedies")),
         see=table.texts("see"),
         table=table,
@@ -241,6 +255,16 @@ def _bound(table: Table, key: str, catalogue: Catalogue) -> tuple[str, str] | No
     if signal not in catalogue.signals:
         bound.mistake(f"{signal!r} is not a signal", "at_most")
     return signal, basis
+
+
+def _costs(table: Table, catalogue: Catalogue) -> Costs | None:
+    """{at_most: SIGNAL, basis: TEXT}, or "unknown" where nobody can bound what it adds to a step."""
+    if "costs" not in table:
+        return None
+    bound = _bound(table, "costs", catalogue)
+    if bound is not None and bound[0] in catalogue.signals and catalogue.signals[bound[0]].unit != "s":
+        table.mistake(f"{bound[0]!r} is no time: what a cause costs is in seconds per output token", "costs")
+    return Costs(None) if bound is None else Costs(*bound)
 
 
 def _remedy(table: Table, catalogue: Catalogue, gain: tuple[str, str] | None) -> RemedyRule:

@@ -48,6 +48,9 @@ def page(rule: Rule, is_skipped: bool = False) -> str:
         lines += ["", "Explains", *_indented(", ".join(rule.explains))]
     if rule.gain:
         lines += ["", "It costs at most", *_indented(f"{rule.gain[0]}: {rule.gain[1]}")]
+    if rule.costs:
+        bound = f"{rule.costs.signal}: {rule.costs.basis}" if rule.costs.signal else "not known: nobody can bound it"
+        lines += ["", "It adds to each output token, at most", *_indented(bound)]
     lines += ["", "Cures"]
     for remedy in rule.remedies:
         lines += _indented(f"* {remedy.do}", 4)

@@ -24,6 +24,7 @@ when:
   # The condition, over signals: vllm-doctor rules --signals. critical, warning or info; the highest that holds counts.
   warning:             # kv_cache_usage > 0.9 and requests_waiting > 0
 threshold_from:        # {origins}
+# costs: {{at_most:, basis:}}   # of what lengthens a step: a signal that bounds it in seconds, or unknown
 remedies:
   - do:                # what to do, in a few words
     set: {{}}            # flags and their values: {{--max-num-seqs: 256}}

@@ -44,6 +44,8 @@ class Attachment:
     """A command line as a text, or the file that holds one."""
     gpu: str | None = None
     """The GPU's name, as --gpu has it."""
+    vllm: str | None = None
+    """The version of the vLLM that a written command alone would start, where the command does not say."""
     signals: Catalogue | None = None
     """What a Prometheus is asked for, and the `asked` seconds that it is asked of; None: it is not asked."""
     asked: float = 0.0

@@ -91,6 +91,11 @@ def judge(
     error = error or _unfinished(diagnosis, len(examined) - len(snapshots), log if past is not None else None)
     verdict, headline = _concluded(diagnosis, error, is_measured, is_benchmark_alone(observations), strict)
     command, variables = _command(examined)
+    expect = None
+    if not is_measured and len(every) == 1:
+        from vllm_doctor.session import expectation  # late: of a server that runs nothing is predicted
+
+        expect = expectation.expected(examined[0], snapshots[0], catalogue, wishes)
     cure = _Cure(snapshots, catalogue, wishes.get("goal"))
     return Report(
         at=at,
@@ -104,6 +109,7 @@ def judge(
         engines=diagnosis.engines,
         targets=diagnosis.targets,
         states=diagnosis.states,
+        speeds=diagnosis.speeds,
         error=error,
         command=command,
         variables=variables,
@@ -114,6 +120,7 @@ def judge(
         lines=log.lines if log is not None else None,
         timeline=past.timeline if past is not None else None,
         recordings=recordings,
+        expect=expect,
         benchmarks=tuple(o.bench for o in observations if o.bench is not None),
     )
 

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vllm_doctor.model import restarts
-from vllm_doctor.model.facts import COMMAND, ENVIRONMENT, FORM
+from vllm_doctor.model.facts import COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM
 from vllm_doctor.model.kinds import SERVERS, SourceKind, Trust
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.vllm import defaults
+from vllm_doctor.session import named_model
+from vllm_doctor.vllm import defaults, gpus
 
 if TYPE_CHECKING:
     from vllm_doctor.model.run import Run
@@ -83,11 +84,22 @@ class Examined:
         watched: dict[str, Reading] = {restarts.WINDOW: Known(seconds, origin="")} if seconds else {}
         return catalogue.snapshot(
             window,
-            {**_with_defaults(self.facts()), **wished, **watched},
+            {**self._with_model(_with_defaults(self.facts()), window), **wished, **watched},
             (("server", self.name),) if is_tagged else (),
             evaluated,
             is_over,
         )
+
+    def _with_model(self, facts: Mapping[str, Reading], window: Window) -> dict[str, Reading]:
+        """The facts, with what the model's name tells where its files do not."""
+        started = [name for o in believed(self.observations) if o.kind not in SERVERS for name in o.models]
+        served = [name for o in self.observations if o.kind in SERVERS for name in o.models]
+        engines = [
+            *window.latest(ENGINE_METRIC),
+            *(e for o in self.observations if o.evaluated for e in o.evaluated.engines),
+        ]
+        labels = {labels.get("model_name", "") for labels in map(dict, engines)}
+        return named_model.completed(facts, started, [*served, *(labels if len(labels) == 1 else ())])
 
 
 def patients(observations: Sequence[Observation]) -> list[Examined]:
@@ -133,17 +145,19 @@ def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observat
     """The runs of a log, with what the driver, or a name, tells of their GPUs, a written command of their flags, and a
     benchmark of the load, where the log does not."""
     added = [o.facts for o in believed(observations) if o.kind in (*_OF_NO_RUN, SourceKind.BENCH)]
+    models = [name for o in believed(observations) if o.kind in (*_OF_NO_RUN, SourceKind.BENCH) for name in o.models]
     found = []
     for run in runs:
         facts: Mapping[str, Reading] = run.facts
         for more in added:
             facts = _completed(facts, more)
-        found.append(replace(run, facts=_with_defaults(facts)))
+        found.append(replace(run, facts=named_model.completed(_with_defaults(facts), [run.model, *models], ())))
     return found
 
 
 def _with_defaults(facts: Mapping[str, Reading]) -> dict[str, Reading]:
     """The facts with what the server takes where it is not told, as far as they do not say so themselves."""
+    facts = {**facts, **gpus.completed(facts)}
     of_device = defaults.of_device(facts) if FORM in facts else {}
     known = {name: fact for name, fact in facts.items() if isinstance(fact, Known) or name not in of_device}
     return defaults.of_version(facts) | of_device | known

@@ -8,12 +8,12 @@ from rich.text import Text
 
 from vllm_doctor.model.kinds import SEVERITIES, State
 from vllm_doctor.model.report import Finding, Report, Verdict, grouped
-from vllm_doctor.render.parts import unseen
+from vllm_doctor.render.parts import expectation, speed, unseen
 from vllm_doctor.session.view_model import Status
 from vllm_doctor.text.durations import duration
 from vllm_doctor.tui import finding, log, vitals
 from vllm_doctor.tui.cure import brief, to_copy
-from vllm_doctor.tui.ink import DIM, NOTHING, SIGN, Row, badge, cut, ruled, say, severity, spread, wrapped
+from vllm_doctor.tui.ink import DIM, NOTHING, SIGN, Row, badge, cut, painted, ruled, say, severity, spread, wrapped
 from vllm_doctor.tui.page import WIDE, Page, View
 
 _WORD = {"opportunity": "chance", "not-server": "client", "blind": "blind"}
@@ -35,10 +35,10 @@ class Overview(Page):
         lines = [*([NOTHING] if view.height >= vitals.LOW else []), *verdict(view)]
         if view.view_model.is_live:
             shown = vitals.stretch(view.view_model, vitals.room(view.width))
-            lines.append(ruled(f"last {duration(shown.seconds)}", "", view.width))
+            lines.append(ruled(f"last {duration(shown.seconds)}", _speed(view), view.width))
             lines += vitals.draw(view, view.width, _plot_height(view.height))
         elif view.view_model.timeline is not None:
-            lines.append(ruled("over time", "4: walk along it", view.width))
+            lines.append(ruled("over time", _speed(view) or "4: walk along it", view.width))
             lines += log.trends(view, view.width, min(4, _plot_height(view.height)))
         lines.append(ruled(*_counts(view.view_model.report), view.width))
         return lines
@@ -61,6 +61,13 @@ class Overview(Page):
 
     def open(self, key: str) -> None:
         self.doctor.open(key)
+
+
+def _speed(view: View) -> str:
+    """The speed that requests get beside what is expected, in half a line."""
+    report = view.view_model.report
+    said = speed.in_short(report) if report is not None else None
+    return cut(say(said), view.width - 20).plain if said else ""
 
 
 def _plot_height(height: int) -> int:
@@ -162,6 +169,9 @@ def rows(view: View, width: int) -> list[Row]:
                 found.append(Row(_symptom(symptom, report, width), finding.key_of(symptom[0])))
     if not found and not view.filter and report.verdict is Verdict.OK:
         found.append(Row(say(("  nothing wrong was found in what could be checked", DIM))))
+    if report.expect is not None and not view.filter:
+        lines = painted(expectation.will_give(report.expect, whole=False), width)
+        found += [Row(line) for line in (NOTHING, *lines, NOTHING) if lines]
     for place, said in enumerate(unseen.in_short(report)):
         if view.keeps(said):
             label = f" {SIGN['unknown']} not seen  " if not place else " " * 13

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ _NATIVE: Mapping[str, float] = {"fp8": 8.03, "mxfp4": 4.25, "compressed-tensors"
 """Bits of a weight of checkpoints that are published so."""
 _DATE = re.compile(r"2[3-9](?:0[1-9]|1[0-2])|(?:0[1-9]|1[0-2])[0-3]\d")
 """2507, 0528: the month, or the day, of a release."""
+_EXPERTS = re.compile(r"\d+x\d+b")
+_WRITTEN = re.compile(r"(?:[a-z0-9._-]{1,100}/)?[a-z0-9._-]{4,200}")
 _CHOSEN = 8 / 128
 """Share of the experts that a token chooses, where only the active parameters are told: that of most mixtures."""
 
@@ -76,6 +79,9 @@ def facts(name: str, flags: Mapping[str, Value]) -> dict[str, Reading]:
 
 def find(name: ModelName) -> Named | None:
     """The row that is meant: of this repository, of this name, or of the one from which a fine-tune took its name."""
+    found = _as_written(name)
+    if found is not None:
+        return found
     table = _table()
     found = table.repositories.get(name.repository) or table.words.get(name.words) or table.cores.get(name.core)
     if found is not None:
@@ -83,9 +89,28 @@ def find(name: ModelName) -> Named | None:
     return None if name.is_other else _within(table, name)
 
 
+def _as_written(name: ModelName) -> Named | None:
+    """A row that has this very name: found without reading the others, which takes most of the time."""
+    text = _text()
+    lowered = text.lower()
+    for wanted, before in ((name.repository, '"'), (name.plain, "/")):
+        at = lowered.find(f'{before}{wanted}"') if _WRITTEN.fullmatch(wanted) else -1
+        if at >= 0:
+            row = _row(outside.json(text[text.rfind("\n", 0, at) + 1 : text.find("\n", at)]))
+            return next(((row, one) for one in row.names if one.lower().endswith(wanted)), None)
+    return None
+
+
 def rows() -> tuple[Checkpoint, ...]:
     """The whole table."""
     return _table().rows
+
+
+def nearest(name: str, most: int = 3) -> list[str]:
+    """The names of the table that are most like this one."""
+    wanted = name[:100].rpartition("/")[2].lower()
+    known = {row.names[0].rpartition("/")[2].lower(): row.names[0] for row in reversed(rows())}
+    return [known[like] for like in get_close_matches(wanted, known, most, 0.5)]
 
 
 @dataclass(frozen=True)
@@ -98,8 +123,13 @@ class _Table:
 
 
 @cache
+def _text() -> str:
+    return _PATH.read_text("utf-8")
+
+
+@cache
 def _table() -> _Table:
-    found = tuple(_row(outside.json(line)) for line in _PATH.read_text("utf-8").splitlines())
+    found = tuple(_row(outside.json(line)) for line in _text().splitlines())
     repositories: dict[str, Named] = {}
     words: dict[tuple[str, ...], Named] = {}
     cores: dict[tuple[str, ...], Named] = {}
@@ -116,6 +146,10 @@ def _table() -> _Table:
                 short.setdefault(undated, named)
                 short.setdefault(tuple(word for word in undated if not _is_active(word)), named)
     return _Table(found, repositories, words, {**short, **cores})
+
+
+def _tells_size(word: str) -> bool:
+    return model_name.size_of(word) is not None or _EXPERTS.fullmatch(word) is not None
 
 
 def _is_active(word: str) -> bool:
@@ -139,7 +173,7 @@ def _within(table: _Table, name: ModelName) -> Named | None:
 
     Sizes beside it must be its own. A row that is named without a size is meant only where nothing else is said.
     """
-    core, found = name.core, None
+    core = name.core
     for start, end in _spans(len(core)):
         meant = table.cores.get(core[start:end])
         if meant is None:
@@ -151,11 +185,11 @@ def _within(table: _Table, name: ModelName) -> Named | None:
             return None
         if len(others) < len(beside) and not sizes:
             return None
-        if any(model_name.size_of(word) is not None for word in inside) and _SENSES.isdisjoint(beside):
+        if any(_tells_size(word) for word in inside) and _SENSES.isdisjoint(beside):
             return meant
         if len(inside) > 1 and len(sizes) == len(others):
-            found = found or meant
-    return found
+            return meant
+    return None
 
 
 _SENSES = frozenset({"vl", "vision", "audio", "omni", "llava", "embedding", "embed", "reranker", "vlm", "ocr", "asr"})
@@ -183,8 +217,10 @@ def _of_row(row: Checkpoint, found_by: str, name: ModelName, flags: Mapping[str,
         weights = row.weights if published else _weights(config, row.vision, counted, form, flags)
         if weights is not None:
             found["model_weights"] = _told(float(weights))
-    if form is not None and form is not _AS_PUBLISHED:
-        found["model_quantization"] = _told(form.method)
+    if form is not _AS_PUBLISHED:
+        found["model_quantization"] = _told("none" if form is None else form.method)
+    if name.form is not None and form is not _AS_PUBLISHED:
+        del found["model_dtype"]  # another checkpoint's activations may be of another type: AWQ's are float16
     return found | {FROM: _told(f"checkpoint table: {found_by}")}
 
 
@@ -213,7 +249,7 @@ def _counted(row: Checkpoint, config: Config) -> Parameters | None:
         return ours
     experts = row.counts.get("expert_parameters", ours.experts if ours else None)
     used = row.counts.get("parameters_used", ours.used if ours else None)
-    return None if experts is None or used is None else Parameters(row.parameters, experts, used)
+    return None if experts is None or used is None else Parameters(row.parameters, experts, min(used, row.parameters))
 
 
 def _weights(
@@ -235,7 +271,7 @@ def _weights(
     try:
         embedding = parameters.vocabulary(text) * model_config.hidden_size(text)
     except UnfitError:
-        return None
+        embedding = 0
     kept = min(counted.all, vision + embedding * (1 if parameters.is_tied(config) else 2))
     return (counted.all - kept) * bits / 8 + kept * plain
 

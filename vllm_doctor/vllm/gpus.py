@@ -7,12 +7,13 @@ needs, and which it may have. How fast a server could be on them is in rules/sig
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 
+from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.vllm import instances
 
 _FILE = Path(__file__).parent / "data" / "gpus.tsv"
@@ -157,6 +158,25 @@ def figures(gpu: Gpu) -> dict[str, float | str]:
         "device_written": _DEVICES.get(gpu.architecture),
     }
     return {name: value for name, value in told.items() if value is not None}
+
+
+def completed(facts: Mapping[str, Reading]) -> dict[str, Reading]:
+    """What the data sheet tells of a GPU that a log or a manifest names (the fact gpu_written), where nobody else tells
+    which it is: neither its driver, nor the user."""
+    written = facts.get("gpu_written")
+    if isinstance(facts.get("gpu_name"), Known) or not isinstance(written, Known):
+        return {}
+    found = named(str(written.value))
+    if found is None:
+        return {}
+    told: dict[str, Value] = {**figures(found.gpu)}
+    if found.count is not None:
+        told["gpus_on_host"] = float(found.count)
+    return {
+        name: Known(value, origin=written.origin)
+        for name, value in told.items()
+        if not isinstance(facts.get(name), Known)
+    }
 
 
 def counted(text: str) -> Counted:

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 _FILE = Path(__file__).parent / "data" / "instances.tsv"
+_LABELS = Path(__file__).parent / "data" / "gpu_labels.tsv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,13 @@ def instances() -> tuple[Instance, ...]:
     """All that data/instances.tsv knows."""
     lines = _FILE.read_text("utf-8").splitlines()
     return tuple(_instance(line) for line in lines if not line.startswith("#"))
+
+
+@cache
+def labels() -> tuple[str, ...]:
+    """The keys by which Kubernetes picks nodes for their GPUs, those that name the GPU itself first."""
+    lines = _LABELS.read_text("utf-8").splitlines()
+    return tuple(line.partition("\t")[0] for line in lines if not line.startswith("#"))
 
 
 @cache

@@ -87,7 +87,8 @@ def of_model(config: Config, flags: Mapping[str, Value]) -> KvCache:
     text = model_config.text_part(config)
     model_type = model_config.model_type(text)
     text = {**_DEFAULTS.get(model_type, {}), **text}
-    if config.get("is_encoder_decoder") is True or model_type in _NOT_COUNTED or _NOT_COUNTED_KEYS & _set(text):
+    not_counted = _NOT_COUNTED_KEYS - ({"index_topk"} if model_type in _INDEXED else frozenset())
+    if config.get("is_encoder_decoder") is True or model_type in _NOT_COUNTED or not_counted & _set(text):
         raise UnfitError(Reason.ABSENT)
     cache = _cache_dtype(config, flags)
     element = _model_bytes(flags)
@@ -245,12 +246,16 @@ _MLA = frozenset(
     }
 )  # fmt: skip
 """Model types whose attention is latent: is_deepseek_mla in transformers_utils/model_arch_config_convertor.py."""
-_NOT_COUNTED = frozenset({"mamba", "mamba2", "falcon_mamba", "rwkv", "longcat_flash", "plamo2", "zamba2"})
+_INDEXED = frozenset({"deepseek_v32", "glm_moe_dsa"})
+"""Those with latent attention that reads only the tokens that an indexer picks, which has a cache of its own."""
+_NOT_COUNTED = frozenset(
+    {"mamba", "mamba2", "falcon_mamba", "rwkv", "longcat_flash", "plamo2", "zamba2", "bert", "roberta", "xlm-roberta"}
+)
 """No attention at all, or layers that are counted in another way."""
 _NOT_COUNTED_KEYS = frozenset(
     {
         "compress_ratios", "index_topk", "rswa_window", "per_layer_config", "swa_head_dim", "swa_num_key_value_heads",
-        "cla_share_factor",
+        "cla_share_factor", "cross_attention_layers", "sparse_attention_config",
     }
 )  # fmt: skip
 """What tells of caches besides K and V, of layers of different sizes, or of shared ones."""
@@ -383,9 +388,12 @@ def _sizes(text: Config, model_type: str, layers: Sequence[_Layer], cache: str, 
     if not any(layer.keeps != _NONE for layer in layers):
         return [_Size(0.0, 1)] * len(layers)
     if text.get("kv_lora_rank") is not None:
-        if model_type not in _MLA:
+        if model_type not in _MLA | _INDEXED:
             raise UnfitError(Reason.ABSENT)
-        return [_Size(_latent(text, cache, element), 1)] * len(layers)
+        if model_type not in _INDEXED:
+            return [_Size(_latent(text, cache, element), 1)] * len(layers)
+        latent = _latent(text, "fp8_ds_mla" if cache.startswith("fp8") else cache, element)
+        return [_Size(latent + index, 1) for index in _indices_kept(text, len(layers))]
     heads, dim = model_config.kv_heads(text), _head_dim(text)
     usual = _Size(heads * 2 * _vector(dim, cache, element), heads)
     if model_type not in ("gemma4", "gemma4_text", "gemma4_unified_text"):
@@ -450,6 +458,21 @@ def _latent(text: Config, cache: str, element: int) -> float:
     if cache != "auto" and cache not in _PLAIN:
         raise UnfitError(Reason.ABSENT)
     return _vector(dim, cache, element)
+
+
+def _indices_kept(text: Config, layers: int) -> list[int]:
+    """Bytes of a token's key for the indexer in each layer: FP8 and a scale for each 128 (DeepseekV32IndexerCache).
+
+    Layers that are "shared" take what another one picked (GLM-5.2).
+    """
+    dim = whole(text, "index_head_dim")
+    kept = dim + dim // 128 * 4
+    kinds = text.get("indexer_types")
+    if kinds is None:
+        return [kept] * layers
+    if not isinstance(kinds, list) or len(kinds) != layers:
+        raise UnfitError(Reason.INVALID)
+    return [0 if kind == "shared" else kept for kind in kinds]
 
 
 # ---- layers with a state

@@ -73,7 +73,7 @@ def of_model(config: Config) -> Parameters:
     """Raises UnfitError: absent for another kind of model, or where a number is missing; invalid where one lies."""
     text = model_config.text_part(config)
     model_type = model_config.model_type(text)
-    if model_type not in _GATED | _PLAIN:
+    if model_type not in _GATED | _PLAIN or text.get("hidden_size_per_layer_input"):  # Gemma's E2B
         raise UnfitError(Reason.ABSENT)
     hidden = model_config.hidden_size(text)
     mlp = (3 if model_type in _GATED else 2) * hidden  # of each of its inner elements

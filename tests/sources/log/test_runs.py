@@ -768,3 +768,9 @@ def test_records_without_any_time(log: LogFolder) -> None:
     [run] = observation.runs
     assert (run.first_at, run.last_at, run.rounds) == (None, None, ())
     assert fact(run, "log:stats") == 6
+
+
+def test_the_gpu_that_a_log_names_is_that_of_later_starts_too(log: LogFolder) -> None:
+    listed = ["GPU models and configuration: ", "GPU 0: NVIDIA H20", "GPU 1: NVIDIA H20"]
+    first, second = log.runs([*listed, *start(0), *busy(40, 60), *death(70), *start(100, 101, 201), *busy(140, 160)])
+    assert first.facts["gpu_written"] == second.facts["gpu_written"] == Known("NVIDIA H20", origin="log")

@@ -32,9 +32,10 @@ class Written:
     def alone(self, how: Attachment) -> list[Source]:
         """Each command as a patient, with what this machine has of its model and the GPUs of --nvidia-smi."""
         found: list[Source] = []
-        for start in self.text.starts:
-            target = self.text.target(start)
-            look = partial(self.text.examine, start, target, how.kernel)
+        text = self.text if how.vllm is None else self.text.of_version(how.vllm)
+        for start in text.starts:
+            target = text.target(start)
+            look = partial(text.examine, start, target, how.kernel)
             found += [Source(SourceKind.COMMAND, target, target, look), *gpus.of_file(target, how, start.command)]
         return found
 

@@ -30,6 +30,8 @@ _MOST_STARTING = 8
 _GAP = 2.5
 """Intervals without a line that are silence, and no jitter."""
 _MOST_RUNS = 500
+_OF_THE_MACHINE = ("gpu_written",)
+"""Facts that stay when the server is started again."""
 _MOST_TROUBLES = 50
 _MOST_TIMES = 4096
 _RECENT = 15.0
@@ -209,7 +211,7 @@ class Runs:
 
     def done(self) -> tuple[Run, ...]:
         """The runs, in the order in which they began."""
-        runs = [self._run_of(open_run) for open_run in self._all]
+        runs = list(_with_their_machine([self._run_of(open_run) for open_run in self._all]))
         deaths = sum(run.death is not None for run in runs)
         served_last = max((place for place, run in enumerate(runs) if run.up and not run.death), default=-1)
         return tuple(
@@ -260,6 +262,14 @@ class Runs:
             if given.whole:
                 facts[COMMAND] = Known(True, origin=LOG)
         return facts
+
+
+def _with_their_machine(runs: Sequence[Run]) -> Iterator[Run]:
+    """The runs, each with what an earlier one told of the machine, where it says nothing of it."""
+    machine: dict[str, Reading] = {}
+    for run in runs:
+        machine |= {name: run.facts[name] for name in _OF_THE_MACHINE if name in run.facts}
+        yield replace(run, facts={**run.facts, **machine})
 
 
 def _of_death(run: Run, deaths: int, last: bool) -> dict[str, Reading]:

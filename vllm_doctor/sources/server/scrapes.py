@@ -101,7 +101,11 @@ def identity(target: str, page: Page, version: Any, cards_answer: Any) -> Identi
     if limits:
         facts["max_model_len"] = _told(float(max(limits)))
     # A LoRA adapter is listed as a model with a parent: the model served is the one without.
-    names = [str(card["id"])[:200] for card in cards if "id" in card and not card.get("parent")]
+    own = [card for card in cards if "id" in card and not card.get("parent")]
+    names = [str(card["id"])[:200] for card in own]
+    roots = {root for card in own if isinstance(root := card.get("root"), str)}
+    if len(roots) == 1:
+        facts["model_root"] = _told(roots.pop()[:500])
     return Identity(facts, tuple(names), version, cards_answer)
 
 

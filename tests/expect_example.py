@@ -1,0 +1,45 @@
+"""The README's example of `vllm-doctor expect`: its output is the command's.
+
+    python -m tests.expect_example      writes it anew
+
+tests/test_readme.py compares.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+
+from tests.paths import ROOT
+from vllm_doctor.cli import main
+
+README = ROOT / "README.md"
+_EXAMPLE = re.compile(r"```sh\n(vllm-doctor expect [^\n]*)\n```\n\n```text\n(.*?)```\n", re.DOTALL)
+
+
+def example(text: str) -> tuple[str, str]:
+    """The command, and what stands below it."""
+    found = _EXAMPLE.search(text)
+    assert found is not None
+    return found[1], found[2]
+
+
+def output(command: str) -> str:
+    """What the command prints."""
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        main.main(shlex.split(command)[1:])
+    return shown.getvalue()
+
+
+def write() -> None:
+    """Put the command's output into the README."""
+    text = README.read_text("utf-8")
+    command, shown = example(text)
+    README.write_text(text.replace(f"```text\n{shown}```", f"```text\n{output(command)}```", 1), "utf-8")
+
+
+if __name__ == "__main__":
+    write()
