@@ -14,6 +14,7 @@ from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.session.attachment import Attachment, Opener, Turn
+from vllm_doctor.session.patients import without_load
 from vllm_doctor.session.source import Source
 from vllm_doctor.text import files
 
@@ -112,10 +113,11 @@ def with_results(seen: Observation, raw: bytes) -> Observation:
     told = best.examine(seen.patient, notes)
     if seen.error is not None:
         return replace(told, patient=seen.patient or seen.target)
-    runs = tuple(replace(run, facts={**told.facts, **run.facts}) for run in seen.runs)
+    facts = without_load(told.facts)
+    runs = tuple(replace(run, facts={**facts, **run.facts}) for run in seen.runs)
     return replace(
         seen,
-        facts={**told.facts, **seen.facts},
+        facts={**facts, **seen.facts},
         models=seen.models or told.models,
         runs=runs,
         bench=told.bench,
