@@ -138,18 +138,23 @@ def test_what_no_gpu_is_called(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "bandwidth"),
+    ("text", "name", "bandwidth", "memory"),
     [
-        ("cpu 8 x DDR5-4800", "CPU 8 x 4800 MT/s", 307.2e9),
-        ("CPU: 12ch 6400", "CPU 12 x 6400 MT/s", 614.4e9),
-        ("cpu 38.5 GB/s", "CPU 38.5 GB/s", 38.5e9),
+        ("cpu 8 x DDR5-4800", "CPU 8 x 4800 MT/s", 307.2e9, None),
+        ("CPU: 12ch 6400", "CPU 12 x 6400 MT/s", 614.4e9, None),
+        ("cpu 38.5 GB/s", "CPU 38.5 GB/s", 38.5e9, None),
+        ("cpu 64 GB, 38 GB/s", "CPU 38 GB/s", 38e9, 64 * GIB),
     ],
 )
-def test_a_cpu_by_its_memory(text: str, name: str, bandwidth: float) -> None:
+def test_a_cpu_by_its_memory(text: str, name: str, bandwidth: float, memory: float | None) -> None:
     found = named(text)
     assert found is not None
-    assert (found.gpu.name, found.gpu.architecture, found.count) == (name, "cpu", None)
+    assert (found.gpu.name, found.gpu.architecture, found.gpu.memory, found.count) == (name, "cpu", memory, None)
     assert found.gpu.bandwidth == pytest.approx(bandwidth)
+    for operations in ("1.2", "20", "0.5"):
+        computing = named(f"{text}, {operations} TFLOPS")
+        assert computing is not None
+        assert computing.gpu.bf16 == pytest.approx(float(operations) * 1e12)
 
 
 def test_what_a_name_leaves_open_is_told() -> None:
