@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from vllm_doctor.vllm.gpus import gpu, gpus, nearest
+from vllm_doctor.vllm.gpus import figures, gpu, gpus, nearest
 
 GIB = 1024.0**3
 
@@ -117,3 +117,10 @@ def test_the_table_is_sound() -> None:
 
 
 NVIDIA = ("pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell")
+
+
+@pytest.mark.parametrize(("name", "usable"), [("H100", 79.2), ("RTX 4090", 23.5), ("L40S", 44.5), ("T4", 14.6)])
+def test_memory_that_programs_get_is_what_logs_say(name: str, usable: float) -> None:
+    found = gpu(name)
+    assert found is not None
+    assert figures(found)["gpu_memory_usable"] == pytest.approx(usable * 2**30, rel=0.015)
