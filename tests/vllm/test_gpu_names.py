@@ -6,7 +6,7 @@ import pytest
 
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.vllm.gpu_names import Counted, completed, counted, named
+from vllm_doctor.vllm.gpu_names import Counted, completed, counted, in_text, named
 
 GIB = 1024.0**3
 
@@ -218,3 +218,20 @@ def test_a_gpu_that_a_log_names_has_the_figures_of_its_data_sheet() -> None:
 )
 def test_else_nothing_is_added(facts: dict[str, Reading]) -> None:
     assert completed(facts) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "gpu"),
+    [
+        ("GPU models and configuration: \nGPU 0: NVIDIA L20\nGPU 1: NVIDIA L20\n", "NVIDIA L20"),
+        ("> GPU models and configuration: GPU 0: NVIDIA A100-SXM4-80GB\n", "NVIDIA A100-SXM4-80GB"),
+        ("GPU models and configuration : AMD Instinct MI210 (gfx90a:sramecc+:xnack-)", "AMD Instinct MI210"),
+        ("GPU 0: NVIDIA H20 (UUID: GPU-1)", "NVIDIA H20"),
+        ("|   0  NVIDIA A10                     On  |   00000000:00:04.0 Off |     0 |", "NVIDIA A10"),
+        ("GPU models and configuration: No CUDA", None),
+        ("NVIDIA H100 is what I use, GPU 0: NVIDIA H100", None),
+        ("", None),
+    ],
+)
+def test_the_gpu_that_a_text_lists(text: str, gpu: str | None) -> None:
+    assert in_text(f"my environment\n{text}\nand more\n") == gpu

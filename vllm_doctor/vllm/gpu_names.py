@@ -26,6 +26,13 @@ _CPU = re.compile(
     r"(?:,? ([1-9]\d{0,3}(?:\.\d{1,3})?|0\.\d{0,2}[1-9]) ?tflops)?",
     re.I,
 )
+_IN_TEXT = re.compile(
+    r"^[> \t]{0,20}(?:GPU models and configuration ?: ?(?:GPU 0: )?|GPU 0: )"
+    r"((?:NVIDIA|Tesla|GeForce|Quadro|AMD) [^()\n]{1,60})"
+    r"|^[> \t]{0,20}\|   0  (\S[^|\n]{0,60}?) +(?:On|Off|N/A|ERR!|TCC|WDDM|MCDM) +\|",
+    re.MULTILINE,
+)
+"""As rules/log-lines/startup.yaml has them: gpu-listed, nvidia-smi-row."""
 _CHANNEL = 8
 """Bytes that a channel of memory moves at a time."""
 _COUNTS = {"single": 1, "one": 1, "dual": 2, "two": 2, "four": 4, "quad": 4, "eight": 8}
@@ -144,6 +151,12 @@ def completed(facts: Mapping[str, Reading]) -> dict[str, Reading]:
         for name, value in told.items()
         if not isinstance(facts.get(name), Known)
     }
+
+
+def in_text(text: str) -> str | None:
+    """The GPU that the first lines of collect_env or nvidia-smi in a text name, in their words."""
+    found = _IN_TEXT.search(text)
+    return None if found is None else (found[1] or found[2]).strip()
 
 
 def counted(text: str) -> Counted:
