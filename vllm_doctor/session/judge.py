@@ -26,12 +26,15 @@ from vllm_doctor.model.report import (
     SourceSeen,
     Verdict,
     worst,
+    worst_speed,
 )
 from vllm_doctor.model.snapshot import Snapshot
+from vllm_doctor.model.speed import Standing
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose
 from vllm_doctor.rules.prediction import Changed
 from vllm_doctor.rules.rule import Rule
+from vllm_doctor.session import expectation
 from vllm_doctor.session.patients import (
     Examined,
     is_benchmark_alone,
@@ -47,7 +50,7 @@ if TYPE_CHECKING:
 _READING, _JUDGING = 0.4, 0.8
 """Shares of the time: until when signals are computed, and until when rules are judged; the rest is to be written."""
 UNMEASURED = "Nothing was measured: only its command was checked"
-SOUND = "No fault found in how the benchmark was made; the server itself was not examined"
+SOUND = "No fault found in how the benchmark was made"
 
 
 def judge(
@@ -76,6 +79,9 @@ def judge(
     if not examined:
         return _nothing_to_judge(at, observations, error, recordings)
 
+    is_measured = not is_written_alone(observations)
+    if not is_measured:
+        wished = expectation.under_a_load(wished)
     log = next((o for o in observations if o.runs), None)
     past = _postmortem(log, observations, rules, catalogue, wished, is_over)
     snapshots: list[Snapshot] = []
@@ -83,7 +89,6 @@ def judge(
         if snapshots and is_over(_READING):  # of the others nothing is known
             break
         snapshots.append(patient.snapshot(catalogue, wished, len(every) > 1, lambda: is_over(_READING)))
-    is_measured = not is_written_alone(observations)
     if past is not None:
         diagnosis = past.diagnosis
     else:
@@ -91,11 +96,8 @@ def judge(
     error = error or _unfinished(diagnosis, len(examined) - len(snapshots), log if past is not None else None)
     verdict, headline = _concluded(diagnosis, error, is_measured, is_benchmark_alone(observations), strict)
     command, variables = _command(examined)
-    expect = None
-    if not is_measured and len(every) == 1:
-        from vllm_doctor.session import expectation  # late: of a server that runs nothing is predicted
-
-        expect = expectation.expected(examined[0], snapshots[0], catalogue, wishes)
+    is_one_command = not is_measured and len(every) == 1
+    expect = expectation.expected(examined[0], snapshots[0], catalogue, wishes) if is_one_command else None
     cure = _Cure(snapshots, catalogue, wishes.get("goal"))
     return Report(
         at=at,
@@ -191,17 +193,24 @@ def _concluded(
         headline = headline if verdict in (Verdict.CRITICAL, Verdict.WARNING) else error.message
         verdict = worst(verdict, Verdict.UNKNOWN)
     elif verdict is Verdict.UNKNOWN and is_benchmark:
-        verdict, headline = (
-            Verdict.OK,
-            next(
-                (f"{found.title}: {found.here}" for found in diagnosis.findings if found.role is Role.NOT_SERVER), SOUND
-            ),
-        )
+        verdict, headline = Verdict.OK, _of_sound_benchmark(diagnosis)
     elif verdict is Verdict.UNKNOWN and not is_measured:
         headline = UNMEASURED
     if strict and diagnosis.unknown:
         verdict = worst(verdict, Verdict.UNKNOWN)
     return verdict, headline
+
+
+def _of_sound_benchmark(diagnosis: Diagnosis) -> str:
+    """The headline of a benchmark that was made well, as far as is known: what its speed is beside what is expected."""
+    aside = next((found for found in diagnosis.findings if found.role is Role.NOT_SERVER), None)
+    if aside is not None:
+        return f"{aside.title}: {aside.here}"
+    speed = worst_speed(diagnosis.speeds)
+    if speed is None or speed.standing in (Standing.UNKNOWN, Standing.IDLE):
+        why = f": {speed.lacks[0]}" if speed is not None and speed.lacks else ""
+        return f"{SOUND}; the server's speed is not judged{why}"
+    return f"{SOUND}, and requests got the speed that is expected"
 
 
 # ---- a log -----------------------------------------------------------------------------------------------------------
