@@ -34,7 +34,7 @@ def _in_a_line(report: Report, expected: Expected) -> tuple[Lines, ...]:
 
 
 def sentence(report: Report) -> str | None:
-    """ "A request gets 5.3 tokens/s; this model on 8 × A100 does 60–95 alone (bound 110): 92 % is missing." """
+    """ "A request gets 5.3 tokens/s; this model on 8 × A100 does 60–95 with 8 requests at a time: 92 % is missing." """
     expected = report.expected
     if expected is None:
         return None
@@ -85,10 +85,10 @@ def _who(report: Report, expected: Expected) -> str:
 
 
 def _batch(expected: Expected) -> str:
-    batch = expected.batch
-    if batch is None or batch < 1.5:
-        return " alone"
-    return f" with {words.number(batch, 'requests')} requests in a step"
+    if expected.batch is None:
+        return ""
+    many = words.number(expected.batch, "requests")
+    return f" with {many} request{'' if many == '1' else 's'} at a time"
 
 
 def _bound(expected: Expected) -> str:
@@ -114,7 +114,7 @@ def _causes(expected: Expected) -> Iterator[Words]:
 
 
 def _share(share: Share) -> Words:
-    how = words.number(share.share, "share") if share.share is not None else "any part, its cost is not known"
+    how = words.number(share.share, "share") if share.share is not None else "all (its cost is not known)"
     return (code(share.rule), f" {how}")
 
 
