@@ -91,6 +91,8 @@ def test_a_gain_of_more_requests_is_no_more_than_the_gpu_can() -> None:
     assert known(near, "batch_growth") == pytest.approx(1001)
     assert known(near, "batch_gain") < 100
     assert known(server({}, running=8, waiting=8000), "batch_gain") == pytest.approx(1001)
+    beyond = server(facts(), running=8, waiting=8000, tpot=0.001)  # no such server: nothing is known of its GPU
+    assert known(beyond, "batch_gain") == pytest.approx(1001)
     few = server(facts(), running=8, waiting=8, tpot=0.02)
     assert known(few, "batch_gain") == pytest.approx(2)
 

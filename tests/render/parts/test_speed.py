@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.render.reports import postmortem
+from tests.render.reports import finding, postmortem
 from vllm_doctor.model.report import Patient, Report
 from vllm_doctor.model.speed import Assumption, Expected, Pace, Share, Standing
-from vllm_doctor.render import json_v1, text
+from vllm_doctor.render import json_v1, report_page, text
 from vllm_doctor.render.page import Lines, plain
 from vllm_doctor.render.parts import speed
 
@@ -114,6 +114,14 @@ def test_json_has_the_figures_in_milliseconds_and_the_shares() -> None:
     assert expected["explained"] == [{"rule": "enforce-eager", "share": 0.09}]
     assert expected["unexplained"] == pytest.approx(0.91)
     assert expected["assumptions"] == ["GPU A100: 2,039 GB/s (--gpu)"]
+
+
+def test_a_headline_of_speed_has_no_fix_of_a_finding_below_it() -> None:
+    small = postmortem([finding("enforce-eager")], headline="Slower than expected").findings
+    slow = replace(report(SLOW), findings=small, headline="Slower than expected: a request gets 5 tokens/s")
+    assert speed.of_headline(slow) == speed.sentence(slow)
+    assert report_page.whole(slow)[0].gist == ()  # type: ignore[union-attr]
+    assert speed.of_headline(replace(slow, headline=small[0].title)) is None
 
 
 def test_a_terminal_has_it_in_half_a_line() -> None:
