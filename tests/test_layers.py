@@ -22,6 +22,7 @@ FOLDERS = (
     "sources.log",
     "prometheus",
     "launch",
+    "sources.bench",
     "recording",
     "session",
     "compare",

@@ -61,7 +61,9 @@ COEFFICIENTS = (
     Coefficient("speed_experts_fp4", "of experts in FP4 without hardware for it", "share", 0.75, _SHARE),
     Coefficient("speed_experts_fp4_blackwell", "of experts in FP4 on B200 and its kin", "share", 0.75, _SHARE),
     Coefficient("speed_experts_int4", "of experts in INT4", "share", 0.55, _SHARE),
-    Coefficient("speed_experts_evenness", "share of a step's tokens that choose experts of their own", "share", 0.7, 1.0),
+    Coefficient(
+        "speed_experts_evenness", "share of a step's tokens that choose experts of their own", "share", 0.7, 1.0
+    ),
     Coefficient("speed_kv_heads", "of a KV cache with heads", "share", 0.85, _SHARE),
     Coefficient("speed_kv_latent", "of a latent KV cache (MLA)", "share", 0.6, _SHARE),
     Coefficient("speed_compute_16", "of operations in 16 bits", "share", 0.7, 0.85),
@@ -96,7 +98,13 @@ _MOST = np.log([coefficient.most for coefficient in COEFFICIENTS])
 _TRUST_IN_PRIOR = 0.6
 """A residual of the prior, of those of the rows: 0.15 off in the logarithm counts like a third of a row."""
 _WEIGHT_OF_FIRST = 0.35
-_SPREADS = ("speed_spread_dense", "speed_spread_experts", "speed_spread_old", "speed_spread_unseen", "speed_spread_first")
+_SPREADS = (
+    "speed_spread_dense",
+    "speed_spread_experts",
+    "speed_spread_old",
+    "speed_spread_unseen",
+    "speed_spread_first",
+)
 _WITHIN = 0.9
 _CHOSEN_SPREADS = (1.41, 1.41, 1.9, 2.2, 2.2)
 """Of nine in ten of the rows that were left out, as printed; for new releases not more than twice between low and high."""
@@ -127,7 +135,7 @@ class Servers:
         for row in measured:
             alike[_server(row)] += 1
         unsteady = np.array([0.3 if row.is_open and row.version < 8 else 1.0 for row in measured])
-        doubtful = np.array([0.3 if row.is_doubtful else 1.0 for row in measured])
+        doubtful = np.array([0.4 if row.is_doubtful else 1.0 for row in measured])
         self.weights = unsteady * doubtful * np.array([alike[_server(row)] ** -0.25 for row in measured])
 
     def expected(self, coefficients: Array, *names: str) -> list[Array]:
@@ -172,11 +180,19 @@ def fit(servers: Servers, start: Array = _PRIOR) -> Array:
 
     def residuals(coefficients: Array) -> Array:
         tpot, ttft = servers.residuals(coefficients)
+        told = np.where(np.isnan(tpot), 0.0, tpot) * servers.weights  # of some models the KV cache is not known
         first = np.where(np.isnan(ttft), 0.0, ttft) * servers.weights * _WEIGHT_OF_FIRST
-        return np.concatenate([tpot * servers.weights, first, (coefficients - _PRIOR) * _TRUST_IN_PRIOR])
+        return np.concatenate([told, first, (coefficients - _PRIOR) * _TRUST_IN_PRIOR])
 
     upper = np.minimum(_MOST, _PRIOR + 3) + 1e-6
-    found = least_squares(residuals, np.minimum(start, upper - 1e-3), bounds=(_PRIOR - 3, upper), loss="soft_l1", f_scale=0.15, max_nfev=40)
+    found = least_squares(
+        residuals,
+        np.minimum(start, upper - 1e-3),
+        bounds=(_PRIOR - 3, upper),
+        loss="soft_l1",
+        f_scale=0.15,
+        max_nfev=40,
+    )
     coefficients: Array = found.x
     return coefficients
 
@@ -193,7 +209,11 @@ class Errors:
     spread: Sequence[float]
 
     def line(self) -> str:
-        within = 100 * sum(abs(error) <= math.log(factor) for error, factor in zip(self.tpot, self.spread, strict=True)) / len(self.tpot)
+        within = (
+            100
+            * sum(abs(error) <= math.log(factor) for error, factor in zip(self.tpot, self.spread, strict=True))
+            / len(self.tpot)
+        )
         told = f"{len(self.tpot):5}  TPOT {_median(self.tpot):5.1f} %  × {_bias(self.tpot):.2f}  within {within:3.0f} %"
         told += f"  of × {statistics.median(self.spread) ** 2:.2f}"
         return told + (f"   TTFT {_median(self.ttft):5.1f} %" if self.ttft else "")
@@ -210,7 +230,11 @@ def _bias(errors: Sequence[float]) -> float:
 def errors(servers: Servers, coefficients: Array, spreads: Mapping[str, float] | None = None) -> Errors:
     tpot, ttft = servers.residuals(coefficients)
     chosen = spreads or dict(zip(_SPREADS, _CHOSEN_SPREADS, strict=True))
-    known = [(float(error), spread_of(row, chosen)) for row, error in zip(servers.rows, tpot, strict=True) if not math.isnan(error)]
+    known = [
+        (float(error), spread_of(row, chosen))
+        for row, error in zip(servers.rows, tpot, strict=True)
+        if not math.isnan(error)
+    ]
     first = [float(error) for error in ttft if not math.isnan(error)]
     return Errors([error for error, _ in known], first, [spread for _, spread in known])
 
@@ -229,7 +253,9 @@ def spread_of(row: Row, spreads: Mapping[str, float]) -> float:
     return spreads[kind(row)]
 
 
-def left_out(servers: Servers, key: Callable[[Row], object], start: Array) -> tuple[dict[str, Errors], list[tuple[Row, float, float]]]:
+def left_out(
+    servers: Servers, key: Callable[[Row], object], start: Array
+) -> tuple[dict[str, Errors], list[tuple[Row, float, float]]]:
     """The errors on the rows of each key, with coefficients that were fitted without them."""
     found: dict[str, Errors] = {}
     each: list[tuple[Row, float, float]] = []
@@ -299,13 +325,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     spreads = dict(zip(_SPREADS, _CHOSEN_SPREADS, strict=True))
     if not options.quick:
         every: list[tuple[Row, float, float]] = []
-        for name, key in (("GPU", lambda row: row.gpu), ("family", lambda row: row.family), ("release", lambda row: row.version)):
+        for name, key in (
+            ("GPU", lambda row: row.gpu),
+            ("family", lambda row: row.family),
+            ("release", lambda row: row.version),
+        ):
             found, each = left_out(servers, key, coefficients)
-            every += each
+            every += [one for one in each if not math.isnan(one[1])]
             print(f"left out by {name}")
             for value, of_value in found.items():
                 print(f"  {value:15}", of_value.line())
-            together = Errors([t for _, t, _ in each], [f for _, _, f in each if not math.isnan(f)], [spread_of(row, spreads) for row, _, _ in each])
+            together = Errors(
+                [t for _, t, _ in each],
+                [f for _, _, f in each if not math.isnan(f)],
+                [spread_of(row, spreads) for row, _, _ in each],
+            )
             print("  all            ", together.line())
         for name, factor in spreads_of(every).items():
             print(f"nine in ten of those left out are within × {factor:.2f}: {name}")
@@ -316,7 +350,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("checked          ", errors(other, coefficients).line())
         tpot, ttft = other.residuals(coefficients)
         for row, one, first in sorted(zip(other.rows, tpot, ttft, strict=True), key=lambda each: each[1]):
-            print(f"  × {math.exp(one):5.2f}  TTFT × {math.exp(first):5.2f}  {row.gpu} {row.model} {row.flags} {row.concurrency:.0f} {row.source[:60]}")
+            print(
+                f"  × {math.exp(one):5.2f}  TTFT × {math.exp(first):5.2f}  {row.gpu} {row.model} {row.flags} {row.concurrency:.0f} {row.source[:60]}"
+            )
     return 0
 
 

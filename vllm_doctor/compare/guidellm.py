@@ -18,11 +18,12 @@ from vllm_doctor.model import outside
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Measure
+from vllm_doctor.sources.bench import guidellm
 
 KIND = "guidellm"
-SEEN_BY = "GuideLLM"
+SEEN_BY = guidellm.TOOL
+is_result = guidellm.is_result
 _NEWEST = 2
-_GENERATIVE = "generative_benchmark"
 _MILLI = 1e-3
 _FIGURES: Mapping[str, tuple[str, str, float]] = {
     "tokens_out": ("output_tokens_per_second", "mean", 1.0),
@@ -36,16 +37,6 @@ _FIGURES: Mapping[str, tuple[str, str, float]] = {
     "output_tokens": ("output_token_count", "mean", 1.0),
 }
 """Measure -> metric, statistic, and what makes it seconds."""
-
-
-def is_result(document: object) -> bool:
-    """Whether this JSON is such a result, of any version."""
-    benchmarks = document.get("benchmarks") if isinstance(document, dict) else None
-    return (
-        isinstance(benchmarks, list)
-        and bool(benchmarks)
-        and all(isinstance(one, dict) and one.get("type_") == _GENERATIVE for one in benchmarks)
-    )
 
 
 def result(document: Mapping[str, Any], name: str) -> Result:

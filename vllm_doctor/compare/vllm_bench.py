@@ -12,21 +12,17 @@ from typing import Any
 
 from vllm_doctor.compare.comparison import Result
 from vllm_doctor.compare.measure import MOST_PARTS
-from vllm_doctor.model import outside
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Measure
+from vllm_doctor.sources.bench import vllm_serve
+from vllm_doctor.sources.bench.run import BenchRun, NoRunError, ratio
 
 SEEN_BY = "vllm bench serve"
 _ASKED = ("request_rate", "max_concurrency", "num_prompts", "burstiness", "ramp_up_strategy")
-_NEEDED = ("duration", "completed", "request_throughput", "model_id")
 _MOST_TOKENS = 20_000_000
-_Figure = Callable[[Mapping[str, Any]], float | None]
-
-
-def is_result(document: object) -> bool:
-    """Whether this JSON is such a result."""
-    return isinstance(document, dict) and all(key in document for key in _NEEDED)
+_Figure = Callable[[BenchRun], float | None]
+is_result = vllm_serve.is_result
 
 
 def result(runs: Sequence[Mapping[str, Any]], name: str) -> Result:
@@ -40,8 +36,9 @@ def result(runs: Sequence[Mapping[str, Any]], name: str) -> Result:
             f"{name} holds runs with different load (request rate, concurrency or prompts): compare one kind"
         )
     measures = {}
+    parsed = [_parsed(run, name) for run in runs]
     for measure, figure in _FIGURES.items():
-        values = [value for run in runs if (value := _checked(figure, run, name)) is not None]
+        values = [value for run in parsed if (value := figure(run)) is not None]
         if len(values) == len(runs):
             measures[measure] = Measure(measure, median(values), min(values), max(values), len(values), "runs")
     if len(runs) == 1 and "tokens_out" in measures and (tokens := _tokens_in_parts(runs[0])):
@@ -49,89 +46,41 @@ def result(runs: Sequence[Mapping[str, Any]], name: str) -> Result:
         measures["tokens_out"] = Measure(
             "tokens_out", whole, min(whole, *tokens), max(whole, *tokens), len(tokens), "parts"
         )
-    finished = sum(_number(run, "completed", name) or 0.0 for run in runs)
+    finished = sum(run.completed or 0.0 for run in parsed)
     measures["finished"] = Measure("finished", finished, finished, finished, 1, "none")
     return Result(
         name=name,
         kind="bench",
         seen_by=SEEN_BY,
         measures=measures,
-        seconds=sum(_number(run, "duration", name) or 0.0 for run in runs),
+        seconds=sum(run.duration or 0.0 for run in parsed),
         model=models.pop(),
         asked=asked[0],
         lacks=() if finished else ("no request succeeded",),
     )
 
 
-def _number(run: Mapping[str, Any], key: str, name: str) -> float | None:
-    """The number under the key; None where there is none. UsageError where it is none, or not finite."""
-    value = run.get(key)
-    if value is None:
-        return None
-    found = outside.number(value) if isinstance(value, int | float) else None
-    if found is None:
-        raise UsageError(f"{name}: {key!r} must be a number, as `vllm bench serve` writes it")
-    return found
-
-
-def _checked(figure: _Figure, run: Mapping[str, Any], name: str) -> float | None:
+def _parsed(run: Mapping[str, Any], name: str) -> BenchRun:
     try:
-        return figure(_Numbers(run, name))
-    except ZeroDivisionError:
-        return None
-
-
-class _Numbers(Mapping[str, Any]):
-    """A run's numbers, each checked when it is asked for."""
-
-    def __init__(self, run: Mapping[str, Any], name: str) -> None:
-        self._run, self._name = run, name
-
-    def __getitem__(self, key: str) -> float | None:
-        return _number(self._run, key, self._name)
-
-    def __iter__(self) -> Any:
-        return iter(self._run)
-
-    def __len__(self) -> int:
-        return len(self._run)
-
-
-def _of(key: str, per: float = 1.0) -> _Figure:
-    def figure(run: Mapping[str, Any]) -> float | None:
-        value = run[key]
-        return None if value is None else value / per
-
-    return figure
-
-
-def _ratio(key: str, per: str) -> _Figure:
-    def figure(run: Mapping[str, Any]) -> float | None:
-        value, count = run[key], run[per]
-        return None if value is None or count is None else value / count
-
-    return figure
-
-
-def _failed(run: Mapping[str, Any]) -> float | None:
-    failed, completed = run["failed"], run["completed"]
-    return None if failed is None or completed is None else failed / (failed + completed)
+        return vllm_serve.run(run)
+    except NoRunError as error:
+        raise UsageError(f"{name}: {error}, as `vllm bench serve` writes it") from None
 
 
 _FIGURES: Mapping[str, _Figure] = {
-    "tokens_out": _of("output_throughput"),
-    "tokens_in": _ratio("total_input_tokens", "duration"),
-    "requests": _of("request_throughput"),
-    "request_time": _of("mean_e2el_ms", 1000.0),
-    "ttft": _of("mean_ttft_ms", 1000.0),
-    "ttft_p50": _of("median_ttft_ms", 1000.0),
-    "ttft_p99": _of("p99_ttft_ms", 1000.0),
-    "itl": _of("mean_itl_ms", 1000.0),
-    "itl_p50": _of("median_itl_ms", 1000.0),
-    "itl_p99": _of("p99_itl_ms", 1000.0),
-    "given_up": _failed,
-    "prompt_tokens": _ratio("total_input_tokens", "completed"),
-    "output_tokens": _ratio("total_output_tokens", "completed"),
+    "tokens_out": lambda run: run.output_rate,
+    "tokens_in": lambda run: ratio(run.input_tokens, run.duration),
+    "requests": lambda run: run.requests_per_second,
+    "request_time": lambda run: run.e2e.mean,
+    "ttft": lambda run: run.ttft.mean,
+    "ttft_p50": lambda run: run.ttft.median,
+    "ttft_p99": lambda run: run.ttft.p99,
+    "itl": lambda run: run.itl.mean,
+    "itl_p50": lambda run: run.itl.median,
+    "itl_p99": lambda run: run.itl.p99,
+    "given_up": lambda run: ratio(run.failed, (run.failed or 0.0) + (run.completed or 0.0)),
+    "prompt_tokens": lambda run: ratio(run.input_tokens, run.completed),
+    "output_tokens": lambda run: ratio(run.output_tokens, run.completed),
 }
 
 
@@ -142,10 +91,17 @@ def _asked(run: Mapping[str, Any], name: str) -> dict[str, Value | None]:
         value = run.get(key)
         if value == "inf":
             value = None
-        asked[key] = value if isinstance(value, str) else _number({key: value}, key, name)
+        asked[key] = value if isinstance(value, str) else _limit({key: value}, key, name)
     return {
         key: value for key, value in asked.items() if value is not None or key in ("request_rate", "max_concurrency")
     }
+
+
+def _limit(run: Mapping[str, Any], key: str, name: str) -> float | None:
+    try:
+        return vllm_serve.number(run, key)
+    except NoRunError as error:
+        raise UsageError(f"{name}: {error}, as `vllm bench serve` writes it") from None
 
 
 def _tokens_in_parts(run: Mapping[str, Any]) -> list[float]:

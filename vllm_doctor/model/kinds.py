@@ -128,6 +128,7 @@ class SourceKind(_Word):
     GPU = "gpu", "the GPUs, as their driver reports them"
     LOG = "log", "a server's log"
     COMMAND = "command", "a command as it is written"
+    BENCH = "bench", "the result of a benchmark"
     GPU_NAME = "gpu-name", "a GPU that is given by its name only"
 
     @property

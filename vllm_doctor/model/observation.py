@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.reading import Reading
-from vllm_doctor.model.report import Change, LinesSeen, Patch, Problem, RecordingSeen
+from vllm_doctor.model.report import BenchSeen, Change, LinesSeen, Patch, Problem, RecordingSeen
 from vllm_doctor.model.snapshot import Evaluated
 from vllm_doctor.model.window import Window
 
@@ -79,6 +79,8 @@ class Observation:
     process_rows: tuple[ProcessSeen, ...] = ()
     """The server's processes one by one, and the GPUs that it uses."""
     gpu_rows: tuple[GpuSeen, ...] = ()
+    bench: BenchSeen | None = None
+    """The benchmark's result that this is."""
     recording: RecordingSeen | None = None
     """Where all this was kept, if it is not of now."""
 

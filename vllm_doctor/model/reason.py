@@ -25,6 +25,7 @@ class Reason(StrEnum):
     NOT_SUPPORTED = "not-supported"  # this device, driver or kernel does not tell
     NO_DRIVER = "no-driver"  # no NVIDIA driver, or one that does not answer
     TIMEOUT = "timeout"  # there was no time to judge all engines
+    NOT_IN_BENCH = "not-in-bench"  # the benchmark's result does not hold it, or there is none
     NOT_SET = "not-set"  # not on the command line: vLLM's default holds, which depends on the host
 
 
@@ -44,6 +45,7 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
     Reason.BETWEEN: "the histogram's buckets are too coarse to decide",
     Reason.NOT_SUPPORTED: "this device, driver or kernel does not report it",
     Reason.NO_DRIVER: "no GPU was found: run vllm-doctor on the GPU host, or give --nvidia-smi FILE, or --gpu NAME",
+    Reason.NOT_IN_BENCH: "the benchmark's result does not hold it: add its command, or the server's URL or log",
     Reason.TIMEOUT: "not all engines could be judged in time: raise --timeout",
     Reason.NOT_SET: "it is not on the server's command line, so vLLM's own default holds",
 }

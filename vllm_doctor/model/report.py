@@ -210,6 +210,29 @@ class SourceSeen:
 
 
 @dataclass(frozen=True)
+class BenchSeen:
+    """A benchmark's result in short: tokens of a request, rates per second, times in seconds; None: untold."""
+
+    target: str
+    tool: str
+    model: str | None
+    requests: float | None
+    failed: float | None
+    concurrency: float | None
+    """The most requests that were to be in flight."""
+    rate: float | None
+    """Requests a second that were to be sent."""
+    seconds: float | None
+    input_len: float | None
+    output_len: float | None
+    output_tokens_per_second: float | None
+    ttft: float | None
+    tpot: float | None
+    is_tpot_derived: bool = False
+    """The tool does not tell it: it follows from the other figures."""
+
+
+@dataclass(frozen=True)
 class Patient:
     vllm: str | None
     model: str | None
@@ -392,6 +415,8 @@ class Report:
     """Its vital signs over the time seen, where they are drawn."""
     recordings: tuple[RecordingSeen, ...] = ()
     """What was judged is not the present, but what these hold."""
+    benchmarks: tuple[BenchSeen, ...] = ()
+    """Results that were given."""
     expect: Expectation | None = None
     """Of a command that does not run yet: what it will give."""
     speeds: tuple[Expected, ...] = ()
@@ -434,7 +459,18 @@ class Report:
     def is_unmeasured(self) -> bool:
         """Of a command alone: no server, no process and no log was seen."""
         kinds = {source.kind for source in self.sources}
-        return SourceKind.COMMAND in kinds and not kinds & {*SERVERS, SourceKind.HOST, SourceKind.LOG}
+        return SourceKind.COMMAND in kinds and not kinds & {
+            *SERVERS,
+            SourceKind.HOST,
+            SourceKind.LOG,
+            SourceKind.BENCH,
+        }
+
+    @property
+    def is_of_benchmark(self) -> bool:
+        """Of a benchmark's result: no server, no process and no log was seen."""
+        kinds = {source.kind for source in self.sources}
+        return SourceKind.BENCH in kinds and not kinds & {*SERVERS, SourceKind.HOST, SourceKind.LOG}
 
     @property
     def main(self) -> list[Finding]:

@@ -14,6 +14,7 @@ from vllm_doctor.model.kinds import State
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import (
     SCHEMA,
+    BenchSeen,
     Cost,
     Evidence,
     Finding,
@@ -93,6 +94,7 @@ def document(report: Report) -> dict[str, Any]:
         "lines": _lines(report.lines),
         "recordings": [_recording(seen) for seen in report.recordings],
         "expect": None if report.expect is None else json_expectation.document(report.expect),
+        "benchmarks": [_benchmark(seen) for seen in report.benchmarks],
         "redacted": [{"what": what, "count": count} for what, count in report.redacted.items()],
     }
 
@@ -127,6 +129,25 @@ def _pace(pace: Pace, factor: float = 1.0) -> dict[str, Any]:
 def _coverage(report: Report) -> dict[str, int]:
     checked, of = report.coverage
     return {"checked": checked, "of": of}
+
+
+def _benchmark(seen: BenchSeen) -> dict[str, Any]:
+    return {
+        "target": seen.target,
+        "tool": seen.tool,
+        "model": model_name(seen.model),
+        "requests": number(seen.requests),
+        "failed": number(seen.failed),
+        "concurrency": number(seen.concurrency),
+        "rate": number(seen.rate),
+        "seconds": number(seen.seconds),
+        "input_tokens": number(seen.input_len),
+        "output_tokens": number(seen.output_len),
+        "output_tokens_per_second": number(seen.output_tokens_per_second),
+        "ttft": number(seen.ttft),
+        "tpot": number(seen.tpot),
+        "tpot_derived": seen.is_tpot_derived,
+    }
 
 
 def _recording(seen: RecordingSeen) -> dict[str, Any]:

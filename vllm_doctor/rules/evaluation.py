@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from vllm_doctor.expr.formula import Formula
 from vllm_doctor.expr.promql_eval import Estimate
-from vllm_doctor.model.facts import COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM, LOG
+from vllm_doctor.model.facts import BENCH, COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM, LOG
 from vllm_doctor.model.reading import Known, Reading, Subject, Unknown, project
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.snapshot import Evaluated, Series, Snapshot
@@ -111,6 +111,8 @@ def _unmeasured(facts: Mapping[str, Reading]) -> Reason:
     """Why there are no measurements of a server."""
     if LOG in facts:
         return Reason.NOT_IN_LOG
+    if BENCH in facts:
+        return Reason.NOT_IN_BENCH
     return Reason.NOT_IN_COMMAND if FORM in facts else Reason.UNREACHABLE
 
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.session.attachment import Attachment, Opener
 from vllm_doctor.session.source import Source
-from vllm_doctor.session.sources import command, gpus, log, page, pid, prometheus, recording, server
+from vllm_doctor.session.sources import bench, command, gpus, log, page, pid, prometheus, recording, server
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.text import redact
 
 if TYPE_CHECKING:
     from vllm_doctor.session.view_model import Choice
 
-OPENERS = (recording.OPENER, page.OPENER, log.OPENER, pid.OPENER, prometheus.OPENER, server.OPENER)
+OPENERS = (bench.OPENER, recording.OPENER, page.OPENER, log.OPENER, pid.OPENER, prometheus.OPENER, server.OPENER)
 """What a word may name; the first that it names is taken."""
 
 
@@ -37,7 +37,7 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
         written = command.written(how.command, words, how.deadline)
         if words:
             found = _named(words, replace(how, written=written.only), opened)
-            found.append(written.beside(found))
+            found += written.beside(found)
         else:
             found = written.alone(how)
     return [*found, *gpus.named(how, found)]

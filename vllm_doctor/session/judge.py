@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from vllm_doctor.launch import diff
 from vllm_doctor.launch.correction import corrected
 from vllm_doctor.model import outside
-from vllm_doctor.model.kinds import SERVERS, SourceKind
+from vllm_doctor.model.kinds import SERVERS, Role, SourceKind
 from vllm_doctor.model.observation import Document, Observation
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.report import (
@@ -32,9 +32,9 @@ from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose
 from vllm_doctor.rules.prediction import Changed
 from vllm_doctor.rules.rule import Rule
-from vllm_doctor.session import expectation
 from vllm_doctor.session.patients import (
     Examined,
+    is_benchmark_alone,
     is_written_alone,
     patients,
     with_what_else_is_known,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 _READING, _JUDGING = 0.4, 0.8
 """Shares of the time: until when signals are computed, and until when rules are judged; the rest is to be written."""
 UNMEASURED = "Nothing was measured: only its command was checked"
+SOUND = "No fault found in how the benchmark was made; the server itself was not examined"
 
 
 def judge(
@@ -77,6 +78,8 @@ def judge(
 
     is_measured = not is_written_alone(observations)
     if not is_measured:
+        from vllm_doctor.session import expectation  # late: of a server that runs nothing is predicted
+
         wished = expectation.under_a_load(wished)
     log = next((o for o in observations if o.runs), None)
     past = _postmortem(log, observations, rules, catalogue, wished, is_over)
@@ -90,10 +93,9 @@ def judge(
     else:
         diagnosis = diagnose(rules, catalogue, snapshots, is_measured, is_over=lambda: is_over(_JUDGING))
     error = error or _unfinished(diagnosis, len(examined) - len(snapshots), log if past is not None else None)
-    verdict, headline = _concluded(diagnosis, error, is_measured, strict)
+    verdict, headline = _concluded(diagnosis, error, is_measured, is_benchmark_alone(observations), strict)
     command, variables = _command(examined)
     is_one_command = not is_measured and len(every) == 1
-    expect = expectation.expected(examined[0], snapshots[0], catalogue, wishes) if is_one_command else None
     cure = _Cure(snapshots, catalogue, wishes.get("goal"))
     return Report(
         at=at,
@@ -118,7 +120,8 @@ def judge(
         lines=log.lines if log is not None else None,
         timeline=past.timeline if past is not None else None,
         recordings=recordings,
-        expect=expect,
+        expect=expectation.expected(examined[0], snapshots[0], catalogue, wishes) if is_one_command else None,
+        benchmarks=tuple(o.bench for o in observations if o.bench is not None),
     )
 
 
@@ -178,13 +181,22 @@ def _nothing_to_judge(
     )
 
 
-def _concluded(diagnosis: Diagnosis, error: Problem | None, is_measured: bool, strict: bool) -> tuple[Verdict, str]:
+def _concluded(
+    diagnosis: Diagnosis, error: Problem | None, is_measured: bool, is_benchmark: bool, strict: bool
+) -> tuple[Verdict, str]:
     """The verdict and its headline, with what could not be seen taken into account."""
     verdict, headline = diagnosis.verdict, diagnosis.headline
     if error is not None:
         # What could not be read is not ok, and a server that stopped answering is what to say first.
         headline = headline if verdict in (Verdict.CRITICAL, Verdict.WARNING) else error.message
         verdict = worst(verdict, Verdict.UNKNOWN)
+    elif verdict is Verdict.UNKNOWN and is_benchmark:
+        verdict, headline = (
+            Verdict.OK,
+            next(
+                (f"{found.title}: {found.here}" for found in diagnosis.findings if found.role is Role.NOT_SERVER), SOUND
+            ),
+        )
     elif verdict is Verdict.UNKNOWN and not is_measured:
         headline = UNMEASURED
     if strict and diagnosis.unknown:

@@ -15,7 +15,7 @@ from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.session import named_model
-from vllm_doctor.vllm import defaults, gpus
+from vllm_doctor.vllm import defaults, gpu_names
 
 if TYPE_CHECKING:
     from vllm_doctor.model.run import Run
@@ -120,6 +120,11 @@ def is_written_alone(observations: Sequence[Observation]) -> bool:
     return {SourceKind.COMMAND} <= {observation.kind for observation in observations} <= _OF_NO_RUN
 
 
+def is_benchmark_alone(observations: Sequence[Observation]) -> bool:
+    """Whether a benchmark's result is all that was measured: no server was looked at."""
+    return {SourceKind.BENCH} <= {observation.kind for observation in observations} <= {SourceKind.BENCH, *_OF_NO_RUN}
+
+
 def without_named_where_seen(observations: Sequence[Observation]) -> list[Observation]:
     """The observations; of a GPU that was named (--gpu) only a note, where the driver tells which one it is."""
     seen = {
@@ -137,10 +142,10 @@ def without_named_where_seen(observations: Sequence[Observation]) -> list[Observ
 
 
 def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observation]) -> list[Run]:
-    """The runs of a log, with what the driver, or a name, tells of their GPUs, and a written command of their flags,
-    where the log does not."""
-    added = [o.facts for o in believed(observations) if o.kind in _OF_NO_RUN]
-    models = [name for o in believed(observations) if o.kind in _OF_NO_RUN for name in o.models]
+    """The runs of a log, with what the driver, or a name, tells of their GPUs, a written command of their flags, and a
+    benchmark of the load, where the log does not."""
+    added = [o.facts for o in believed(observations) if o.kind in (*_OF_NO_RUN, SourceKind.BENCH)]
+    models = [name for o in believed(observations) if o.kind in (*_OF_NO_RUN, SourceKind.BENCH) for name in o.models]
     found = []
     for run in runs:
         facts: Mapping[str, Reading] = run.facts
@@ -152,7 +157,7 @@ def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observat
 
 def _with_defaults(facts: Mapping[str, Reading]) -> dict[str, Reading]:
     """The facts with what the server takes where it is not told, as far as they do not say so themselves."""
-    facts = {**facts, **gpus.completed(facts)}
+    facts = {**facts, **gpu_names.completed(facts)}
     of_device = defaults.of_device(facts) if FORM in facts else {}
     known = {name: fact for name, fact in facts.items() if isinstance(fact, Known) or name not in of_device}
     return defaults.of_version(facts) | of_device | known

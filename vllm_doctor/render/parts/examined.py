@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from vllm_doctor.model.kinds import SERVERS
 from vllm_doctor.model.report import Report
 from vllm_doctor.render.page import Command, Kind, Lines, Span, Words, code, joined, listed, plain
+from vllm_doctor.render.parts import benchmark
 from vllm_doctor.text import times, words
 
 _PIDS = 6
@@ -15,13 +16,16 @@ _NO_VERSION = {True: "vLLM (version not in the log)", False: "vLLM (version unkn
 
 
 def examined(report: Report, whole: bool) -> tuple[Lines | Command, ...]:
-    """The past that it is of, the sources, the server and its host, then its command line."""
-    return _blocks(report, (*_recordings(report, whole), *_sources(report, whole), *_server(report, whole)))
+    """The past that it is of, the sources, the server and its host, what benchmarks measured, then its command line."""
+    return _blocks(
+        report,
+        (*_recordings(report, whole), *_sources(report, whole), *_server(report, whole), *benchmark.lines(report)),
+    )
 
 
 def patient(report: Report) -> tuple[Lines | Command, ...]:
     """The same without what a recording said when it was taken."""
-    return _blocks(report, (*_sources(report, False), *_server(report, False)))
+    return _blocks(report, (*_sources(report, False), *_server(report, False), *benchmark.lines(report)))
 
 
 def _blocks(report: Report, lines: tuple[Words, ...]) -> tuple[Lines | Command, ...]:
@@ -87,7 +91,7 @@ def _server(report: Report, whole: bool) -> Iterator[Words]:
     if report.is_postmortem:
         parts.append(_gpus(report))
         parts.append(f"{len(report.runs):,} server runs" if len(report.runs) > 1 else "")
-    else:
+    elif not report.is_of_benchmark:
         parts.append(_watched(report))
     yield joined([part for part in parts if plain(part)])
     host = []

@@ -60,10 +60,17 @@ def in_short(report: Report) -> list[str]:
         said.append(f"What only a running server shows{needed}: examine it then, on its host or by its URL.")
         if report.patient.gpu is None:
             said.append("Its GPUs: name them with --gpu 8xH100.")
+    if report.is_of_benchmark:
+        server = {rule for reason in (*_RUNNING, Reason.NOT_IN_BENCH) for rule in by_reason.pop(reason, [])}
+        said.append(
+            f"What the result does not hold ({len(server)} rules): give its command, or the server's URL or log."
+        )
+        if report.patient.gpu is None:
+            said.append("Its GPUs: name them with --gpu 8xH100.")
     need_log = by_reason.pop(Reason.NO_LOG, []) if "log" not in kinds else []
     for reason, rules in by_reason.items():
         said.append(_because(rules, _how(reason, kinds)))
-    if report.is_unmeasured:
+    if report.is_unmeasured or report.is_of_benchmark:
         return said
     if "log" not in kinds:
         needed = f"{len(need_log)} rule{'s need' if len(need_log) > 1 else ' needs'} " if need_log else ""

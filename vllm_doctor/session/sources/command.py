@@ -39,17 +39,21 @@ class Written:
             found += [Source(SourceKind.COMMAND, target, target, look), *gpus.of_file(target, how, start.command)]
         return found
 
-    def beside(self, sources: Sequence[Source]) -> Source:
-        """The command of the one server that is examined. Raises UsageError where there are several of either."""
-        patients = {source.patient for source in sources}
-        if len(patients) != 1:
+    def beside(self, sources: Sequence[Source]) -> list[Source]:
+        """The command of the one server that is examined, or of all benchmarks. Raises UsageError where there are
+        several servers, or commands."""
+        patients = list(dict.fromkeys(source.patient for source in sources))
+        if len(patients) != 1 and any(source.kind is not SourceKind.BENCH for source in sources):
             raise UsageError(f"--command is of one server, and {len(patients)} are examined: give one of them")
-        starts, patient = self.text.starts, patients.pop()
+        starts = self.text.starts
         if len(starts) != 1:
             places = ", ".join(start.place for start in starts[:4])
             raise UsageError(f"--command holds {len(starts)} commands of vLLM ({places}): give the server's own")
         target = self.text.target(starts[0])
-        return Source(SourceKind.COMMAND, target, patient, partial(self.text.examine, starts[0], patient))
+        return [
+            Source(SourceKind.COMMAND, target, patient, partial(self.text.examine, starts[0], patient))
+            for patient in patients
+        ]
 
 
 def written(given: str, words: Sequence[str], until: float) -> Written:

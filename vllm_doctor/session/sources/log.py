@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.model.observation import Observation
 from vllm_doctor.session.attachment import Attachment, Opener, Turn
 from vllm_doctor.session.source import Source
-from vllm_doctor.session.sources import gpus
+from vllm_doctor.session.sources import bench, gpus
 
 if TYPE_CHECKING:
     from vllm_doctor.sources.host.process_log import ProcessLog
@@ -31,8 +32,9 @@ def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Seq
     patients = {source.patient for source in beside}
     paths = [None if word == STDIN else Path(word) for word in words]
     log = of_files(paths, how, patients.pop() if len(patients) == 1 else "")
+    measured = list(bench.in_log([path for path in paths if path is not None], log.patient))
     has_gpus = any(source.kind is SourceKind.GPU for source in beside)
-    return [log] if has_gpus else [log, *gpus.of_file(log.patient, how, how.written)]
+    return [log, *measured] if has_gpus else [log, *measured, *gpus.of_file(log.patient, how, how.written)]
 
 
 OPENER = Opener(is_named_by, Turn.LOG, opened, in_place_of=SourceKind.LOG)
@@ -41,18 +43,23 @@ OPENER = Opener(is_named_by, Turn.LOG, opened, in_place_of=SourceKind.LOG)
 def of_files(given: Sequence[Path | ProcessLog | None], how: Attachment, patient: str = "") -> Source:
     """The log in these files, None: standard input; `patient`: the server that writes it, where that is known."""
     from vllm_doctor.rules import log_lines, rule
-    from vllm_doctor.sources.log import source
+    from vllm_doctor.sources.log import bytes_unpacked, source
 
     paths = list(dict.fromkeys(given))
     table = log_lines.load(rule.shipped(), *how.folders)
     watch = how.seconds if how.state is None else 0.0  # a hook takes what stands there
     log = source.Log(paths, table, *periods(how), watch=watch if patient else None, threads=how.threads)
     of_server, patient = bool(patient), patient or log.target
+
+    def look() -> Observation:
+        seen = log.examine(patient)
+        return bench.with_results(seen, bytes(bytes_unpacked.from_stdin)) if None in paths else seen
+
     return Source(
         SourceKind.LOG,
         log.target,
         patient,
-        lambda: log.examine(patient),
+        look,
         bytes_read=lambda: log.bytes_read,
         follow=(lambda: source.Followed(paths, table, patient)) if of_server else None,
         logs=tuple(paths),

@@ -32,6 +32,11 @@ MAX_XZ_MEMORY = 80 << 20  # bytes: xz -9 needs 65 MiB
 _HEAD = 8 * 1024
 
 
+MOST_KEPT = 4 << 20
+from_stdin = bytearray()
+"""The beginning of what was last read of standard input, which gives it once: it may hold more than a log."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rest:
     """What follows: `readinto` puts the next bytes where they are needed, and tells how many; 0 at the end."""
@@ -131,6 +136,7 @@ class Blocks:
         if self.path is None:
             if sys.__stdin__ is None:
                 raise SourceError("not-found", "there is no standard input: give the log's name")
+            from_stdin.clear()
             return sys.__stdin__.fileno()
         try:
             if isinstance(self.path, ProcessLog):
@@ -162,6 +168,8 @@ class Blocks:
         except OSError as error:
             raise unreadable(self.name, error) from None
         self.position += got
+        if self.path is None and len(from_stdin) < MOST_KEPT:
+            from_stdin.extend(memory[:got])
         if not got and memory and self.position < self._expected:
             self.notes.append(
                 f"{self.name} shrank while it was read: {self.position:,} of {self._expected:,} bytes; was it rotated?"

@@ -1,0 +1,136 @@
+"""Benchmark results: files, folders of them, and tables within a text or a log; with the commands that stand beside."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vllm_doctor.model.errors import SourceError
+from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.model.observation import Observation
+from vllm_doctor.session.attachment import Attachment, Opener, Turn
+from vllm_doctor.session.source import Source
+
+if TYPE_CHECKING:
+    from vllm_doctor.sources.bench.source import Result
+
+_STDIN = "-"
+
+
+def is_named_by(word: str) -> bool:
+    """A file that holds a result and no log, or a folder with results that is no recording."""
+    if word in ("", _STDIN) or "://" in word or word.isdigit():
+        return False
+    if not os.path.exists(word):  # never raises: a name may be too long
+        return False
+    path = Path(word)
+    from vllm_doctor.sources.bench import source
+
+    if path.is_dir():
+        return not (path / "recording.json").exists() and bool(source.of_folder(path))
+    return path.is_file() and source.holds_result(path) and not source.holds_log(path)
+
+
+def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Sequence[Source]) -> list[Source]:
+    """Each run: of the one server beside it, else a patient of its own."""
+    from vllm_doctor.sources.bench import source
+
+    paths = [path for word in words for path in _paths(Path(word))]
+    results = source.results(paths)
+    patients = {one.patient for one in beside}
+    if len(patients) == 1:
+        return list(of_patient(results, patients.pop()))
+    started = _started(paths, how)
+    found: list[Source] = []
+    for result in results:
+        found.append(Source(SourceKind.BENCH, result.target, result.target, partial(result.examine, result.target)))
+        if started is not None:
+            found.append(started(result.target))
+    return found
+
+
+OPENER = Opener(is_named_by, Turn.LOG, opened)
+
+
+def _paths(path: Path) -> list[Path]:
+    from vllm_doctor.sources.bench import source
+
+    return source.of_folder(path) if path.is_dir() else [path]
+
+
+def of_patient(results: Sequence[Result], patient: str) -> Iterator[Source]:
+    """The results as one server's: of several the fastest."""
+    if not results:
+        return
+    best, notes = fastest(results)
+    yield Source(SourceKind.BENCH, best.target, patient, partial(best.examine, patient, notes))
+
+
+def fastest(results: Sequence[Result]) -> tuple[Result, tuple[str, ...]]:
+    """The one with the most tokens a second, which is judged beside a server; with a note where there are others."""
+    from vllm_doctor.sources.bench import facts
+
+    best = max(results, key=lambda result: facts.output_rate(result.run) or 0.0)
+    note = f"of {len(results)} benchmark results the fastest is judged; for another, give it as a file of its own"
+    return best, (note,) if len(results) > 1 else ()
+
+
+def with_results(seen: Observation, raw: bytes) -> Observation:
+    """What was seen of a text, with the benchmark results that stand in it: beside a log, or in its place."""
+    from vllm_doctor.sources.bench import source
+
+    results = source.of_text(raw, seen.target)
+    if not results:
+        return seen
+    best, notes = fastest(results)
+    told = best.examine(seen.patient, notes)
+    if seen.error is not None:
+        return replace(told, patient=seen.patient or seen.target)
+    runs = tuple(replace(run, facts={**told.facts, **run.facts}) for run in seen.runs)
+    return replace(
+        seen,
+        facts={**told.facts, **seen.facts},
+        models=seen.models or told.models,
+        runs=runs,
+        bench=told.bench,
+        notes=(*seen.notes, *told.notes),
+    )
+
+
+def in_log(paths: Sequence[Path], patient: str) -> Iterator[Source]:
+    """What benchmarks printed into the logs of a server."""
+    from vllm_doctor.sources.bench import source
+
+    holding = [path for path in paths if source.holds_result(path)]
+    results: list[Result] = []
+    for path in holding:
+        try:
+            results += source.results([path])
+        except SourceError:
+            continue  # it is read as a log, whatever else it looks like
+    yield from of_patient(results, patient)
+
+
+def _started(paths: Sequence[Path], how: Attachment) -> partial[Source] | None:
+    """The server's command that stands in the text beside the results, if there is one; --command is in its place."""
+    if how.command is not None or len(paths) != 1:
+        return None
+    from vllm_doctor.launch import source as launch
+
+    try:
+        written = launch.open_command(str(paths[0]), how.deadline)
+    except SourceError:
+        return None
+    if len(written.starts) != 1:
+        return None
+    start = written.starts[0]
+
+    def of(patient: str) -> Source:
+        return Source(SourceKind.COMMAND, written.target(start), patient, partial(written.examine, start, patient))
+
+    return partial(of)

@@ -1,0 +1,134 @@
+"""A run as facts (`bench_*`): what is told, what follows from it, and for the rest that the result does not hold it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from vllm_doctor.model.facts import BENCH
+from vllm_doctor.model.reading import Known, Reading, Unknown, Value
+from vllm_doctor.model.reason import Reason
+from vllm_doctor.sources.bench.corrected import corrected
+from vllm_doctor.sources.bench.run import LATENCY, OFFLINE, BenchRun, ratio
+
+ORIGIN = "bench"
+_UNTOLD = Unknown(Reason.NOT_IN_BENCH)
+
+
+def facts(run: BenchRun, before: Sequence[BenchRun] = ()) -> dict[str, Reading]:
+    """The facts of a run; `before`: those that were made before it, against the same server."""
+    asked = run.asked
+    told: dict[str, Value | None] = {
+        BENCH: 1.0,
+        "bench_tool": run.tool,
+        "bench_model": run.model,
+        "bench_offline": float(run.tool in OFFLINE),
+        "bench_requests": run.completed,
+        "bench_sent": None if run.completed is None or run.failed is None else run.completed + run.failed,
+        "bench_failed": run.failed,
+        "bench_duration": run.duration,
+        "bench_rate_asked": None if asked.rate is None or math.isinf(asked.rate) else asked.rate,
+        "bench_rate_unlimited": None if asked.rate is None else float(math.isinf(asked.rate)),
+        "bench_capped": None if run.is_capped is None else float(run.is_capped),
+        "bench_concurrency_asked": asked.concurrency if run.is_capped else None,
+        "bench_prompts_asked": asked.prompts,
+        "bench_input_len_asked": asked.input_len,
+        "bench_output_len_asked": asked.output_len,
+        "bench_warmups": asked.warmups,
+        "bench_seed": asked.seed,
+        "bench_ignore_eos": None if asked.ignore_eos is None else float(asked.ignore_eos),
+        "bench_dataset": asked.dataset,
+        "bench_prefix_len": asked.prefix_len,
+        "bench_input_len": run.input_len,
+        "bench_output_len": run.output_len or (asked.output_len if asked.ignore_eos else None),
+        "bench_input_tokens": run.input_tokens,
+        "bench_output_tokens": run.output_tokens,
+        "bench_requests_per_second": run.requests_per_second,
+        "bench_output_tokens_per_second": output_rate(run),
+        "bench_total_tokens_per_second": run.total_rate,
+        "bench_ttft": run.ttft.usual,
+        "bench_ttft_p50": run.ttft.median,
+        "bench_ttft_p99": run.ttft.p99,
+        "bench_tpot": tpot(run),
+        "bench_tpot_derived": float(run.tpot.usual is None),
+        "bench_tpot_p50": run.tpot.median,
+        "bench_tpot_p99": run.tpot.p99,
+        "bench_itl": run.itl.mean,
+        "bench_itl_p50": run.itl.median,
+        "bench_itl_p99": run.itl.p99,
+        "bench_e2e": run.e2e.usual,
+        "bench_concurrency": concurrency(run),
+        "bench_in_flight": in_flight(run),
+        "bench_first_requests": run.first_requests,
+        "bench_acceptance": run.acceptance,
+        "bench_acceptance_len": run.acceptance_len,
+        "bench_load_format": run.flags.get("--load-format") or ("auto" if run.has_command else None),
+        **_again(run, before),
+        **corrected(run, in_flight(run)),
+    }
+    return {name: _UNTOLD if value is None else Known(value, origin=ORIGIN) for name, value in told.items()}
+
+
+def output_rate(run: BenchRun) -> float | None:
+    """Generated tokens a second."""
+    if run.output_rate is not None:
+        return run.output_rate
+    if run.tool == LATENCY and run.e2e.usual and run.asked.concurrency and run.asked.output_len:
+        return run.asked.concurrency * run.asked.output_len / run.e2e.usual
+    return ratio(run.output_tokens, run.duration)
+
+
+def tpot(run: BenchRun) -> float | None:
+    """Seconds for an output token, after the first.
+
+    Where it is not told: a request's time without that to its first token, over its tokens; else the requests in
+    flight over the tokens a second, in which the time to the first token is a part.
+    """
+    if (told := run.tpot.usual) is not None:
+        return told or None  # 0: no request had a second token
+    e2e, ttft, length = run.e2e.usual, run.ttft.usual, run.output_len or run.asked.output_len
+    if e2e is not None and ttft is not None and length is not None and length > 1:
+        return (e2e - ttft) / (length - 1)
+    limit = run.asked.concurrency
+    if run.tool == LATENCY and e2e is not None and length:
+        return e2e / length
+    return ratio(limit, output_rate(run)) if limit is not None and math.isfinite(limit) else None
+
+
+def concurrency(run: BenchRun) -> float | None:
+    """Requests that generate at the same time: tokens a second × seconds a token; else the limit that was asked for."""
+    rate, told = output_rate(run), run.tpot.usual
+    if rate and told:
+        return rate * told
+    limit = run.asked.concurrency
+    return limit if limit is not None and math.isfinite(limit) else None
+
+
+def in_flight(run: BenchRun) -> float | None:
+    """Requests that were sent and not answered yet, the mean over the run: requests a second × seconds a request."""
+    if run.in_flight is not None:
+        return run.in_flight
+    seconds = run.e2e.usual
+    if seconds is None and run.ttft.mean is not None and run.tpot.mean is not None and run.output_len:
+        seconds = run.ttft.mean + run.tpot.mean * max(0.0, run.output_len - 1)
+    if seconds is None or run.requests_per_second is None or run.tool == LATENCY:
+        return None
+    return seconds * run.requests_per_second
+
+
+def _again(run: BenchRun, before: Sequence[BenchRun]) -> Mapping[str, Value | None]:
+    """Against the first run with the same prompts: how many times as fast this one was."""
+    same = next((one for one in before if _has_prompts_of(run, one)), None)
+    rate = output_rate(run)
+    first = None if same is None else output_rate(same)
+    return {"bench_again_faster": ratio(rate, first) if before else None}
+
+
+def _has_prompts_of(run: BenchRun, other: BenchRun) -> bool:
+    """Whether both sent the same prompts, and as many at a time."""
+    if run.tool != other.tool or run.asked.concurrency != other.asked.concurrency or run.asked.rate != other.asked.rate:
+        return False
+    if None not in (run.asked.seed, other.asked.seed) and run.asked.seed != other.asked.seed:
+        return False
+    pairs = [(run.input_tokens, other.input_tokens), (run.completed, other.completed)]
+    return all(a is not None and a == b for a, b in pairs) and run.model == other.model

@@ -1,0 +1,157 @@
+"""Files of benchmark results, as a source: each run an Observation."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vllm_doctor.model.errors import SourceError
+from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.report import BenchSeen
+from vllm_doctor.sources.bench import documents, facts
+from vllm_doctor.sources.bench.run import BenchRun, NoRunError
+from vllm_doctor.text import files
+
+_HEAD = 256 * 1024
+_MOST_FILES = 256
+_ENDINGS = (".json", ".jsonl", ".csv", ".yaml", ".yml", ".txt", ".log")
+_SIGNS = re.compile(
+    rb"Serving Benchmark Result|Throughput: [\d.]{1,30} requests/s|Avg latency: [\d.]{1,30} seconds|Mean TTFT \(ms\)"
+    rb'|request_throughput|"requests_per_second"|"avg_latency"|"generative_benchmark"|"time_to_first_token"'
+    rb'|"normalized_time_per_output_token"|time_to_first_token:|Time to First Token \(ms\),'
+)
+"""One of these stands in every result; a look at a file's beginning and end for them tells most others apart."""
+_SERVER_LOG = re.compile(
+    rb"Avg prompt throughput|EngineCore|\[api_server\.py:\d|\[loggers\.py:\d|\[metrics\.py:\d|\[llm_engine\.py:\d"
+    rb"|\[core\.py:\d|\[launcher\.py:\d"
+)
+
+
+def holds_result(path: Path) -> bool:
+    """Whether the file is a result, or holds a printed one. Of most others only the ends are looked at."""
+    if _SIGNS.search(_ends(path)) is None:
+        return False
+    try:
+        return bool(_read(path))
+    except SourceError as error:
+        return error.kind == "not-bench"  # it is one, and broken
+
+
+def holds_log(path: Path) -> bool:
+    """Whether lines of a server's log stand in the file, too."""
+    return _SERVER_LOG.search(_ends(path)) is not None
+
+
+def _ends(path: Path) -> bytes:
+    """The beginning of the file, and its end; nothing where it cannot be read."""
+    try:
+        handle = files.descriptor(path)
+    except OSError:
+        return b""
+    with os.fdopen(handle, "rb") as file:
+        try:
+            head = file.read(_HEAD)
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _HEAD))
+            return head + file.read(_HEAD)
+        except OSError:  # a pipe has one end
+            return b""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run, and what was measured before it against the same server."""
+
+    target: str
+    run: BenchRun
+    before: tuple[BenchRun, ...] = ()
+
+    def examine(self, patient: str, notes: Sequence[str] = ()) -> Observation:
+        """What this run tells."""
+        run = self.run
+        return Observation(
+            SourceKind.BENCH,
+            self.target,
+            facts=facts.facts(run, self.before),
+            models=(run.model,) if run.model else (),
+            notes=tuple(notes),
+            patient=patient,
+            bench=seen(run, self.target),
+        )
+
+
+def results(paths: Sequence[Path]) -> list[Result]:
+    """The runs of these files, in their order. Raises SourceError: unreadable, too-large, not-bench."""
+    found: list[Result] = []
+    for path in paths:
+        runs = _read(path)
+        if not runs:
+            raise SourceError("not-bench", f"{path}: holds no result of a benchmark that is known")
+        found += _results(runs, str(path), found)
+    return found
+
+
+def of_text(raw: bytes, target: str) -> list[Result]:
+    """The runs in what was read already; none where it is nothing of a benchmark."""
+    try:
+        runs = documents.runs(raw) if _SIGNS.search(raw) else ()
+    except NoRunError:
+        return []
+    return _results(runs, target, [])
+
+
+def _results(runs: Sequence[BenchRun], target: str, before: Sequence[Result]) -> list[Result]:
+    found: list[Result] = []
+    for run in runs:
+        earlier = tuple(one.run for one in (*before, *found))
+        found.append(Result(f"{target}: {run.place}" if run.place else target, run, earlier))
+    return found
+
+
+def _read(path: Path) -> tuple[BenchRun, ...]:
+    try:
+        raw = files.read(path, documents.MOST_BYTES)
+    except OSError as error:
+        raise SourceError("unreadable", f"{path}: cannot be read ({error.strerror})") from None
+    if len(raw) > documents.MOST_BYTES:
+        raise SourceError("too-large", f"{path}: larger than 64 MiB: save it without its single requests")
+    try:
+        return documents.runs(raw)
+    except NoRunError as error:
+        raise SourceError("not-bench", f"{path}: {error}") from None
+
+
+def of_folder(folder: Path) -> list[Path]:
+    """The results below a folder, as `vllm bench sweep` writes them: each run once, and no summary of them."""
+    found = []
+    for path in sorted(folder.rglob("*"))[: 20 * _MOST_FILES]:
+        if path.name.endswith(_ENDINGS) and path.name not in ("warmup.json",) and path.is_file():
+            if path.name == "summary.json" and any(path.parent.glob("run=*.json")):
+                continue
+            if holds_result(path):
+                found.append(path)
+    return found[:_MOST_FILES]
+
+
+def seen(run: BenchRun, target: str) -> BenchSeen:
+    """What a person wants to know of it first."""
+    return BenchSeen(
+        target=target,
+        tool=run.tool,
+        model=run.model,
+        requests=run.completed,
+        failed=run.failed,
+        concurrency=run.asked.concurrency if run.is_capped else None,
+        rate=run.asked.rate if run.asked.rate is not None and run.asked.rate != float("inf") else None,
+        seconds=run.duration,
+        input_len=run.input_len,
+        output_len=run.output_len,
+        output_tokens_per_second=facts.output_rate(run),
+        ttft=run.ttft.usual,
+        tpot=facts.tpot(run),
+        is_tpot_derived=run.tpot.usual is None,
+    )
