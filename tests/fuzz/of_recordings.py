@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import shlex
 from collections.abc import Hashable
 from datetime import UTC, datetime
 from functools import cache
@@ -11,8 +13,11 @@ from typing import Any
 from tests.fuzz import corpus
 from tests.fuzz.harness import clean, file_of, harness, no_constant, seen
 from tests.fuzz.of_servers import wanted
+from tests.paths import FIXTURES
 from tests.zstandard import zstd
 from vllm_doctor.model.errors import SourceError
+
+BENCH = FIXTURES / "bench"
 
 
 def bundle_parts() -> list[bytes]:
@@ -129,6 +134,35 @@ def result(data: bytes) -> Hashable:
             clean(compare_text.render(compared, False))
             json.loads(compare_json.render(compared, datetime(2026, 1, 1, tzinfo=UTC)), parse_constant=no_constant)
     return tuple(signs), len(found.measures)
+
+
+@harness(
+    lambda: [*result_texts(), *corpus.files(*(path for path in BENCH.iterdir() if path.suffix in (".txt", ".json")))],
+    "============ Serving Benchmark Result ============",
+    "Successful requests:",
+    "Throughput: 1 requests/s, 2 total tokens/s, 3 output tokens/s",
+    "vllm bench serve --",
+    "Namespace(",
+    "nan",
+    "inf",
+    weight=2,
+    most=100_000,
+)
+def benchmark(data: bytes) -> Hashable:
+    """A benchmark's result, saved or printed: its facts are finite, its command holds no piece that a shell runs."""
+    from vllm_doctor.model.reading import Known
+    from vllm_doctor.sources.bench import source
+
+    signs = []
+    for one in source.of_text(data, "x") or source.results([file_of(data, "result.json")]):
+        seen = one.examine("x")
+        for fact in seen.facts.values():
+            assert not (isinstance(fact, Known) and isinstance(fact.value, float)) or math.isfinite(fact.value)
+        command = seen.facts["bench_command_corrected"]
+        assert isinstance(command, Known)
+        assert shlex.split(" ".join(map(shlex.quote, str(command.value).split())))
+        signs.append(one.run.tool)
+    return tuple(signs)
 
 
 @cache

@@ -38,8 +38,8 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         nargs="*",
         metavar="SOURCE",
         help="a vLLM server: its URL (http://host:8000) or a pid of it; its log: a file, or - for standard input;"
-        " a recording: a folder or a .tar.gz; a saved page of its /metrics; prom+http://host:9090/?pod=x: what a"
-        " Prometheus knows of it; none: every vLLM server of this host",
+        " a recording: a folder or a .tar.gz; a saved page of its /metrics; a benchmark's result;"
+        " prom+http://host:9090/?pod=x: what a Prometheus knows of it; none: every vLLM server of this host",
     )
     add_examining(parser)
     return parser.parse_args(arguments)

@@ -16,6 +16,7 @@ from vllm_doctor.sources.server.access import Access
 
 if TYPE_CHECKING:
     from vllm_doctor.rules.catalogue import Catalogue
+    from vllm_doctor.sources.bench.commands import BenchCommand
     from vllm_doctor.sources.server.state import State
     from vllm_doctor.vllm.command_line import Command
 
@@ -56,6 +57,8 @@ class Attachment:
     """The name of the rules, where a recording tells by which it was judged."""
     folders: tuple[Path, ...] = ()
     """More folders of rules, which may hold log lines."""
+    benchmark: BenchCommand | None = None
+    """The command of a benchmark, which --command holds in place of a server's."""
     written: Command | None = None
     """The one command that --command holds: of a log, what its server was started with."""
 
@@ -72,6 +75,7 @@ class Turn(IntEnum):
     PAGE = 1
     RECORDING = 2
     LOG = 3
+    BENCH = 4
 
 
 class Open(Protocol):

@@ -26,8 +26,10 @@ from vllm_doctor.model.report import (
     SourceSeen,
     Verdict,
     worst,
+    worst_speed,
 )
 from vllm_doctor.model.snapshot import Snapshot
+from vllm_doctor.model.speed import Standing
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose
 from vllm_doctor.rules.prediction import Changed
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
 _READING, _JUDGING = 0.4, 0.8
 """Shares of the time: until when signals are computed, and until when rules are judged; the rest is to be written."""
 UNMEASURED = "Nothing was measured: only its command was checked"
-SOUND = "No fault found in how the benchmark was made; the server itself was not examined"
+SOUND = "No fault found in how the benchmark was made"
 
 
 def judge(
@@ -191,17 +193,24 @@ def _concluded(
         headline = headline if verdict in (Verdict.CRITICAL, Verdict.WARNING) else error.message
         verdict = worst(verdict, Verdict.UNKNOWN)
     elif verdict is Verdict.UNKNOWN and is_benchmark:
-        verdict, headline = (
-            Verdict.OK,
-            next(
-                (f"{found.title}: {found.here}" for found in diagnosis.findings if found.role is Role.NOT_SERVER), SOUND
-            ),
-        )
+        verdict, headline = Verdict.OK, _of_sound_benchmark(diagnosis)
     elif verdict is Verdict.UNKNOWN and not is_measured:
         headline = UNMEASURED
     if strict and diagnosis.unknown:
         verdict = worst(verdict, Verdict.UNKNOWN)
     return verdict, headline
+
+
+def _of_sound_benchmark(diagnosis: Diagnosis) -> str:
+    """The headline of a benchmark that was made well, as far as is known: what its speed is beside what is expected."""
+    aside = next((found for found in diagnosis.findings if found.role is Role.NOT_SERVER), None)
+    if aside is not None:
+        return f"{aside.title}: {aside.here}"
+    speed = worst_speed(diagnosis.speeds)
+    if speed is None or speed.standing in (Standing.UNKNOWN, Standing.IDLE):
+        why = f": {speed.lacks[0]}" if speed is not None and speed.lacks else ""
+        return f"{SOUND}; the server's speed is not judged{why}"
+    return f"{SOUND}, and requests got the speed that is expected"
 
 
 # ---- a log -----------------------------------------------------------------------------------------------------------

@@ -143,8 +143,8 @@ def without_named_where_seen(observations: Sequence[Observation]) -> list[Observ
 
 def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observation]) -> list[Run]:
     """The runs of a log, with what the driver, or a name, tells of their GPUs, a written command of their flags, and a
-    benchmark of the load, where the log does not."""
-    added = [o.facts for o in believed(observations) if o.kind in (*_OF_NO_RUN, SourceKind.BENCH)]
+    benchmark of itself, where the log does not. The load is the log's own, whose statistics tell it over time."""
+    added = [without_load(o.facts) for o in believed(observations) if o.kind in (*_OF_NO_RUN, SourceKind.BENCH)]
     models = [name for o in believed(observations) if o.kind in (*_OF_NO_RUN, SourceKind.BENCH) for name in o.models]
     found = []
     for run in runs:
@@ -153,6 +153,11 @@ def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observat
             facts = _completed(facts, more)
         found.append(replace(run, facts=named_model.completed(_with_defaults(facts), [run.model, *models], ())))
     return found
+
+
+def without_load(facts: Mapping[str, Reading]) -> dict[str, Reading]:
+    """The facts without those of the load whose speed is expected (load_*)."""
+    return {name: fact for name, fact in facts.items() if not name.startswith("load_")}
 
 
 def _with_defaults(facts: Mapping[str, Reading]) -> dict[str, Reading]:

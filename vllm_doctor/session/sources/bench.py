@@ -14,12 +14,16 @@ from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.session.attachment import Attachment, Opener, Turn
+from vllm_doctor.session.patients import without_load
 from vllm_doctor.session.source import Source
+from vllm_doctor.text import files
 
 if TYPE_CHECKING:
+    from vllm_doctor.sources.bench.commands import BenchCommand
     from vllm_doctor.sources.bench.source import Result
 
 _STDIN = "-"
+_MOST_BYTES = 1_000_000
 
 
 def is_named_by(word: str) -> bool:
@@ -41,7 +45,7 @@ def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Seq
     from vllm_doctor.sources.bench import source
 
     paths = [path for word in words for path in _paths(Path(word))]
-    results = source.results(paths)
+    results = source.results(paths, how.benchmark)
     patients = {one.patient for one in beside}
     if len(patients) == 1:
         return list(of_patient(results, patients.pop()))
@@ -54,7 +58,25 @@ def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Seq
     return found
 
 
-OPENER = Opener(is_named_by, Turn.LOG, opened)
+OPENER = Opener(is_named_by, Turn.BENCH, opened)
+
+
+def made_by(given: str, deadline: float) -> BenchCommand | None:
+    """The one benchmark's command in what --command holds, a text or a file, if no server is started there."""
+    if "bench" not in given and not os.path.isfile(given):
+        return None
+    from vllm_doctor.launch import source as launch
+    from vllm_doctor.sources.bench import commands
+
+    try:
+        launch.open_command(given, deadline)
+        return None
+    except SourceError as error:
+        if error.kind != "not-vllm":
+            return None
+    text = files.read(given, _MOST_BYTES).decode("utf-8", "replace") if os.path.isfile(given) else given
+    found = list(commands.commands(text))
+    return found[0] if len(found) == 1 else None
 
 
 def _paths(path: Path) -> list[Path]:
@@ -91,10 +113,11 @@ def with_results(seen: Observation, raw: bytes) -> Observation:
     told = best.examine(seen.patient, notes)
     if seen.error is not None:
         return replace(told, patient=seen.patient or seen.target)
-    runs = tuple(replace(run, facts={**told.facts, **run.facts}) for run in seen.runs)
+    facts = without_load(told.facts)
+    runs = tuple(replace(run, facts={**facts, **run.facts}) for run in seen.runs)
     return replace(
         seen,
-        facts={**told.facts, **seen.facts},
+        facts={**facts, **seen.facts},
         models=seen.models or told.models,
         runs=runs,
         bench=told.bench,

@@ -181,6 +181,5 @@ def _lengths(command: BenchCommand, dataset: str | None) -> tuple[float | None, 
 
 def _number(flags: Mapping[str, str], name: str) -> float | None:
     value = flags.get(name)
-    if value is None:
-        return None
-    return math.inf if value == "inf" else outside.number(value)
+    found = None if value is None else outside.number(value)
+    return found if found is None or found >= 0 else None

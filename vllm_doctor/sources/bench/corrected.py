@@ -20,6 +20,7 @@ _WAVES = 10
 """Requests for each that is in flight: the first and the last of them are a small part then."""
 _LEAST_OUTPUT, _OUTPUT, _INPUT = 16.0, 128.0, 1024.0
 _CONCURRENCY = 16.0
+_LARGEST = 1e9
 _WORD = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
 
 _KEPT = (
@@ -150,7 +151,7 @@ def _shortened(run: BenchRun) -> float:
 
 
 def _whole(value: float) -> str:
-    return str(round(value))
+    return str(round(min(value, _LARGEST)))
 
 
 def _command(program: tuple[str, ...], flags: Mapping[str, str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.facts import BENCH
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
@@ -12,6 +13,8 @@ from vllm_doctor.sources.bench.corrected import corrected
 from vllm_doctor.sources.bench.run import LATENCY, OFFLINE, BenchRun, ratio
 
 ORIGIN = "bench"
+_FULL = 0.7
+"""Share of the slots in use, below which the requests in flight are the load and not the limit."""
 _UNTOLD = Unknown(Reason.NOT_IN_BENCH)
 
 
@@ -50,7 +53,7 @@ def facts(run: BenchRun, before: Sequence[BenchRun] = ()) -> dict[str, Reading]:
         "bench_ttft_p50": run.ttft.median,
         "bench_ttft_p99": run.ttft.p99,
         "bench_tpot": tpot(run),
-        "bench_tpot_derived": float(run.tpot.usual is None),
+        "bench_tpot_derived": float(run.tpot.usual is None and between_tokens(run) is None),
         "bench_tpot_p50": run.tpot.median,
         "bench_tpot_p99": run.tpot.p99,
         "bench_itl": run.itl.mean,
@@ -63,10 +66,16 @@ def facts(run: BenchRun, before: Sequence[BenchRun] = ()) -> dict[str, Reading]:
         "bench_acceptance": run.acceptance,
         "bench_acceptance_len": run.acceptance_len,
         "bench_load_format": run.flags.get("--load-format") or ("auto" if run.has_command else None),
+        **load(run),
         **_again(run, before),
         **corrected(run, in_flight(run)),
     }
-    return {name: _UNTOLD if value is None else Known(value, origin=ORIGIN) for name, value in told.items()}
+    return {name: _reading(value) for name, value in told.items()}
+
+
+def _reading(value: Value | None) -> Reading:
+    known = outside.number(value) if isinstance(value, float) else value
+    return _UNTOLD if known is None else Known(known, origin=ORIGIN)
 
 
 def output_rate(run: BenchRun) -> float | None:
@@ -86,13 +95,34 @@ def tpot(run: BenchRun) -> float | None:
     """
     if (told := run.tpot.usual) is not None:
         return told or None  # 0: no request had a second token
-    e2e, ttft, length = run.e2e.usual, run.ttft.usual, run.output_len or run.asked.output_len
-    if e2e is not None and ttft is not None and length is not None and length > 1:
-        return (e2e - ttft) / (length - 1)
-    limit = run.asked.concurrency
+    if (between := between_tokens(run)) is not None:
+        return between
+    limit, e2e, length = run.asked.concurrency, run.e2e.usual, run.output_len or run.asked.output_len
     if run.tool == LATENCY and e2e is not None and length:
         return e2e / length
     return ratio(limit, output_rate(run)) if limit is not None and math.isfinite(limit) else None
+
+
+def between_tokens(run: BenchRun) -> float | None:
+    """A request's time without that to its first token, over its other tokens."""
+    e2e, ttft, length = run.e2e.usual, run.ttft.usual, run.output_len or run.asked.output_len
+    if e2e is None or ttft is None or length is None or length <= 1:
+        return None
+    return (e2e - ttft) / (length - 1) or None
+
+
+def load(run: BenchRun) -> dict[str, Value]:
+    """What it asked of the server, as the load whose speed is expected; none where its parts are not known."""
+    limit, held = run.asked.concurrency, in_flight(run)
+    requests = limit if limit is not None and math.isfinite(limit) else concurrency(run)
+    if requests is not None and held is not None and held < _FULL * requests:
+        requests = held  # its slots were not in use
+    length = run.output_len or run.asked.output_len
+    if requests is None or run.input_len is None or length is None:
+        return {}
+    return {
+        "load_requests": max(1.0, requests), "load_input_tokens": run.input_len, "load_output_tokens": length,
+    }  # fmt: skip
 
 
 def concurrency(run: BenchRun) -> float | None:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from vllm_doctor.model import outside
+
 SERVE, THROUGHPUT, LATENCY = "vllm bench serve", "vllm bench throughput", "vllm bench latency"
 OFFLINE = (THROUGHPUT, LATENCY)
 """They start an engine of their own: there is no server, and no client that could be slow."""
@@ -103,8 +105,8 @@ class BenchRun:
 
 
 def ratio(a: float | None, b: float | None) -> float | None:
-    """a / b; None where either is not known, or b is 0."""
-    return a / b if a is not None and b else None
+    """a / b; None where either is not known, or b is 0, or as good as."""
+    return outside.number(a / b) if a is not None and b else None
 
 
 def scaled(value: float | None, by: float) -> float | None:

@@ -13,6 +13,7 @@ from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import BenchSeen
 from vllm_doctor.sources.bench import documents, facts
+from vllm_doctor.sources.bench.commands import BenchCommand, commanded
 from vllm_doctor.sources.bench.run import BenchRun, NoRunError
 from vllm_doctor.text import files
 
@@ -84,13 +85,16 @@ class Result:
         )
 
 
-def results(paths: Sequence[Path]) -> list[Result]:
-    """The runs of these files, in their order. Raises SourceError: unreadable, too-large, not-bench."""
+def results(paths: Sequence[Path], made_by: BenchCommand | None = None) -> list[Result]:
+    """The runs of these files, in their order; `made_by`: their command, where it is not in them. Raises SourceError:
+    unreadable, too-large, not-bench."""
     found: list[Result] = []
     for path in paths:
         runs = _read(path)
         if not runs:
             raise SourceError("not-bench", f"{path}: holds no result of a benchmark that is known")
+        if made_by is not None:
+            runs = tuple(run if run.has_command else commanded(run, made_by) for run in runs)
         found += _results(runs, str(path), found)
     return found
 
