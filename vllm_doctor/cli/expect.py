@@ -79,10 +79,13 @@ def _judged(options: argparse.Namespace, given: Sequence[str]) -> Report:
     from vllm_doctor.session.observe import observe
     from vllm_doctor.sources.server.access import Access
     from vllm_doctor.text import redact
+    from vllm_doctor.vllm import flags
 
     command = options.command if options.command is not None else shlex.join(_command(options, given))
     if options.command is not None and (given or options.model or options.dtype):
         raise UsageError("--command holds vLLM's own options: write the others there (vllm-doctor expect --help)")
+    if options.vllm is not None and flags.release(options.vllm) is None:
+        raise UsageError(f"--vllm {options.vllm}: write a version, as in --vllm 0.19.0")
     rules, signals = chosen_rules.load(options)
     how = Attachment(
         signals.metrics,
