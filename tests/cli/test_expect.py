@@ -109,6 +109,14 @@ def test_vllms_own_options_are_taken_as_vllm_takes_them(expected: Callable[..., 
     assert small["queue_ms"]["typical"] > 0
 
 
+@pytest.mark.parametrize(
+    ("dtype", "bytes_each"), [("bf16", 2), ("fp8", 1), ("nvfp4", 0.6), ("awq", 0.6), ("INT4", 0.6)]
+)
+def test_what_people_call_a_data_type(expected: Callable[..., dict[str, Any]], dtype: str, bytes_each: float) -> None:
+    found = expected(*ASKED, "--dtype", dtype)
+    assert found["weights_gib_per_gpu"] == pytest.approx(32.8e9 * bytes_each / 4 / 2**30, rel=0.1)
+
+
 def test_the_version_is_that_of_the_option(expected: Callable[..., dict[str, Any]]) -> None:
     old = {one["what"]: one for one in expected(*ASKED, "--vllm", "0.19.0")["assumptions"]}
     new = {one["what"]: one for one in expected(*ASKED)["assumptions"]}
@@ -168,9 +176,14 @@ def test_flags_that_vllm_refuses(ran: Ran, expected: Callable[..., dict[str, Any
     assert expected(*ASKED)["refused"] is None
 
 
-def test_what_the_rules_find_in_the_command_is_said(ran: Ran) -> None:
-    _, out, _ = ran(*ASKED, "--enforce-eager")
-    assert "[enforce-eager]" in out
+def test_what_the_rules_find_in_the_command_is_said_with_what_it_costs(ran: Ran) -> None:
+    shown = " ".join(ran(*ASKED, "--enforce-eager")[1].split())
+    assert "are switched off [enforce-eager]: at most " in shown
+    assert "The speed above is without what these cost." in shown
+    (found,) = json.loads(ran(*ASKED, "--enforce-eager", "--json")[1])["findings"]
+    assert found["rule"] == "enforce-eager"
+    assert 1 < found["costs_at_most_ms"] < 100
+    assert "[enforce-eager]: at most" not in " ".join(ran(*ASKED)[1].split())
 
 
 @pytest.mark.parametrize(
@@ -227,6 +240,11 @@ def test_a_plain_examination_of_a_command_says_what_it_will_give(ran: Ran) -> No
     assert "Fits yes: 15.3 GiB of weights on each GPU" in shown
     assert "1 request " in shown
     assert "16 requests " in shown
+    assert "Costs" not in shown
+    _, out, _ = ran("--command", f"{command} --enforce-eager", "--gpu", "4xH100", "--text")
+    shown = " ".join(out.split())
+    assert "Costs What the speed above is without, with 1 request:" in shown
+    assert "[enforce-eager]: at most " in shown
     _, out, _ = ran("--command", command, "--gpu", "4xH100", "--json")
     expect = json.loads(out)["expect"]
     assert [load["concurrency"] for load in expect["loads"]][:2] == [1, 16]

@@ -582,7 +582,7 @@ def test_labels_with_control_characters_and_markup(form: str, doctor: Doctor) ->
         case "json":
             assert ran.report["engines"][0]["subject"]["model_name"].startswith("evil\\u001b]0;owned\\u0007")
         case "nagios":
-            assert re.fullmatch(r"VLLM CRITICAL - [^|\n]*( \| ('\w+'=[\d.]+;;;0 ?)+)?\n", ran.out)
+            assert re.fullmatch(r"VLLM CRITICAL - [^|\n]*( \| ('\w+'=[\d.]+s?;[\d.]*;;0 ?)+)?\n", ran.out)
             assert ran.out.isascii()
             assert "<script>" not in ran.out
         case "checkmk":

@@ -5,7 +5,7 @@ import pytest
 from vllm_doctor.launch import source
 from vllm_doctor.launch.start import Start
 from vllm_doctor.model.reading import Known
-from vllm_doctor.vllm import gpus
+from vllm_doctor.vllm import gpu_names
 from vllm_doctor.vllm.instances import labels
 
 POD = """
@@ -61,7 +61,7 @@ def only(text: str) -> Start:
 def test_the_gpu_that_a_pod_asks_for(selector: str, gpu: str) -> None:
     start = only(POD.format(selector=selector))
     assert start.resources.gpu is not None
-    found = gpus.named(start.resources.gpu)
+    found = gpu_names.named(start.resources.gpu)
     assert found is not None
     assert found.gpu.name == gpu
     facts = source.facts(start)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -10,9 +11,9 @@ import pytest
 
 from tests.paths import PACKAGE
 from tests.render import expected
-from tests.render.reports import AT
+from tests.render.reports import AT, finding
 from vllm_doctor.model.expectation import Expectation
-from vllm_doctor.model.report import Problem
+from vllm_doctor.model.report import Cost, Problem
 from vllm_doctor.render import expect_json, expect_text, html, json_v1, markdown, text
 
 SCHEMA = json.loads((PACKAGE / "render" / "expect.v1.schema.json").read_text("utf-8"))
@@ -90,6 +91,17 @@ def test_whether_it_fits_in_figures() -> None:
     assert "it does with --max-model-len 50144" in short
 
 
+def test_findings_with_what_they_cost() -> None:
+    costly = replace(finding("enforce-eager", "No graphs"), cost=Cost(0.034, "launches"))
+    report = replace(expected.report(ALL["fits"]), findings=(costly, finding("flag-unknown", "A flag of nobody")))
+    shown = one_line(expect_text.render(report, ALL["fits"]))
+    assert "▲ No graphs [enforce-eager]: at most 34 ms more a token" in shown
+    assert "▲ A flag of nobody [flag-unknown] The speed above is without what these cost." in shown
+    document = json.loads(expect_json.render(report))
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    assert [one["costs_at_most_ms"] for one in document["findings"]] == [34, None]
+
+
 def test_what_waits_is_said() -> None:
     assert one_line(shown(ALL["queue"])).startswith(
         "EXPECT 97.3 tokens/s for each of 16 requests that run, 1,557 in all; 48 wait"
@@ -142,7 +154,5 @@ def test_a_report_on_a_command_says_what_it_will_give() -> None:
 
 
 def test_a_report_on_a_command_of_which_nothing_is_known_is_as_before() -> None:
-    from dataclasses import replace
-
     nothing = replace(expected.of_unknown_gpu(), weights_per_gpu=None)
     assert "Fits" not in text.render(expected.report(nothing))

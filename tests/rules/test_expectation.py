@@ -76,6 +76,8 @@ def test_requests_beyond_what_runs_wait() -> None:
     assert capped.queue.typical is not None
     assert capped.rate_of_request.typical is not None
     assert capped.queue.typical == pytest.approx(3 * 512 / capped.rate_of_request.typical)  # three turns before it
+    assert alone.ttft.typical is not None
+    assert capped.ttft.typical == pytest.approx(alone.ttft.typical + capped.queue.typical)
 
 
 def test_the_kv_cache_bounds_what_runs() -> None:

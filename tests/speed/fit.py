@@ -135,7 +135,7 @@ class Servers:
         for row in measured:
             alike[_server(row)] += 1
         unsteady = np.array([0.3 if row.is_open and row.version < 8 else 1.0 for row in measured])
-        doubtful = np.array([0.3 if row.is_doubtful else 1.0 for row in measured])
+        doubtful = np.array([0.4 if row.is_doubtful else 1.0 for row in measured])
         self.weights = unsteady * doubtful * np.array([alike[_server(row)] ** -0.25 for row in measured])
 
     def expected(self, coefficients: Array, *names: str) -> list[Array]:
@@ -180,8 +180,9 @@ def fit(servers: Servers, start: Array = _PRIOR) -> Array:
 
     def residuals(coefficients: Array) -> Array:
         tpot, ttft = servers.residuals(coefficients)
+        told = np.where(np.isnan(tpot), 0.0, tpot) * servers.weights  # of some models the KV cache is not known
         first = np.where(np.isnan(ttft), 0.0, ttft) * servers.weights * _WEIGHT_OF_FIRST
-        return np.concatenate([tpot * servers.weights, first, (coefficients - _PRIOR) * _TRUST_IN_PRIOR])
+        return np.concatenate([told, first, (coefficients - _PRIOR) * _TRUST_IN_PRIOR])
 
     upper = np.minimum(_MOST, _PRIOR + 3) + 1e-6
     found = least_squares(
@@ -330,7 +331,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ("release", lambda row: row.version),
         ):
             found, each = left_out(servers, key, coefficients)
-            every += each
+            every += [one for one in each if not math.isnan(one[1])]
             print(f"left out by {name}")
             for value, of_value in found.items():
                 print(f"  {value:15}", of_value.line())

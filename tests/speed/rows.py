@@ -1,4 +1,4 @@
-"""fixtures/speed/*.tsv: servers that others measured, as what the doctor would know of each: its facts and its load.
+"""fixtures/speed/*.tsv: servers that others measured, as what the doctor would know of each: facts and load.
 
 A row without a closed loop tells the rate at which requests came: how many ran at a time follows from how long they took
 (Little's law; of a run of few prompts, with its ramps).
@@ -15,7 +15,9 @@ from pathlib import Path
 from vllm_doctor.model.reading import Known, Value
 from vllm_doctor.vllm import checkpoints, gpus
 
-FILE = Path(__file__).parents[2] / "fixtures" / "speed" / "measured-speed.tsv"
+FOLDER = Path(__file__).parents[2] / "fixtures" / "speed"
+FILES = (FOLDER / "measured-speed.tsv", FOLDER / "public-speed.tsv")
+"""Of four benchmark collections, with all conditions; and what people publish, one by one, of all kinds of GPUs."""
 _MOST_SEQUENCES = 256
 _UNTOLD_MS = 15_000
 """A time to first token from which on nobody knows how many requests ran at a time."""
@@ -41,17 +43,21 @@ class Row:
     flags: Mapping[str, Value]
     source: str
     is_doubtful: bool
-    """Whether its figures contradict each other: more operations a second than such a GPU makes."""
+    """Whether its conditions are not all certain, or its figures contradict each other (more operations than such a GPU
+    makes): it counts less."""
 
 
-def load(path: Path = FILE) -> list[Row]:
+def load(*paths: Path) -> list[Row]:
     """The rows of which everything that counts is known."""
-    with path.open(encoding="utf-8") as file:
-        rows = (_row(cells) for cells in csv.DictReader(file, delimiter="\t"))
-        return [row for row in rows if row is not None]
+    found: list[Row] = []
+    for path in paths or FILES:
+        with path.open(encoding="utf-8") as file:
+            rows = (_row(cells, path != FILES[0]) for cells in csv.DictReader(file, delimiter="\t"))
+            found += [row for row in rows if row is not None]
+    return found
 
 
-def _row(cells: Mapping[str, str]) -> Row | None:
+def _row(cells: Mapping[str, str], is_public: bool) -> Row | None:
     if "regression" in cells["flags"] and _release(cells["vllm_version"]) == 29:
         return None  # sick, as its source says
     flags = _flags(cells)
@@ -70,22 +76,12 @@ def _row(cells: Mapping[str, str]) -> Row | None:
         else float(cells["concurrency"]) * float(flags["--data-parallel-size"])  # of each replica, as its times show
     )
     told: dict[str, Value] = {
-        "gpu_bandwidth": gpu.bandwidth,
-        "gpu_link": gpu.link,
         "vllm_release": float(_release(cells["vllm_version"])),
         "load_requests": concurrency,
         "load_input_tokens": input_tokens,
         "load_output_tokens": output_tokens,
     }
-    optional = {
-        "gpu_flops": gpu.bf16,
-        "gpu_flops_fp8": gpu.fp8,
-        "gpu_flops_fp4": gpu.fp4,
-        "gpu_memory_total": gpu.memory,
-    }
-    told |= {name: value for name, value in optional.items() if value is not None}
-    if gpu.capability is not None:
-        told["gpu_compute_capability"] = float(gpu.capability)
+    told |= gpus.figures(gpu)
     told |= {name: fact.value for name, fact in model.items() if isinstance(fact, Known)}
     return Row(
         gpu=gpu.name,
@@ -101,7 +97,7 @@ def _row(cells: Mapping[str, str]) -> Row | None:
         facts=told,
         flags=flags,
         source=cells["source"],
-        is_doubtful="gap-analysis" in cells["flags"],
+        is_doubtful="gap-analysis" in cells["flags"] or is_public,
     )
 
 
@@ -110,7 +106,6 @@ _GPUS = {"H200 SXM": "H200", "B200 SXM": "B200", "H100 SXM 80GB": "H100", "Tesla
 
 def _flags(cells: Mapping[str, str]) -> dict[str, Value]:
     """What the row says of the server's flags."""
-    dtype = cells["dtype"].lower()
     ranks = _number(r"moe_tp=(\d+)", cells["flags"]) * _number(r"moe_ep=(\d+)", cells["flags"])
     data_parallel = _number(r"\bdp=(\d+)", cells["flags"]) or 1
     flags: dict[str, Value] = {
@@ -120,17 +115,27 @@ def _flags(cells: Mapping[str, str]) -> dict[str, Value]:
         "--pipeline-parallel-size": float(_number(r"\bpp=(\d+)", cells["flags"]) or 1),
     }
     name = cells["model"].lower()
-    if "fp8" in dtype and "fp8" not in name:
-        flags["--quantization"] = "fp8"
     if "InferenceX" in cells["flags"] and ("llama-3.1-70b" in name or "nvfp4" in _name(cells)):
         flags["--kv-cache-dtype"] = "fp8"  # as its scripts and these checkpoints have it
     return flags
 
 
 def _name(cells: Mapping[str, str]) -> str:
-    """The checkpoint: of one that was quantised to NVFP4 the name tells it."""
-    is_nvfp4 = "nvfp4" in cells["dtype"].lower() and "gpt-oss" not in cells["model"]
-    return f"{cells['model']}-nvfp4" if is_nvfp4 else cells["model"]
+    """The checkpoint, whose name then tells how its weights are stored."""
+    name, dtype = cells["model"].split(" (")[0], cells["dtype"].lower()
+    is_native = any(native in name.lower() for native in ("gpt-oss", "kimi", "deepseek-r1-0528", "deepseek-v3"))
+    if is_native and "nvfp4" not in dtype or "gpt-oss" in name:
+        return name
+    for word, suffix in _FORMS.items():
+        if word in dtype:
+            return name if any(form in name.lower() for form in _FORMS) else f"{name}-{suffix}"
+    return name
+
+
+_FORMS = {
+    "nvfp4": "nvfp4", "mxfp4": "mxfp4", "awq": "awq", "int8 gptq": "gptq-int8", "gptq": "gptq", "w8a8": "w8a8",
+    "w4a16": "w4a16", "int4": "w4a16", "fp8": "fp8",
+}  # fmt: skip
 
 
 def _number(pattern: str, text: str) -> int:
@@ -145,11 +150,19 @@ def _length(text: str) -> float | None:
 
 
 def _release(text: str) -> int:
-    """The minor number; of a build without one, the release of its day."""
-    match = re.match(r"0\.(\d+)\.", text)
-    if match:
+    """The minor number; of a build without one, the newest release of its month."""
+    match = re.match(r"0\.(\d+)", text)
+    if match and int(match[1]) > 1:
         return int(match[1])
-    return 11 if "(2025-" in text else 18
+    month = re.search(r"(20\d\d)-(\d\d)", text)
+    day = f"{month[1]}-{month[2]}" if month else "2026-04"
+    return max((minor for since, minor in _RELEASES.items() if since <= day), default=5)
+
+
+_RELEASES = {
+    "2025-01": 7, "2025-03": 8, "2025-05": 9, "2025-07": 10, "2025-10": 11, "2025-12": 12, "2026-01": 14,
+    "2026-02": 16, "2026-03": 17, "2026-04": 19, "2026-05": 20, "2026-06": 23, "2026-07": 25, "2026-08": 27,
+}  # fmt: skip
 
 
 def _family(model: str) -> str:

@@ -28,6 +28,11 @@ _AS_FLAGS: dict[str, tuple[str, ...]] = {
     "fp16": ("--dtype", "float16"),
     "fp32": ("--dtype", "float32"),
     "fp8": ("--quantization", "fp8"),
+    "int4": ("--quantization", "awq"),
+    "awq": ("--quantization", "awq"),
+    "gptq": ("--quantization", "gptq"),
+    "mxfp4": ("--quantization", "mxfp4"),
+    "nvfp4": ("--quantization", "modelopt_fp4"),
 }
 """What people call a data type, as vLLM takes it; others are given on as they are."""
 _MOST = 1e9
@@ -158,7 +163,7 @@ def parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     add(
         "--dtype",
         metavar="TYPE",
-        help="of the weights: bf16, fp16, fp8 (quantised while they load)",
+        help="of the weights: bf16, fp16, fp8, int4, awq, gptq, mxfp4, nvfp4",
     )
     add("--vllm", metavar="VERSION", help="vLLM's version (the newest that is known)")
     add("--rules", action="append", default=[], metavar="DIR", help="more rules and signals")

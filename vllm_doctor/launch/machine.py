@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vllm_doctor.launch.yaml_tree import Node
-from vllm_doctor.vllm import gpus, instances
+from vllm_doctor.vllm import gpu_names, instances
 
 _REQUIRED = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 
@@ -18,7 +18,7 @@ def gpu(*places: Node) -> str | None:
     """
     for place in places:
         for values in _selected(place):
-            known = [found for value in values if (found := gpus.named(value)) is not None]
+            known = [found for value in values if (found := gpu_names.named(value)) is not None]
             if len({found.gpu.name for found in known}) == 1:
                 return values[0] if len(values) == 1 else known[0].gpu.name
     return None
@@ -34,7 +34,7 @@ def accelerators(resources: Node) -> tuple[str, float | None] | None:
         said = told.items[0].text
     else:
         said = told.text or resources["instance_type"].text
-    found = gpus.counted(said)
+    found = gpu_names.counted(said)
     return (found.name, None if found.count is None else float(found.count)) if found.name else None
 
 

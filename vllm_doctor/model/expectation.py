@@ -55,11 +55,11 @@ class LoadExpected:
     """Requests that run at the same time, on all engines; the others queue. None: not known."""
     tpot: Range
     ttft: Range
-    """Once it runs: without the time in the queue."""
+    """As who asks sees it: with the time in the queue."""
     rate: Range
     """Of all requests together."""
     rate_of_request: Range
-    """Of one, over its time from start to end."""
+    """Of one that runs, from its start to its end: without the time in the queue."""
     queue: Range
     """How long a request waits for its turn."""
 

@@ -9,6 +9,7 @@ from typing import Any
 from vllm_doctor.model.report import Problem, Report
 from vllm_doctor.model.version import __version__
 from vllm_doctor.render import json_expectation
+from vllm_doctor.render.json_values import number
 
 SCHEMA = "vllm-doctor/expect/v1"
 
@@ -31,7 +32,15 @@ def document(report: Report) -> dict[str, Any]:
         "command": list(report.command),
         "expect": None if report.expect is None else json_expectation.document(report.expect),
         "findings": [
-            {"rule": finding.rule, "severity": finding.severity, "title": finding.title, "here": finding.here}
+            {
+                "rule": finding.rule,
+                "severity": finding.severity,
+                "title": finding.title,
+                "here": finding.here,
+                "costs_at_most_ms": None
+                if finding.cost is None or finding.cost.at_most is None
+                else number(finding.cost.at_most * 1000),
+            }
             for finding in report.findings
         ],
         "notes": [note for source in report.sources for note in source.notes],

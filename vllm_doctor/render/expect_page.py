@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vllm_doctor.model.expectation import Expectation
-from vllm_doctor.model.report import Report, grouped
-from vllm_doctor.render.page import Block, Command, Fold, Head, Labelled, Lines, Page, Words, code, joined, rule
+from vllm_doctor.model.report import Report
+from vllm_doctor.render.page import Block, Command, Fold, Head, Lines, Page, Words, code, joined
 from vllm_doctor.render.parts import expectation as parts
 from vllm_doctor.text import words
 
@@ -19,7 +19,7 @@ def page(report: Report, expectation: Expectation) -> Page:
         parts.load(expectation),
         parts.fits(expectation),
         parts.speed(expectation.loads[0]),
-        *_findings(report),
+        *parts.findings(report),
         parts.assumed(expectation),
         *parts.unknown(expectation),
         *_notes(report),
@@ -36,16 +36,6 @@ def _examined(report: Report, expectation: Expectation) -> Iterator[Block]:
     yield Lines((joined([part for part in named if part]),))
     if report.command:
         yield Command(report.command, report.variables)
-
-
-def _findings(report: Report) -> Iterator[Labelled]:
-    """What the rules find in the command: each in a line."""
-    lines: tuple[Words, ...] = tuple(
-        (f"{group[0].severity.sign} {group[0].title} ", rule(group[0].rule))
-        for group in grouped([*report.main, *report.aside])
-    )
-    if lines:
-        yield Labelled("Findings", lines[0], (Lines(lines[1:]),) if lines[1:] else ())
 
 
 def _notes(report: Report) -> Iterator[Fold]:

@@ -23,7 +23,7 @@ def in_short(report: Report) -> Page:
         *examined.examined(report, whole=False),
         *vitals.vitals(report, whole=False),
         *speed.speed(report, whole=False),
-        *_will_give(report, whole=False),
+        *expectation.will_give(report, whole=False),
         *over_time.plots(report),
         *over_time.runs(report, whole=False),
         *over_time.numbered(main, report),
@@ -44,7 +44,7 @@ def whole(report: Report) -> Page:
         *examined.examined(report, whole=True),
         *error,
         *speed.speed(report, whole=True),
-        *_will_give(report, whole=True),
+        *expectation.will_give(report, whole=True),
         *_under("Over time", over_time.plots(report)),
         *over_time.runs(report, whole=True),
         *_under("Vitals", vitals.vitals(report, whole=True)),
@@ -74,10 +74,6 @@ def _cards(main: Sequence[Finding], report: Report, whole: bool) -> list[Block]:
         finding.card(group, report, whole, report.headline if whole or not place else "")
         for place, group in enumerate(grouped(main))
     ]
-
-
-def _will_give(report: Report, whole: bool) -> tuple[Heading | Labelled, ...]:
-    return expectation.will_give(report.expect, whole) if report.expect is not None else ()
 
 
 def _under(title: str, blocks: Sequence[Block]) -> list[Block]:

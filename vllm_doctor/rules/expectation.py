@@ -18,6 +18,8 @@ from vllm_doctor.text import words
 REQUESTS, INPUT, OUTPUT = "load_requests", "load_input_tokens", "load_output_tokens"
 """The facts that tell the load."""
 _LENGTH = 1024.0
+ALONE = Load(1.0, _LENGTH, _LENGTH)
+"""What is assumed where no load is asked about."""
 _FEW = 16.0
 
 _TPOT = ("tpot_bound", "tpot_expected_low", "tpot_expected", "tpot_expected_high")
@@ -26,7 +28,7 @@ _HELD: Mapping[str, str] = {
     "gpus": "gpus_wanted",
     "gpus_here": "gpus_on_host_seen",
     "gpus_needed": "gpus_needed",
-    "gpu_memory": "gpu_memory_total",
+    "gpu_memory": "gpu_memory_usable",
     "gpu_memory_taken": "gpu_memory_utilization_then",
     "weights_per_gpu": "weights_in_gpu_memory",
     "kv_memory_per_gpu": "kv_memory_expected",
@@ -49,7 +51,7 @@ _ASSUMED: Sequence[tuple[str, str, str, str]] = (
     ("kv_cache_dtype", "--kv-cache-dtype", "data type of the KV cache", "text"),
     ("model_context", "", "context of the model", "tokens"),
     ("gpu_name", "", "GPU", "text"),
-    ("gpu_memory_total", "", "memory of a GPU", "bytes"),
+    ("gpu_memory_usable", "", "memory of a GPU, less ECC", "bytes"),
     ("gpu_bandwidth", "", "its bandwidth", "bytes/s"),
     ("gpu_flops", "", "its 16-bit operations", "FLOP/s"),
     ("gpu_link", "", "link between the GPUs", "text"),
@@ -96,15 +98,15 @@ def expected(at: Callable[[Load], Snapshot], load: Load | None, refused: str | N
 
     `at`: the signals of one server under a load. `refused`: why vLLM does not start with these flags.
     """
-    first = load or Load(1.0, _LENGTH, _LENGTH)
+    first = load or ALONE
     snapshot = at(first)
     held = {name: _number(snapshot, signal) for name, signal in _HELD.items()}
     if load is None:  # then it is asked of the command as it is: whether it starts
         held["gpus_needed"] = _number(snapshot, _NEEDED_TO_START)
     fits = None if held["requests_that_fit"] is None else held["requests_that_fit"] >= 1
-    loads = [_under(first, snapshot, fits is not False)]
+    loads = [_under(first, at) if fits is not False else _nothing_of(first)]
     if load is None and fits is not False:
-        loads += (_under(more, at(more), True) for more in _more_of(first, snapshot, held["requests_that_fit"]))
+        loads += (_under(more, at) for more in _more_of(first, snapshot, held["requests_that_fit"]))
     return Expectation(
         refused=refused,
         fits=fits,
@@ -140,27 +142,34 @@ def load_of(known: Mapping[str, Value]) -> Load | None:
     return Load(requests, *lengths) if len(lengths) == 2 else None
 
 
-def _under(load: Load, snapshot: Snapshot, fits: bool) -> LoadExpected:
-    """What the load gets; nothing where the model does not fit."""
-    none = Range()
-    if not fits:
-        return LoadExpected(load, 0.0, none, none, none, none, none)
+def _under(load: Load, at: Callable[[Load], Snapshot]) -> LoadExpected:
+    """What the load gets: those that run get what they would get alone, the others wait for their turn."""
+    snapshot = at(load)
     replicas = _number(snapshot, "data_parallel_size") or 1.0
-    running = _number(snapshot, "load_requests_running")
-    together = load.requests if running is None else min(load.requests, max(1.0, running) * replicas)
+    on_one = _number(snapshot, "load_requests_running")
+    running = load.requests if on_one is None else min(load.requests, max(1.0, on_one) * replicas)
+    if running < load.requests:
+        snapshot = at(Load(running, load.input_tokens, load.output_tokens))
     tpot, ttft = _range(snapshot, _TPOT), _range(snapshot, _TTFT)
     seconds = _together(ttft, tpot, lambda first, next: first + max(0.0, load.output_tokens - 1) * next)
     of_one = seconds.each(lambda seconds: load.output_tokens / seconds if seconds else math.inf).swapped
+    # By Little's law: of so many in flight those that do not run wait.
+    queue = seconds.each(lambda seconds: seconds * (load.requests / running - 1))
     return LoadExpected(
         load=load,
-        running=None if running is None else together,
+        running=None if on_one is None else running,
         tpot=tpot,
-        ttft=ttft,
-        rate=of_one.each(lambda rate: rate * together),
+        ttft=_together(ttft, queue, lambda first, waits: first + waits),
+        rate=of_one.each(lambda rate: rate * running),
         rate_of_request=of_one,
-        # By Little's law: of so many in flight those that do not run wait.
-        queue=none if running is None else seconds.each(lambda seconds: seconds * (load.requests / together - 1)),
+        queue=Range() if on_one is None else queue,
     )
+
+
+def _nothing_of(load: Load) -> LoadExpected:
+    """What the load gets where the model does not fit."""
+    none = Range()
+    return LoadExpected(load, 0.0, none, none, none, none, none)
 
 
 def _more_of(first: Load, snapshot: Snapshot, most: float | None) -> Iterator[Load]:

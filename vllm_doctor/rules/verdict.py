@@ -12,6 +12,7 @@ from vllm_doctor.model.report import Finding, Verdict, Vital, worst, worst_speed
 from vllm_doctor.model.speed import Expected, Standing
 from vllm_doctor.rules import explain
 from vllm_doctor.rules.causes import Places
+from vllm_doctor.text import words
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,26 @@ def concluded(
         verdict = worst(reasons, *(Verdict(f.severity) for f in findings if f.severity in GRAVE))
         slow = next((one for one in unexplained if one.of_speed), None)
         if slow is not None and _is_outweighed(grave[0], speeds, outweighs):
-            return Conclusion(verdict, slow.says, is_of_speed=True)
+            return Conclusion(verdict, _slow(slow, speeds), is_of_speed=True)
         return Conclusion(verdict, grave[0].title)
     if unexplained:
-        return Conclusion(reasons, unexplained[0].says, unexplained[0].of_speed)
+        first = unexplained[0]
+        return Conclusion(reasons, _slow(first, speeds) if first.of_speed else first.says, first.of_speed)
     if missing:
         what = ", ".join(f"{vital.says} ({vital.seen})" for vital in missing)
         return Conclusion(Verdict.UNKNOWN, f"Key metrics could not be read: {what}")
     return Conclusion(Verdict.OK, _aside(findings, told, speeds))
+
+
+def _slow(complaint: Complaint, speeds: Sequence[Expected]) -> str:
+    """The complaint of a slow engine, with how much of it is explained by what was found."""
+    speed = next((one for one in speeds if one.subject == dict(complaint.subject)), None)
+    if speed is None or not speed.explained:
+        return f"{complaint.says}; nothing that was found explains it"
+    if speed.unexplained is None:
+        open_ = ", ".join(share.rule for share in speed.explained if share.share is None)
+        return f"{complaint.says}; what {open_} costs is not known"
+    return f"{complaint.says}; what was found explains at most {words.number(1 - speed.unexplained, 'share')}"
 
 
 def _unexplained(complaints: Sequence[Complaint], grave: Sequence[Finding]) -> list[Complaint]:

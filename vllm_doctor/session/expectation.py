@@ -12,6 +12,12 @@ from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.session.patients import Examined
 
 
+def under_a_load(wished: Mapping[str, Reading]) -> dict[str, Reading]:
+    """The user's facts, and where they tell no load, one request: what its causes cost is then known of a command."""
+    assumed = {name: Known(value, origin="assumed") for name, value in expectation.facts(expectation.ALONE).items()}
+    return {**assumed, **wished}
+
+
 def expected(patient: Examined, snapshot: Snapshot, catalogue: Catalogue, wishes: Mapping[str, Value]) -> Expectation:
     """Of a patient that is a command alone, with the GPUs for it; `snapshot`: all of its signals.
 

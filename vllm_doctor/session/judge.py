@@ -34,6 +34,7 @@ from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose
 from vllm_doctor.rules.prediction import Changed
 from vllm_doctor.rules.rule import Rule
+from vllm_doctor.session import expectation
 from vllm_doctor.session.patients import (
     Examined,
     is_benchmark_alone,
@@ -78,6 +79,9 @@ def judge(
     if not examined:
         return _nothing_to_judge(at, observations, error, recordings)
 
+    is_measured = not is_written_alone(observations)
+    if not is_measured:
+        wished = expectation.under_a_load(wished)
     log = next((o for o in observations if o.runs), None)
     past = _postmortem(log, observations, rules, catalogue, wished, is_over)
     snapshots: list[Snapshot] = []
@@ -85,7 +89,6 @@ def judge(
         if snapshots and is_over(_READING):  # of the others nothing is known
             break
         snapshots.append(patient.snapshot(catalogue, wished, len(every) > 1, lambda: is_over(_READING)))
-    is_measured = not is_written_alone(observations)
     if past is not None:
         diagnosis = past.diagnosis
     else:
@@ -93,11 +96,8 @@ def judge(
     error = error or _unfinished(diagnosis, len(examined) - len(snapshots), log if past is not None else None)
     verdict, headline = _concluded(diagnosis, error, is_measured, is_benchmark_alone(observations), strict)
     command, variables = _command(examined)
-    expect = None
-    if not is_measured and len(every) == 1:
-        from vllm_doctor.session import expectation  # late: of a server that runs nothing is predicted
-
-        expect = expectation.expected(examined[0], snapshots[0], catalogue, wishes)
+    is_one_command = not is_measured and len(every) == 1
+    expect = expectation.expected(examined[0], snapshots[0], catalogue, wishes) if is_one_command else None
     cure = _Cure(snapshots, catalogue, wishes.get("goal"))
     return Report(
         at=at,

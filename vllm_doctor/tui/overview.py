@@ -179,8 +179,8 @@ def rows(view: View, width: int) -> list[Row]:
                 found.append(Row(_symptom(symptom, report, width), finding.key_of(symptom[0])))
     if not found and not view.filter and report.verdict is Verdict.OK:
         found.append(Row(say(("  nothing wrong was found in what could be checked", DIM))))
-    if report.expect is not None and not view.filter:
-        lines = painted(expectation.will_give(report.expect, whole=False), width)
+    if not view.filter:
+        lines = painted(expectation.will_give(report, whole=False), width)
         found += [Row(line) for line in (NOTHING, *lines, NOTHING) if lines]
     for place, said in enumerate(unseen.in_short(report)):
         if view.keeps(said):

@@ -1,4 +1,4 @@
-"""GPUs by the names that drivers, people, and labels of a cluster have for them, and what their data sheets say. Pure.
+"""GPUs by the words of their names, and what their data sheets say. Pure.
 
 A name is read as words ("RTX4090D" is rtx, 4090, d), in any order; each row of data/gpus.tsv tells which words it
 needs, and which it may have. How fast a server could be on them is in rules/signals/roofline.yaml and expected.yaml.
@@ -7,14 +7,11 @@ needs, and which it may have. How fast a server could be on them is in rules/sig
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
-
-from vllm_doctor.model.reading import Known, Reading, Value
-from vllm_doctor.vllm import instances
 
 _FILE = Path(__file__).parent / "data" / "gpus.tsv"
 _GIGA, _TERA = 1e9, 1e12
@@ -24,7 +21,7 @@ _PCIE_LANE = {"3": 0.985e9, "4": 1.969e9, "5": 3.938e9, "6": 7.563e9}
 _MEMORY_FITS = 0.1
 """How far a GPU's memory may be from its data sheet's: ECC and the driver keep some."""
 
-_LONGEST = 200
+LONGEST = 100
 """Characters of a name; a longer one is none."""
 _CUT = "..."
 """How the table of nvidia-smi ends a name that is too long for it."""
@@ -33,22 +30,20 @@ _SAID_ALONG = frozenset(
     (
         *("nvidia", "geforce", "tesla", "quadro", "amd", "radeon", "instinct", "intel", "habana", "google", "cloud"),
         *("rtx", "gtx", "rx", "gpu", "gpus", "graphics", "card", "cards", "accelerator", "tensor", "core", "vram"),
-        *("memory", "generation", "edition", "s"),
+        *("memory", "generation", "edition", "hgx", "with", "nvlink", "s"),
     )
 )
 """Words that tell no GPU from another, unless a row has them. The last is of a plural: "8 H100s"."""
-_FORMS = frozenset(["pcie", "nvl", "sxm", "sxm2", "server", "max", "q", "maxq"])
+FORMS = frozenset(["pcie", "nvl", "sxm", "sxm2", "server", "max", "q", "maxq"])
 """Words by which one and the same product is told from itself, and which people leave out."""
-_PARTS = frozenset(["mig", "vgpu", "slice", "fraction"])
-"""Words of a part of a GPU, of which no data sheet tells."""
 _MEMORY = re.compile(r"[1-9]\d{0,3}g(?:i?b)?")
 _NUMBER = re.compile(r"[1-9]\d{0,3}")
 _CHUNK = re.compile(r"[a-z0-9]+")
-_NODES = re.compile(r"(\d{1,6}) ?(?:nodes?|hosts?|servers?|machines?)\b ?(?:[x×*@,:]|of\b|with\b)? ?", re.I)
-_FIRST = re.compile(r"(\d{1,9})(?:[x×*]| [x×*](?![a-z])) ?(?=\S)|(\d{1,2}) (?!g(?:i?b)?\b)(?=\S)", re.I)
-_LAST = re.compile(r" ?\(?(?:(?<![a-z])x|[×*:]) ?(\d{1,9})\)?$| ?\((\d{1,9}) ?x\)$", re.I)
 _DEVICES = {"cpu": "cpu", "tpu": "tpu", "xe": "xpu", "gaudi": "hpu", "ascend": "npu", "neuron": "neuron"}
-_COUNTS = {"single": 1, "one": 1, "dual": 2, "two": 2, "four": 4, "quad": 4, "eight": 8}
+
+
+_ECC_IN_MEMORY = frozenset({"T4", "A2", "A10", "A10G", "A10M", "A16", "A40", "L2", "L4", "L20", "L40", "L40G", "L40S"})
+"""Cards with GDDR6 that are delivered with ECC on, for which a sixteenth of the memory is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,74 +76,22 @@ class Gpu:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
-    """What somebody's words for GPUs mean. `count`: in one server; None where it is not said.
-
-    `assumptions`: what the words leave open, in sentences.
-    """
-
-    gpu: Gpu
-    count: int | None = None
-    assumptions: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """Words for GPUs without the numbers in front and behind: "2 nodes x 8 H100" is (8, 2, "H100")."""
-
-    count: int | None
-    nodes: int | None
-    name: str
-
-
 def gpu(name: str, memory: float | None = None) -> Gpu | None:
     """The GPU that the driver calls this, of this many bytes; None where we do not know it, or it is a part of one."""
     if name.endswith(_CUT):
         return None if memory is None else _of_cut(name, memory)
-    return _best(_words(name), memory)
-
-
-def named(text: str) -> Named | None:
-    """The GPUs that people mean by "8xH100", "a100-80g", "4 x NVIDIA L40S 48GB", "p5.48xlarge"; else None.
-
-    Of several that fit the likeliest, with the others as an assumption.
-    """
-    told = counted(text)
-    instance = instances.instance(told.name)
-    if instance is not None:
-        found = _best(_words(instance.gpu), None)
-        if found is None:
-            return None
-        if instance.is_label:
-            return Named(found, told.count)
-        machines = () if told.count is None else (f"{told.count} machines of {instance.type}",)
-        return Named(found, instance.count, machines)
-    words = _words(told.name)
-    unknown = {word for word in words if not _is_word(word)}
-    if unknown & _PARTS or any(re.search(r"\d", word) for word in unknown):
-        return None
-    words -= unknown
-    found = _best(words, None) or _best(words, None, _FORMS)
-    if found is None:
-        return None
-    said = [f"{told.nodes} servers with as many GPUs each"] if told.nodes is not None else []
-    if unknown:
-        said.append(f"{' '.join(sorted(unknown))!r} in the GPU's name is not understood")
-    others = _others(found, words)
-    if others or _best(words, None) is None:
-        too = f"; there is {', '.join(others)}, too" if others else ""
-        said.append(f"{told.name!r} is taken for {found.name}{too}")
-    return Named(found, told.count, tuple(said))
+    return best(words_of(name), memory)
 
 
 def figures(gpu: Gpu) -> dict[str, float | str]:
-    """What its data sheet tells, by the names of the facts: gpu_name, gpu_memory_total (bytes), gpu_compute_capability,
-    gpu_bandwidth (bytes/s), gpu_flops, gpu_flops_fp8, gpu_flops_fp4 (dense, operations/s), gpu_link; device_written, as
-    vLLM calls it, of what is no GPU of NVIDIA's or AMD's."""
+    """What its data sheet tells, by the names of the facts: gpu_name, gpu_memory_total (bytes), gpu_memory_usable (less
+    what ECC and the driver keep), gpu_compute_capability, gpu_bandwidth (bytes/s), gpu_flops, gpu_flops_fp8,
+    gpu_flops_fp4 (dense, operations/s), gpu_link; device_written, as vLLM calls it, of what is no GPU of NVIDIA's or
+    AMD's."""
     told = {
         "gpu_name": gpu.name,
         "gpu_memory_total": gpu.memory,
+        "gpu_memory_usable": None if gpu.memory is None else gpu.memory * _usable(gpu),
         "gpu_compute_capability": None if gpu.capability is None else float(gpu.capability),
         "gpu_bandwidth": gpu.bandwidth,
         "gpu_flops": gpu.bf16,
@@ -160,48 +103,15 @@ def figures(gpu: Gpu) -> dict[str, float | str]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def completed(facts: Mapping[str, Reading]) -> dict[str, Reading]:
-    """What the data sheet tells of a GPU that a log or a manifest names (the fact gpu_written), where nobody else tells
-    which it is: neither its driver, nor the user."""
-    written = facts.get("gpu_written")
-    if isinstance(facts.get("gpu_name"), Known) or not isinstance(written, Known):
-        return {}
-    found = named(str(written.value))
-    if found is None:
-        return {}
-    told: dict[str, Value] = {**figures(found.gpu)}
-    if found.count is not None:
-        told["gpus_on_host"] = float(found.count)
-    return {
-        name: Known(value, origin=written.origin)
-        for name, value in told.items()
-        if not isinstance(facts.get(name), Known)
-    }
-
-
-def counted(text: str) -> Counted:
-    """The numbers of GPUs and of servers in such words, and the rest."""
-    name = " ".join(text.split()).strip("\"'")
-    nodes = count = None
-    if len(name) > _LONGEST or instances.instance(name) is not None or _best(_words(name), None) is not None:
-        return Counted(None, None, name)
-    if (match := _NODES.match(name)) and match.end() < len(name):
-        nodes, name = int(match[1]), name[match.end() :]
-    first, _, rest = name.partition(" ")
-    if first.lower() in _COUNTS and rest:
-        count, name = _COUNTS[first.lower()], rest
-    elif match := _FIRST.match(name):
-        count, name = int(match[1] or match[2]), name[match.end() :]
-    elif match := _LAST.search(name):
-        count, name = int(match[1] or match[2]), name[: match.start()]
-    if count is not None and nodes is None and (match := _FIRST.match(name)) and match[1]:  # "2x8xH100"
-        nodes, count, name = count, int(match[1]), name[match.end() :]
-    return Counted(count, nodes, name.strip(" -_,"))
+def _usable(gpu: Gpu) -> float:
+    """The share of its memory that programs get; in public logs of vLLM and torch 79.2 GiB of an H100's 80, 95.0 of an
+    RTX PRO 6000's 96, 23.5 of an RTX 4090's 24; 44.5 of an L40S's 48, 14.6 of a T4's 16."""
+    return 0.92 if gpu.name in _ECC_IN_MEMORY else 0.985
 
 
 def nearest(name: str, most: int = 4) -> tuple[str, ...]:
     """The names in the table that are most like this one."""
-    wanted = name[:_LONGEST].lower()
+    wanted = name[:LONGEST].lower()
     words = {word for word in _CHUNK.findall(wanted) if re.search(r"\d", word)}
 
     def unlike(known: Gpu) -> tuple[bool, float]:
@@ -222,7 +132,7 @@ def gpus() -> tuple[Gpu, ...]:
 # ---- which row fits
 
 
-def _best(words: frozenset[str], memory: float | None, left_out: frozenset[str] = frozenset()) -> Gpu | None:
+def best(words: frozenset[str], memory: float | None, left_out: frozenset[str] = frozenset()) -> Gpu | None:
     """The row that has most of the words, and lacks none; the first of several. `left_out`: words that it may need, and
     that are not there."""
     fitting = [(best, known) for known in gpus() if (best := _fit(known, words, memory, left_out)) is not None]
@@ -236,21 +146,23 @@ def _fit(known: Gpu, words: frozenset[str], memory: float | None, left_out: froz
     found = None
     for needed, more in known.ways:
         own = needed | more
-        if needed - left_out <= words and all(
-            word in own or word in _SAID_ALONG or (_MEMORY.fullmatch(word) and _has(known, _bytes(word)))
-            for word in words
-        ):
+        if needed - left_out <= words and all(word in own or _is_along(known, word) for word in words):
             found = max(found or 0, len(own & words))
     return found
 
 
-def _others(found: Gpu, words: frozenset[str]) -> list[str]:
+def _is_along(known: Gpu, word: str) -> bool:
+    """Whether the word may stand beside this GPU's own ones: it tells nothing, its link, or its memory."""
+    return word in _SAID_ALONG or word == known.link or (bool(_MEMORY.fullmatch(word)) and _has(known, _bytes(word)))
+
+
+def others(found: Gpu, words: frozenset[str]) -> list[str]:
     """What else the words may mean, and is not the same, where they are not the whole name."""
-    if _words(found.name) - _SAID_ALONG <= words:
+    if words_of(found.name) - _SAID_ALONG <= words:
         return []
     figures = _figures(found)
     return [
-        known.name for known in gpus() if _figures(known) != figures and _fit(known, words, None, _FORMS) is not None
+        known.name for known in gpus() if _figures(known) != figures and _fit(known, words, None, FORMS) is not None
     ]
 
 
@@ -276,9 +188,9 @@ def _of_cut(name: str, memory: float) -> Gpu | None:
 # ---- the words of a name
 
 
-def _words(name: str) -> frozenset[str]:
+def words_of(name: str) -> frozenset[str]:
     """The words of a name, in lower case; () of what is too long for one, or is not printable."""
-    if len(name) > _LONGEST or not name.isprintable():
+    if len(name) > LONGEST or not name.isprintable():
         return frozenset()
     return frozenset(_joined([word for chunk in _CHUNK.findall(name.lower()) for word in _parts(chunk)]))
 
@@ -291,7 +203,7 @@ def _parts(chunk: str) -> Sequence[str]:
     for end in range(1, len(chunk) + 1):
         for start in range(max(0, end - _longest_word()), end):
             before = made[start]
-            if before is not None and _is_word(chunk[start:end]):
+            if before is not None and is_word(chunk[start:end]):
                 longer = (*before, chunk[start:end])
                 best = made[end]
                 made[end] = longer if best is None or len(longer) < len(best) else best
@@ -308,7 +220,7 @@ def _joined(words: Sequence[str]) -> Iterator[str]:
             yield word
 
 
-def _is_word(text: str) -> bool:
+def is_word(text: str) -> bool:
     return text in _vocabulary() or _MEMORY.fullmatch(text) is not None
 
 

@@ -15,6 +15,7 @@ def test_the_facts_of_a_name() -> None:
     assert gpu_name.facts(named) == {
         "gpu_name": Known("B200", origin="--gpu"),
         "gpu_memory_total": Known(180 * GIB, origin="--gpu"),
+        "gpu_memory_usable": Known(180 * GIB * 0.985, origin="--gpu"),
         "gpu_compute_capability": Known(10.0, origin="--gpu"),
         "gpu_bandwidth": Known(8000e9, origin="--gpu"),
         "gpu_flops": Known(2250e12, origin="--gpu"),

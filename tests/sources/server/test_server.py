@@ -720,6 +720,18 @@ def test_an_adapter_is_not_the_model(signals: Catalogue) -> None:
     assert worked(examined(vllm(pages("preemption"), models={"data": cards}), signals, 0)).models == ("base",)
 
 
+def test_the_root_is_what_was_loaded(signals: Catalogue) -> None:
+    card = {"id": "prod", "owned_by": "vllm", "root": "Qwen/Qwen3-8B", "parent": None}
+
+    def root(*cards: object) -> object:
+        seen = worked(examined(vllm(pages("preemption"), models={"data": [*cards]}), signals, 0))
+        return getattr(seen.facts.get("model_root"), "value", None)
+
+    assert root(card, card | {"id": "alias"}) == "Qwen/Qwen3-8B"
+    assert root(card, card | {"root": "other"}) is None
+    assert root(card | {"root": 7}) is None
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from vllm_doctor.model.expectation import Assumption, Expectation, LoadExpected, Range
 from vllm_doctor.model.reading import Known
-from vllm_doctor.render.page import Fold, Heading, Labelled, Lines, Table, Words, code
+from vllm_doctor.model.report import Finding, Report, grouped
+from vllm_doctor.render.page import Fold, Heading, Labelled, Lines, Span, Table, Words, code, rule
 from vllm_doctor.text import words
 
 _FROM = {
@@ -28,8 +29,11 @@ _GIGA, _TERA = 1e9, 1e12
 _RANGE = "in brackets: from low to high, what such servers typically reach"
 
 
-def will_give(expectation: Expectation, whole: bool) -> tuple[Heading | Labelled, ...]:
-    """Of a command in a report: what it holds, and its speed under some loads."""
+def will_give(report: Report, whole: bool) -> tuple[Heading | Labelled, ...]:
+    """Of a command in a report: what it holds, its speed under some loads, and what its flags cost."""
+    expectation = report.expect
+    if expectation is None or not expectation.says_anything:
+        return ()
     blocks: list[Heading | Labelled] = [Heading("What this command will give", signpost=False), fits(expectation)]
     if expectation.refused is not None:
         blocks.append(Labelled("Refused", f"vLLM does not start with these flags: {expectation.refused}"))
@@ -39,9 +43,34 @@ def will_give(expectation: Expectation, whole: bool) -> tuple[Heading | Labelled
         head = ("Requests at a time", "tokens/s of each", "tokens/s in all", "Time to first token")
         table = Table(head, rows, frozenset({1, 2}), (_RANGE, *_bound(known[0])))
         blocks.append(Labelled("Speed", f"tokens/s of requests with {_lengths(known[0])}", (table,)))
-    if whole and expectation.says_anything:
+    lines = tuple(line for finding in report.findings for line in _cost(finding))
+    if known and lines:
+        blocks.append(
+            Labelled(
+                "Costs", f"What the speed above is without, with {_requests(known[0].load.requests)}:", (Lines(lines),)
+            )
+        )
+    if whole:
         blocks.append(assumed(expectation))
-    return tuple(blocks) if expectation.says_anything else ()
+    return tuple(blocks)
+
+
+def findings(report: Report) -> tuple[Labelled, ...]:
+    """What the rules find in the command, each in a line, and what it costs."""
+    lines: list[Words] = []
+    for group in grouped([*report.main, *report.aside]):
+        sign, cost = group[0].severity.sign, tuple(_cost(group[0]))
+        lines.append((f"{sign} ", *(cost[0] if cost else (f"{group[0].title} ", rule(group[0].rule)))))
+    if any(finding.cost is not None for finding in report.findings):
+        lines.append("The speed above is without what these cost.")
+    return (Labelled("Findings", lines[0], (Lines(tuple(lines[1:])),) if lines[1:] else ()),) if lines else ()
+
+
+def _cost(finding: Finding) -> Iterator[tuple[str | Span, ...]]:
+    """What a finding adds to each output token, where that is known."""
+    if finding.cost is not None and finding.cost.at_most is not None:
+        added = f": at most {words.number(finding.cost.at_most, 's')} more a token"
+        yield f"{finding.title} ", rule(finding.rule), added
 
 
 def speed(load: LoadExpected) -> Labelled:

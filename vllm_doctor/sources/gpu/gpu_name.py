@@ -8,6 +8,7 @@ from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Value
+from vllm_doctor.vllm import gpu_names
 from vllm_doctor.vllm import gpus as data_sheets
 
 OPTION = "--gpu"
@@ -39,13 +40,13 @@ def parse(text: str) -> NamedGpu:
     Raises UsageError where the text is no name at all, or counts what no server has.
     """
     said = " ".join(text.split())
-    told = data_sheets.counted(text)
+    told = gpu_names.counted(text)
     for count in (told.count, told.nodes):
         if count is not None and not 1 <= count <= _MOST:
             raise UsageError(f"{OPTION}: {count} GPUs: write a number from 1 to {_MOST}, as in {OPTION} 8xH100")
     if not told.name or not said.isprintable():
         raise UsageError(f"{OPTION} {_shown(text)!r}: write the name of a GPU, as in {OPTION} 8xH100")
-    found = data_sheets.named(text)
+    found = gpu_names.named(text)
     if found is None:
         near = ", ".join(data_sheets.nearest(told.name))
         note = f"GPU {_shown(told.name)!r} is not in the table; nearest: {near}; speed is not judged"
