@@ -8,7 +8,7 @@ from rich.text import Text
 
 from vllm_doctor.model.kinds import SEVERITIES, State
 from vllm_doctor.model.report import Finding, Report, Verdict, grouped
-from vllm_doctor.render.parts import expectation, speed, unseen
+from vllm_doctor.render.parts import benchmark, expectation, speed, unseen
 from vllm_doctor.session.view_model import Status
 from vllm_doctor.text.durations import duration
 from vllm_doctor.tui import finding, log, vitals
@@ -18,6 +18,7 @@ from vllm_doctor.tui.page import WIDE, Page, View
 
 _WORD = {"opportunity": "chance", "not-server": "client", "blind": "blind"}
 _SIGN = {"opportunity": "◆", "not-server": "○"}
+_MOST_BENCHMARKS = 4
 _UNSEEN, _RULES = "unseen:", "rules"
 
 
@@ -40,6 +41,7 @@ class Overview(Page):
         elif view.view_model.timeline is not None:
             lines.append(ruled("over time", _speed(view, only_judged=True) or "4: walk along it", view.width))
             lines += log.trends(view, view.width, min(4, _plot_height(view.height)))
+        lines += _benchmarks(view)
         lines.append(ruled(*_counts(view.view_model.report), view.width))
         return lines
 
@@ -61,6 +63,14 @@ class Overview(Page):
 
     def open(self, key: str) -> None:
         self.doctor.open(key)
+
+
+def _benchmarks(view: View) -> list[Text]:
+    """What benchmarks measured, a line each."""
+    report = view.view_model.report
+    shown = report.benchmarks[:_MOST_BENCHMARKS] if report is not None else ()
+    lines = [cut(say(f" {benchmark.in_words(seen)}"), view.width) for seen in shown]
+    return [ruled("benchmark", "", view.width), *lines] if lines else []
 
 
 def _speed(view: View, only_judged: bool = False) -> str:

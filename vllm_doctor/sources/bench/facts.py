@@ -68,7 +68,7 @@ def facts(run: BenchRun, before: Sequence[BenchRun] = ()) -> dict[str, Reading]:
         "bench_load_format": run.flags.get("--load-format") or ("auto" if run.has_command else None),
         **load(run),
         **_again(run, before),
-        **corrected(run, in_flight(run)),
+        **corrected(run),
     }
     return {name: _reading(value) for name, value in told.items()}
 
@@ -158,7 +158,9 @@ def _has_prompts_of(run: BenchRun, other: BenchRun) -> bool:
     """Whether both sent the same prompts, and as many at a time."""
     if run.tool != other.tool or run.asked.concurrency != other.asked.concurrency or run.asked.rate != other.asked.rate:
         return False
-    if None not in (run.asked.seed, other.asked.seed) and run.asked.seed != other.asked.seed:
+    if run.asked.seed != other.asked.seed:
         return False
+    if run.asked.seed is None and (run.input_tokens or 0.0) % (run.completed or 1.0) == 0:
+        return False  # prompts of one length: another seed's would have as many tokens
     pairs = [(run.input_tokens, other.input_tokens), (run.completed, other.completed)]
     return all(a is not None and a == b for a, b in pairs) and run.model == other.model
