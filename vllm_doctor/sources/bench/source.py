@@ -156,6 +156,6 @@ def seen(run: BenchRun, target: str) -> BenchSeen:
         output_len=run.output_len,
         output_tokens_per_second=facts.output_rate(run),
         ttft=run.ttft.usual,
-        tpot=facts.tpot(run),
+        tpot=run.tpot.usual or facts.tpot(run),
         is_tpot_derived=run.tpot.usual is None,
     )
