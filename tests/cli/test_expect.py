@@ -197,6 +197,8 @@ def test_what_the_rules_find_in_the_command_is_said_with_what_it_costs(ran: Ran)
         (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "--concurrency", "0"), "invalid count value: '0'"),
         (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "--output-len", "1e99"), "invalid count value"),
         (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "-tp", "0"), "sizes of parallelism from 1 on"),
+        (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "--vllm", "banana"), "--vllm banana: write a version"),
+        (("--model", "no/Qwen-3-32", "--gpu", "H100"), "the nearest names: Qwen/"),
         (("--command", "vllm serve m", "--model", "m", "--gpu", "H100"), "--command holds vLLM's own options"),
         (("--command", "echo hello", "--gpu", "H100"), "no vLLM server is started here"),
     ],

@@ -12,11 +12,13 @@ from pathlib import Path
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.report import BenchSeen
 from vllm_doctor.sources.bench import documents, facts
 from vllm_doctor.sources.bench.commands import BenchCommand, commanded
 from vllm_doctor.sources.bench.run import BenchRun, NoRunError
 from vllm_doctor.text import files
+from vllm_doctor.vllm import gpu_names
 
 _HEAD = 256 * 1024
 _MOST_FILES, _MOST_LOOKED_AT, _DEPTH = 256, 2000, 3
@@ -71,6 +73,8 @@ class Result:
     target: str
     run: BenchRun
     before: tuple[BenchRun, ...] = ()
+    gpu: str | None = None
+    """The GPU that the text around it names."""
 
     def examine(self, patient: str, notes: Sequence[str] = ()) -> Observation:
         """What this run tells."""
@@ -78,12 +82,15 @@ class Result:
         return Observation(
             SourceKind.BENCH,
             self.target,
-            facts=facts.facts(run, self.before),
+            facts=facts.facts(run, self.before) | self._machine(),
             models=(run.model,) if run.model else (),
             notes=tuple(notes),
             patient=patient,
             bench=seen(run, self.target),
         )
+
+    def _machine(self) -> dict[str, Reading]:
+        return {} if self.gpu is None else {"gpu_written": Known(self.gpu, origin=facts.ORIGIN)}
 
 
 def results(paths: Sequence[Path], made_by: BenchCommand | None = None) -> list[Result]:
@@ -96,7 +103,7 @@ def results(paths: Sequence[Path], made_by: BenchCommand | None = None) -> list[
             raise SourceError("not-bench", f"{path}: holds no result of a benchmark that is known")
         if made_by is not None:
             runs = tuple(run if run.has_command else commanded(run, made_by) for run in runs)
-        found += _results(runs, str(path), found)
+        found += _results(runs, str(path), found, _gpu(path))
     return found
 
 
@@ -106,14 +113,19 @@ def of_text(raw: bytes, target: str) -> list[Result]:
         runs = documents.runs(raw) if _SIGNS.search(raw) else ()
     except NoRunError:
         return []
-    return _results(runs, target, [])
+    return _results(runs, target, [], gpu_names.in_text(raw.decode("utf-8", "replace")))
 
 
-def _results(runs: Sequence[BenchRun], target: str, before: Sequence[Result]) -> list[Result]:
+def _gpu(path: Path) -> str | None:
+    """The GPU that the file's beginning or end names."""
+    return gpu_names.in_text(_ends(path).decode("utf-8", "replace"))
+
+
+def _results(runs: Sequence[BenchRun], target: str, before: Sequence[Result], gpu: str | None = None) -> list[Result]:
     found: list[Result] = []
     for run in runs:
         earlier = tuple(one.run for one in (*before, *found))
-        found.append(Result(f"{target}: {run.place}" if run.place else target, run, earlier))
+        found.append(Result(f"{target}: {run.place}" if run.place else target, run, earlier, gpu))
     return found
 
 
