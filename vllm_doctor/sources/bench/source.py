@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from vllm_doctor.model.errors import SourceError
@@ -20,7 +21,7 @@ from vllm_doctor.text import files
 from vllm_doctor.vllm import gpu_names
 
 _HEAD = 256 * 1024
-_MOST_FILES = 256
+_MOST_FILES, _MOST_LOOKED_AT, _DEPTH = 256, 2000, 3
 _ENDINGS = (".json", ".jsonl", ".csv", ".yaml", ".yml", ".txt", ".log")
 _SIGNS = re.compile(
     rb"Serving Benchmark Result|Throughput: [\d.]{1,30} requests/s|Avg latency: [\d.]{1,30} seconds|Mean TTFT \(ms\)"
@@ -142,15 +143,29 @@ def _read(path: Path) -> tuple[BenchRun, ...]:
 
 
 def of_folder(folder: Path) -> list[Path]:
-    """The results below a folder, as `vllm bench sweep` writes them: each run once, and no summary of them."""
+    """The results in a folder and those below it, as `vllm bench sweep` writes them: each run once, and no summary of
+    them. Of a folder that holds very much only some is looked at."""
     found = []
-    for path in sorted(folder.rglob("*"))[: 20 * _MOST_FILES]:
-        if path.name.endswith(_ENDINGS) and path.name not in ("warmup.json",) and path.is_file():
-            if path.name == "summary.json" and any(path.parent.glob("run=*.json")):
-                continue
-            if holds_result(path):
-                found.append(path)
-    return found[:_MOST_FILES]
+    for path in sorted(islice(_files(folder, _DEPTH), _MOST_LOOKED_AT)):
+        if path.name == "warmup.json" or (path.name == "summary.json" and any(path.parent.glob("run=*.json"))):
+            continue
+        if path.name.endswith(_ENDINGS) and holds_result(path):
+            found.append(path)
+            if len(found) == _MOST_FILES:
+                break
+    return found
+
+
+def _files(folder: Path, depth: int) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in islice(entries, _MOST_LOOKED_AT):
+                if entry.is_file():
+                    yield Path(entry.path)
+                elif depth and entry.is_dir(follow_symlinks=False):
+                    yield from _files(Path(entry.path), depth - 1)
+    except OSError:
+        return
 
 
 def seen(run: BenchRun, target: str) -> BenchSeen:
@@ -168,6 +183,6 @@ def seen(run: BenchRun, target: str) -> BenchSeen:
         output_len=run.output_len,
         output_tokens_per_second=facts.output_rate(run),
         ttft=run.ttft.usual,
-        tpot=facts.tpot(run),
+        tpot=run.tpot.usual or facts.tpot(run),
         is_tpot_derived=run.tpot.usual is None,
     )
