@@ -158,7 +158,7 @@ def parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("--model", metavar="MODEL", help="the model: its name on the Hugging Face Hub, or its folder")
-    add("--gpu", metavar="NAME", help="the GPUs: H100, 8xL40S, 'NVIDIA A100-SXM4-80GB'")
+    add("--gpu", metavar="NAME", help="the GPUs: H100, 8xL40S, 4090, 'A100 40GB', p5.48xlarge")
     add("--command", metavar="TEXT|FILE", help="how the server will be started, in place of --model and vLLM's options")
     add("--concurrency", type=count, default=16.0, metavar="N", help="requests at a time (16)")
     add("--input-len", type=count, default=1024.0, metavar="TOKENS", help="prompt tokens of a request (1024)")

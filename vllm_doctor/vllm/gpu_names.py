@@ -11,7 +11,8 @@ from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.vllm import gpus, instances
 from vllm_doctor.vllm.gpus import Gpu
 
-_MEGA, _GIGA = 1e6, 1e9
+_MEGA, _GIGA, _TERA = 1e6, 1e9, 1e12
+_GIB = 1024.0**3
 _LINKED = "nvlink"
 _CLOUD = re.compile(r"(?:aws|amazon|ec2|gcp|google|azure|oracle|oci|nvidia) ", re.I)
 _PARTS = frozenset(["mig", "vgpu", "slice", "fraction"])
@@ -20,8 +21,18 @@ _NODES = re.compile(r"(\d{1,6}) ?(?:nodes?|hosts?|servers?|machines?)\b ?(?:[x×
 _FIRST = re.compile(r"(\d{1,9})(?:[x×*]| [x×*](?![a-z])) ?(?=\S)|(\d{1,2}) (?!g(?:i?b)?\b)(?=\S)", re.I)
 _LAST = re.compile(r" ?\(?(?:(?<![a-z])x|[×*:]) ?(\d{1,9})\)?$| ?\((\d{1,9}) ?x\)$", re.I)
 _CPU = re.compile(
-    r"cpu:? (?:([1-9]\d?) ?(?:x|×|channels?|ch) ?(?:ddr\d-)?([1-9]\d{3,4})|([1-9]\d{0,3}(?:\.\d{1,3})?) ?gb/s)", re.I
+    r"cpu:?(?: ([1-9]\d{0,4}) ?gi?b\b,?)? "
+    r"(?:([1-9]\d?) ?(?:x|×|channels?|ch) ?(?:ddr\d-)?([1-9]\d{3,4})|([1-9]\d{0,3}(?:\.\d{1,3})?) ?gb/s)"
+    r"(?:,? ([1-9]\d{0,3}(?:\.\d{1,3})?|0\.\d{0,2}[1-9]) ?tflops)?",
+    re.I,
 )
+_IN_TEXT = re.compile(
+    r"^[> \t]{0,20}(?:GPU models and configuration ?: ?(?:GPU 0: )?|GPU 0: )"
+    r"((?:NVIDIA|Tesla|GeForce|Quadro|AMD) [^()\n]{1,60})"
+    r"|^[> \t]{0,20}\|   0  (\S[^|\n]{0,60}?) +(?:On|Off|N/A|ERR!|TCC|WDDM|MCDM) +\|",
+    re.MULTILINE,
+)
+"""As rules/log-lines/startup.yaml has them: gpu-listed, nvidia-smi-row."""
 _CHANNEL = 8
 """Bytes that a channel of memory moves at a time."""
 _COUNTS = {"single": 1, "one": 1, "dual": 2, "two": 2, "four": 4, "quad": 4, "eight": 8}
@@ -51,7 +62,7 @@ class Counted:
 @lru_cache(maxsize=1024)
 def named(text: str) -> Named | None:
     """The GPUs that people mean by "8xH100", "a100-80g", "4 x NVIDIA L40S 48GB", "p5.48xlarge"; else None. Also a CPU
-    with its memory: "cpu 8 x DDR5-4800" (channels, MT/s), "cpu 38 GB/s".
+    with its memory: "cpu 8 x DDR5-4800" (channels, MT/s), "cpu 64 GB 38 GB/s 1.2 TFLOPS".
 
     Of several that fit the likeliest, with the others as an assumption.
     """
@@ -108,12 +119,19 @@ def _without_aside(told: Counted) -> Named | None:
 
 
 def _cpu(match: re.Match[str]) -> Gpu:
-    channels, transfers, measured = match.groups()
+    memory, channels, transfers, measured, operations = match.groups()
     plain = next(known for known in gpus.gpus() if known.name == "CPU")
-    if measured is not None:
-        return replace(plain, name=f"CPU {measured} GB/s", bandwidth=float(measured) * _GIGA)
-    bandwidth = float(channels) * _CHANNEL * float(transfers) * _MEGA
-    return replace(plain, name=f"CPU {channels} x {transfers} MT/s", bandwidth=bandwidth)
+    name = f"CPU {measured} GB/s" if measured is not None else f"CPU {channels} x {transfers} MT/s"
+    bandwidth = (
+        float(measured) * _GIGA if measured is not None else float(channels) * _CHANNEL * float(transfers) * _MEGA
+    )
+    return replace(
+        plain,
+        name=name,
+        bandwidth=bandwidth,
+        memory=None if memory is None else float(memory) * _GIB,
+        bf16=None if operations is None else float(operations) * _TERA,
+    )
 
 
 def completed(facts: Mapping[str, Reading]) -> dict[str, Reading]:
@@ -133,6 +151,12 @@ def completed(facts: Mapping[str, Reading]) -> dict[str, Reading]:
         for name, value in told.items()
         if not isinstance(facts.get(name), Known)
     }
+
+
+def in_text(text: str) -> str | None:
+    """The GPU that the first lines of collect_env or nvidia-smi in a text name, in their words."""
+    found = _IN_TEXT.search(text)
+    return None if found is None else (found[1] or found[2]).strip()
 
 
 def counted(text: str) -> Counted:
