@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from vllm_doctor.model.reading import Known, Reading, Value
-from vllm_doctor.vllm import gpus, instances
+from vllm_doctor.vllm import gpu_stated, gpus, instances
 from vllm_doctor.vllm.gpus import Gpu
 
-_MEGA, _GIGA = 1e6, 1e9
+_MEGA = 1e6
 _LINKED = "nvlink"
 _CLOUD = re.compile(r"(?:aws|amazon|ec2|gcp|google|azure|oracle|oci|nvidia) ", re.I)
 _PARTS = frozenset(["mig", "vgpu", "slice", "fraction"])
@@ -19,9 +19,7 @@ _PARTS = frozenset(["mig", "vgpu", "slice", "fraction"])
 _NODES = re.compile(r"(\d{1,6}) ?(?:nodes?|hosts?|servers?|machines?)\b ?(?:[x×*@,:]|of\b|with\b)? ?", re.I)
 _FIRST = re.compile(r"(\d{1,9})(?:[x×*]| [x×*](?![a-z])) ?(?=\S)|(\d{1,2}) (?!g(?:i?b)?\b)(?=\S)", re.I)
 _LAST = re.compile(r" ?\(?(?:(?<![a-z])x|[×*:]) ?(\d{1,9})\)?$| ?\((\d{1,9}) ?x\)$", re.I)
-_CPU = re.compile(
-    r"cpu:? (?:([1-9]\d?) ?(?:x|×|channels?|ch) ?(?:ddr\d-)?([1-9]\d{3,4})|([1-9]\d{0,3}(?:\.\d{1,3})?) ?gb/s)", re.I
-)
+_CPU = re.compile(r"cpu:? ([1-9]\d?) ?(?:x|×|channels?|ch) ?(?:ddr\d-)?([1-9]\d{3,4})", re.I)
 _CHANNEL = 8
 """Bytes that a channel of memory moves at a time."""
 _COUNTS = {"single": 1, "one": 1, "dual": 2, "two": 2, "four": 4, "quad": 4, "eight": 8}
@@ -51,11 +49,14 @@ class Counted:
 @lru_cache(maxsize=1024)
 def named(text: str) -> Named | None:
     """The GPUs that people mean by "8xH100", "a100-80g", "4 x NVIDIA L40S 48GB", "p5.48xlarge"; else None. Also a CPU
-    with its memory: "cpu 8 x DDR5-4800" (channels, MT/s), "cpu 38 GB/s".
+    with its memory: "cpu 8 x DDR5-4800" (channels, MT/s); and any device with its figures: "cpu 38 GB/s 0.5 TFLOPS",
+    "foo 900GB/s 100TFLOPS 24GB", which are then those of the table.
 
     Of several that fit the likeliest, with the others as an assumption.
     """
     told = counted(text)
+    if figures := gpu_stated.stated(told.name):
+        return _as_stated(figures, told)
     if match := _CPU.fullmatch(told.name):
         return Named(_cpu(match))
     instance = _instance(told.name)
@@ -108,12 +109,30 @@ def _without_aside(told: Counted) -> Named | None:
 
 
 def _cpu(match: re.Match[str]) -> Gpu:
-    channels, transfers, measured = match.groups()
-    plain = next(known for known in gpus.gpus() if known.name == "CPU")
-    if measured is not None:
-        return replace(plain, name=f"CPU {measured} GB/s", bandwidth=float(measured) * _GIGA)
+    channels, transfers = match.groups()
     bandwidth = float(channels) * _CHANNEL * float(transfers) * _MEGA
-    return replace(plain, name=f"CPU {channels} x {transfers} MT/s", bandwidth=bandwidth)
+    return replace(_plain_cpu(), name=f"CPU {channels} x {transfers} MT/s", bandwidth=bandwidth)
+
+
+def _plain_cpu() -> Gpu:
+    return next(known for known in gpus.gpus() if known.name == "CPU")
+
+
+def _as_stated(figures: gpu_stated.Stated, told: Counted) -> Named:
+    """The device of that name, or one that is not known, with the figures that are stated instead of a data sheet's."""
+    known = named(figures.name) if figures.name else None
+    name, memory = gpu_stated.memory(figures.name)
+    if known is None:
+        is_cpu = "cpu" in gpus.words_of(name)
+        known = Named(replace(_plain_cpu() if is_cpu else gpus.UNKNOWN, name=name or gpus.UNKNOWN.name))
+    found = known.gpu
+    stated = replace(
+        found,
+        bandwidth=figures.bandwidth or found.bandwidth,
+        bf16=figures.flops or found.bf16,
+        memory=found.memory or memory,
+    )
+    return Named(stated, told.count, () if found.bandwidth is None else known.assumptions)
 
 
 def completed(facts: Mapping[str, Reading]) -> dict[str, Reading]:
