@@ -1,7 +1,7 @@
 """What this machine's memory and cores reach, with the threads and the library that vLLM's CPU backend has.
 
-usage: device.py, with the Python that vLLM is installed in. Prints one line of JSON: bandwidth (bytes a second: the better
-of reading, and of a triad as in STREAM), flops (of a product of matrices in bfloat16), threads.
+usage: device.py, with the Python that vLLM is installed in. Prints one line of JSON: bandwidth (bytes a second: the
+better of reading, and of a triad as in STREAM), flops (of a product of matrices in bfloat16), threads.
 """
 
 import json

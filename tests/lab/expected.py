@@ -1,7 +1,7 @@
-"""What is expected of a real vLLM, on a CPU whose bandwidth was measured, beside what it does: healthy, and with each fault.
+"""What is expected of a real vLLM, on a CPU whose bandwidth was measured, beside what it does: healthy, with faults.
 
-usage: python -m tests.lab.expected [NAME...]     healthy loads and faults (expected.yaml; all): 1 if one is not as it must be
-       python -m tests.lab.expected --calibrate   measure the loads that the CPU's coefficients are fitted to, and write
+usage: python -m tests.lab.expected [NAME...]     healthy loads and faults (expected.yaml; all): 1 if one is not so
+       python -m tests.lab.expected --calibrate   measure the loads that the CPU's coefficients are fitted to, into
                                                   fixtures/speed/cpu-speed.tsv; then: python -m tests.speed.fit --write
 
 A healthy server must be within the range, and well. A fault must be outside of it, or be told: its rule is found, or
@@ -80,7 +80,7 @@ def measured(model: str, cpu: str, url: str, load: Mapping[str, Any]) -> dict[st
         "vllm_version": "0.32.0", "concurrency": load["clients"], "in_len": load["prompt"], "out_len": load["out"],
         "out_tok_s": f"{grown['vllm:generation_tokens_total'] / seconds:.1f}",
         "ttft_ms": mean("time_to_first_token"), "tpot_ms": mean("inter_token_latency"),
-        "flags": f"CPU backend; closed loop, random prompts, ignore_eos; {os.cpu_count()} cores with the client; server's ITL",
+        "flags": f"CPU backend; closed loop, random prompts, ignore_eos; {os.cpu_count()} cores, the client's too",
         "source": f"tests/lab/expected.py --calibrate, {time.strftime('%Y-%m-%d')}",
     }  # fmt: skip
 
@@ -108,8 +108,8 @@ def examined(name: str, url: str, cpu: str) -> dict[str, Any]:
 
 def is_healthy(report: Mapping[str, Any]) -> bool:
     pace = (report.get("expected") or {}).get("tpot_ms") or {}
-    told = [pace.get(key) for key in ("low", "measured", "high")]
-    return report["verdict"] == "ok" and None not in told and told == sorted(told)
+    told: list[Any] = [pace.get(key) for key in ("low", "measured", "high")]
+    return report["verdict"] == "ok" and None not in told and told == sorted(map(float, told))
 
 
 def is_told(report: Mapping[str, Any], rule: str) -> bool:
@@ -127,7 +127,8 @@ def row(name: str, report: Mapping[str, Any], is_well: bool) -> str:
     cells = (
         "ok" if is_well else "FAIL", name, report["verdict"], speed.get("standing") or "-",
         *("-" if value is None else f"{value:.2f}" for value in (now, low, typical, high)),
-        "-" if speed.get("missing") is None else f"{speed['missing']:.0%}", ", ".join(explained) or "-", ", ".join(found) or "-",
+        "-" if speed.get("missing") is None else f"{speed['missing']:.0%}",
+        ", ".join(explained) or "-", ", ".join(found) or "-",
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
 

@@ -11,7 +11,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-out, hidden, layers = sys.argv[1], *(map(int, sys.argv[2:4]) if sys.argv[2:] else (256, 4))
+out = sys.argv[1]
+hidden, layers = (int(size) for size in sys.argv[2:4] or (256, 4))
 bpe = Tokenizer(models.BPE())
 bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
 bpe.decoder = decoders.ByteLevel()

@@ -6,9 +6,9 @@
     python -m tests.speed.fit --write      and write rules/signals/speed-coefficients.yaml
     python -m tests.speed.fit --check TSV  the errors on other rows, of the columns of fixtures/speed/
 
-What is fitted are the formulas themselves, those of rules/signals/expected.yaml, over arrays (vectors.py). Residuals are
-of logarithms, so that twice as fast is as wrong as half as fast. Each coefficient has a prior, what an engineer would
-say without the rows, which counts as much as a few rows: a coefficient that few rows are about stays near it.
+What is fitted are the formulas themselves, those of rules/signals/expected.yaml, over arrays (vectors.py). Residuals
+are of logarithms, so that twice as fast is as wrong as half as fast. Each coefficient has a prior, what an engineer
+would say without the rows, which counts as much as a few rows: a coefficient that few rows are about stays near it.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ _SPREADS = (
     "speed_spread_first",
 )
 _WITHIN = 0.9
-_CHOSEN_SPREADS = (1.41, 1.41, 1.9, 2.2, 2.2)
-"""Of nine in ten of the rows that were left out, as printed; for new releases not more than twice between low and high."""
+_CHOSEN_SPREADS = (1.41, 1.41, 1.6, 1.8, 2.2)
+"""About those of nine in ten rows that were left out, as printed; of new releases high is at most twice low."""
 
 
 class Servers:
@@ -217,12 +217,8 @@ def fit_cpu(on_cpu: Servers, coefficients: Array) -> Array:
         return np.concatenate([tpot, (own - _PRIOR[_OF_CPU]) * _TRUST_IN_PRIOR * 0.15])
 
     upper = np.minimum(_MOST, _PRIOR + 3)[_OF_CPU] + 1e-6
-    bounds = (_PRIOR[_OF_CPU] - 3, upper)
-    return whole(
-        least_squares(
-            residuals, np.minimum(_PRIOR[_OF_CPU], upper - 1e-3), bounds=bounds, loss="soft_l1", f_scale=0.15
-        ).x
-    )
+    bounds, start = (_PRIOR[_OF_CPU] - 3, upper), np.minimum(_PRIOR[_OF_CPU], upper - 1e-3)
+    return whole(least_squares(residuals, start, bounds=bounds, loss="soft_l1", f_scale=0.15).x)
 
 
 # ---- how far it is off -----------------------------------------------------------------------------------------------
@@ -326,9 +322,8 @@ _HEADER = """\
 #
 #   python -m tests.speed.fit --write
 #
-# from the {count} measured servers of fixtures/speed/, whose sources it names; those of the CPU backend from one machine,
-# the lab's. A share is of the data
-# sheet's memory bandwidth, or of its operations a second.
+# from the {count} measured servers of fixtures/speed/, whose sources it names; those of the CPU backend from one
+# machine, the lab's. A share is of the data sheet's memory bandwidth, or of its operations a second.
 
 signals:
 """
@@ -373,10 +368,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"left out by {name}")
             for value, of_value in found.items():
                 print(f"  {value:15}", of_value.line())
+            known = [(row, error) for row, error, _ in each if not math.isnan(error)]
             together = Errors(
-                [t for _, t, _ in each],
-                [f for _, _, f in each if not math.isnan(f)],
-                [spread_of(row, spreads) for row, _, _ in each],
+                [error for _, error in known],
+                [first for _, _, first in each if not math.isnan(first)],
+                [spread_of(row, spreads) for row, _ in known],
             )
             print("  all            ", together.line())
         for name, factor in spreads_of(every).items():
@@ -388,9 +384,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("checked          ", errors(other, coefficients).line())
         tpot, ttft = other.residuals(coefficients)
         for row, one, first in sorted(zip(other.rows, tpot, ttft, strict=True), key=lambda each: each[1]):
-            print(
-                f"  × {math.exp(one):5.2f}  TTFT × {math.exp(first):5.2f}  {row.gpu} {row.model} {row.flags} {row.concurrency:.0f} {row.source[:60]}"
-            )
+            told = f"{row.gpu} {row.model} {row.flags} {row.concurrency:.0f} {row.source[:60]}"
+            print(f"  × {math.exp(one):5.2f}  TTFT × {math.exp(first):5.2f}  {told}")
     return 0
 
 

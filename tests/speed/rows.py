@@ -1,7 +1,7 @@
 """fixtures/speed/*.tsv: servers that others measured, as what the doctor would know of each: facts and load.
 
-A row without a closed loop tells the rate at which requests came: how many ran at a time follows from how long they took
-(Little's law; of a run of few prompts, with its ramps).
+A row without a closed loop tells the rate at which requests came: how many ran at a time follows from how long they
+took (Little's law; of a run of few prompts, with its ramps).
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _name(cells: Mapping[str, str]) -> str:
     """The checkpoint, whose name then tells how its weights are stored."""
     name, dtype = cells["model"].split(" (")[0], cells["dtype"].lower()
     is_native = any(native in name.lower() for native in ("gpt-oss", "kimi", "deepseek-r1-0528", "deepseek-v3"))
-    if is_native and "nvfp4" not in dtype or "gpt-oss" in name:
+    if (is_native and "nvfp4" not in dtype) or "gpt-oss" in name:
         return name
     for word, suffix in _FORMS.items():
         if word in dtype:

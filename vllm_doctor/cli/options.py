@@ -87,8 +87,8 @@ def add_sourcing(parser: Parser) -> None:
     add(
         "--gpu",
         metavar="NAME",
-        help="the GPUs, where none can be found: H100, 8xL40S, 4090, 'A100 40GB', p5.48xlarge; of one that the doctor does "
-        "not know, its figures: '2x foo 900GB/s 100TFLOPS 24GB', 'cpu 40GB/s 2TFLOPS'",
+        help="the GPUs, where none can be found: H100, 8xL40S, 4090, 'A100 40GB', p5.48xlarge; "
+        "of others their figures: '2x foo 900GB/s 100TFLOPS 24GB', 'cpu 40GB/s 2TFLOPS'",
     )
 
 

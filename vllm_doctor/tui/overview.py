@@ -39,7 +39,7 @@ class Overview(Page):
             lines.append(ruled(f"last {duration(shown.seconds)}", _speed(view), view.width))
             lines += vitals.draw(view, view.width, _plot_height(view.height))
         elif view.view_model.timeline is not None:
-            lines.append(ruled("over time", _speed(view) or "4: walk along it", view.width))
+            lines.append(ruled("over time", _speed(view, only_judged=True) or "4: walk along it", view.width))
             lines += log.trends(view, view.width, min(4, _plot_height(view.height)))
         lines += _benchmarks(view)
         lines.append(ruled(*_counts(view.view_model.report), view.width))
@@ -73,10 +73,12 @@ def _benchmarks(view: View) -> list[Text]:
     return [ruled("benchmark", "", view.width), *lines] if lines else []
 
 
-def _speed(view: View) -> str:
+def _speed(view: View, only_judged: bool = False) -> str:
     """The speed that requests get beside what is expected, in half a line."""
     report = view.view_model.report
-    said = speed.in_short(report) if report is not None else None
+    if report is None or report.expected is None or (only_judged and not report.expected.is_judged):
+        return ""
+    said = speed.in_short(report)
     return cut(say(said), view.width - 20).plain if said else ""
 
 
@@ -95,6 +97,8 @@ def verdict(view: View) -> list[Text]:
     room = 1 if view.height < 22 else 2
     lines = [_headline(report, root if is_headline else None, view.width)]
     shown = root if main or is_headline else None
+    if not is_headline and (slow := speed.of_headline(report)) is not None:
+        return [*lines, *_reason(slow, view.width, room), *[NOTHING] * room][: 2 + room]
     lines += _why(report, shown, view.width, room)
     if shown is not None and shown.remedies:
         lines.append(_cure(report, shown, view.width))
@@ -126,6 +130,10 @@ def _why(report: Report, root: Finding | None, width: int, room: int) -> list[Te
     here = _judged(report) if root is None else root.here or root.why
     if not here or _headline_of(report).endswith(here):
         return []
+    return _reason(here, width, room)
+
+
+def _reason(here: str, width: int, room: int) -> list[Text]:
     why = _few(wrapped(here, width - 2, "   why   "), room)
     why[0].stylize(DIM, 0, 9)
     return why

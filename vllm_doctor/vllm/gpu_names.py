@@ -11,7 +11,8 @@ from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.vllm import gpu_stated, gpus, instances
 from vllm_doctor.vllm.gpus import Gpu
 
-_MEGA = 1e6
+_MEGA, _GIGA = 1e6, 1e9
+_GIB = 1024.0**3
 _LINKED = "nvlink"
 _CLOUD = re.compile(r"(?:aws|amazon|ec2|gcp|google|azure|oracle|oci|nvidia) ", re.I)
 _PARTS = frozenset(["mig", "vgpu", "slice", "fraction"])
@@ -19,7 +20,16 @@ _PARTS = frozenset(["mig", "vgpu", "slice", "fraction"])
 _NODES = re.compile(r"(\d{1,6}) ?(?:nodes?|hosts?|servers?|machines?)\b ?(?:[x×*@,:]|of\b|with\b)? ?", re.I)
 _FIRST = re.compile(r"(\d{1,9})(?:[x×*]| [x×*](?![a-z])) ?(?=\S)|(\d{1,2}) (?!g(?:i?b)?\b)(?=\S)", re.I)
 _LAST = re.compile(r" ?\(?(?:(?<![a-z])x|[×*:]) ?(\d{1,9})\)?$| ?\((\d{1,9}) ?x\)$", re.I)
-_CPU = re.compile(r"cpu:? ([1-9]\d?) ?(?:x|×|channels?|ch) ?(?:ddr\d-)?([1-9]\d{3,4})", re.I)
+_CPU = re.compile(
+    r"cpu:?(?: ([1-9]\d{0,4}) ?gi?b\b,?)? ([1-9]\d?) ?(?:x|×|channels?|ch) ?(?:ddr\d-)?([1-9]\d{3,4})", re.I
+)
+_IN_TEXT = re.compile(
+    r"^[> \t]{0,20}(?:GPU models and configuration ?: ?(?:GPU 0: )?|GPU 0: )"
+    r"((?:NVIDIA|Tesla|GeForce|Quadro|AMD) [^()\n]{1,60})"
+    r"|^[> \t]{0,20}\|   0  (\S[^|\n]{0,60}?) +(?:On|Off|N/A|ERR!|TCC|WDDM|MCDM) +\|",
+    re.MULTILINE,
+)
+"""As rules/log-lines/startup.yaml has them: gpu-listed, nvidia-smi-row."""
 _CHANNEL = 8
 """Bytes that a channel of memory moves at a time."""
 _COUNTS = {"single": 1, "one": 1, "dual": 2, "two": 2, "four": 4, "quad": 4, "eight": 8}
@@ -49,8 +59,8 @@ class Counted:
 @lru_cache(maxsize=1024)
 def named(text: str) -> Named | None:
     """The GPUs that people mean by "8xH100", "a100-80g", "4 x NVIDIA L40S 48GB", "p5.48xlarge"; else None. Also a CPU
-    with its memory: "cpu 8 x DDR5-4800" (channels, MT/s); and any device with its figures: "cpu 38 GB/s 0.5 TFLOPS",
-    "foo 900GB/s 100TFLOPS 24GB", which are then those of the table.
+    with its memory: "cpu 8 x DDR5-4800" (channels, MT/s); and any device with its figures, which are then the
+    table's: "cpu 64 GB 38 GB/s 1.2 TFLOPS", "foo 900GB/s 100TFLOPS 24GB".
 
     Of several that fit the likeliest, with the others as an assumption.
     """
@@ -109,9 +119,13 @@ def _without_aside(told: Counted) -> Named | None:
 
 
 def _cpu(match: re.Match[str]) -> Gpu:
-    channels, transfers = match.groups()
-    bandwidth = float(channels) * _CHANNEL * float(transfers) * _MEGA
-    return replace(_plain_cpu(), name=f"CPU {channels} x {transfers} MT/s", bandwidth=bandwidth)
+    memory, channels, transfers = match.groups()
+    return replace(
+        _plain_cpu(),
+        name=f"CPU {channels} x {transfers} MT/s",
+        bandwidth=float(channels) * _CHANNEL * float(transfers) * _MEGA,
+        memory=None if memory is None else float(memory) * _GIB,
+    )
 
 
 def _plain_cpu() -> Gpu:
@@ -126,6 +140,8 @@ def _as_stated(figures: gpu_stated.Stated, told: Counted) -> Named:
         is_cpu = "cpu" in gpus.words_of(name)
         known = Named(replace(_plain_cpu() if is_cpu else gpus.UNKNOWN, name=name or gpus.UNKNOWN.name))
     found = known.gpu
+    if found.name == _plain_cpu().name and figures.bandwidth is not None:
+        found = replace(found, name=f"{found.name} {figures.bandwidth / _GIGA:g} GB/s")
     stated = replace(
         found,
         bandwidth=figures.bandwidth or found.bandwidth,
@@ -152,6 +168,12 @@ def completed(facts: Mapping[str, Reading]) -> dict[str, Reading]:
         for name, value in told.items()
         if not isinstance(facts.get(name), Known)
     }
+
+
+def in_text(text: str) -> str | None:
+    """The GPU that the first lines of collect_env or nvidia-smi in a text name, in their words."""
+    found = _IN_TEXT.search(text)
+    return None if found is None else (found[1] or found[2]).strip()
 
 
 def counted(text: str) -> Counted:

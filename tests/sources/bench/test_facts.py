@@ -51,6 +51,13 @@ def test_time_per_token_is_derived_where_it_is_not_told() -> None:
     assert (value(alone, "bench_tpot"), value(alone, "bench_output_tokens_per_second")) == (0.02, 200)
 
 
+def test_the_shorter_of_two_means_is_the_time_of_a_step() -> None:
+    ragged = BenchRun(SERVE, output_rate=100.0, tpot=Spread(1.376), itl=Spread(0.661))
+    assert (value(ragged, "bench_tpot"), value(ragged, "bench_concurrency")) == (0.661, pytest.approx(66.1))
+    drafted = BenchRun(SERVE, output_rate=100.0, tpot=Spread(0.013), itl=Spread(0.036))
+    assert value(drafted, "bench_tpot") == 0.013
+
+
 def test_one_token_has_no_time_per_token() -> None:
     assert value(BenchRun(SERVE, tpot=Spread(0.0)), "bench_tpot") is None
 
