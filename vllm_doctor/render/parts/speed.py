@@ -9,6 +9,8 @@ from vllm_doctor.model.speed import Expected, Share, Standing
 from vllm_doctor.render.page import Labelled, Lines, Words, code, joined
 from vllm_doctor.text import times, words
 
+_WORTH = 0.1
+"""Share of what is missing that is worth another measurement."""
 _MOST = 3
 """Causes that a reader in a hurry sees."""
 
@@ -129,7 +131,7 @@ def _share(share: Share) -> Words:
 
 def _next(expected: Expected, whole: bool) -> Iterator[Words]:
     """What to measure where the findings do not explain it."""
-    if expected.standing is Standing.SLOW and expected.unexplained != 0.0:
+    if expected.standing is Standing.SLOW and (expected.unexplained is None or expected.unexplained >= _WORTH):
         yield from (f"to decide: {do}" for do in expected.measure_next[: None if whole else 1])
 
 
