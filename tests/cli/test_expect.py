@@ -215,6 +215,32 @@ def test_where_nothing_can_be_told_one_line_says_why(ran: Ran, arguments: tuple[
     assert says in document["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        ("--max-model-len", "99999999999999999999999"),
+        ("--gpu-memory-utilization", "nan"),
+        ("--gpu-memory-utilization", "-1e308"),
+        ("--cpu-offload-gb", "1e308"),
+        ("--kv-cache-memory-bytes", "1"),
+        ("--block-size", "0"),
+        ("--max-num-seqs", "inf"),
+        ("--hf-overrides", "[1e999]"),
+        ("-dp", "99999999999999999999"),
+        ("-pp", "-1"),
+        ("--concurrency", "1000000000", "--output-len", "1000000000"),
+    ],
+    ids=lambda words: words[0] + words[1][:9],
+)
+def test_values_that_make_no_sense_are_an_answer_or_one_line(ran: Ran, hostile: tuple[str, ...]) -> None:
+    code, out, err = ran(*ASKED, *hostile)
+    assert (code, bool(out), err.count("\n")) in ((0, True, 0), (3, False, 1))
+    assert "internal error" not in err
+    assert all(len(line) <= 80 for line in out.splitlines())
+    document = json.loads(ran(*ASKED, *hostile, "--json")[1], parse_constant=lambda text: pytest.fail(text))
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+
+
 def test_several_commands_are_refused(ran: Ran, tmp_path: Path) -> None:
     script = tmp_path / "start.sh"
     script.write_text("vllm serve Qwen/Qwen3-8B --port 1 &\nvllm serve Qwen/Qwen3-4B --port 2\n")

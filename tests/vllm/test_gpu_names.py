@@ -138,10 +138,31 @@ def test_what_no_gpu_is_called(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "count", "name", "bandwidth", "flops", "memory"),
+    [
+        ("my cpu 18GB/s 0.3TFLOPS", None, "CPU 18 GB/s", 18e9, 0.3e12, None),
+        ("2x foo 900GB/s 100TFLOPS 24GB", 2, "foo", 900e9, 100e12, 24 * GIB),
+        ("foo, 0.9 TB/s, 1 PFLOP/s", None, "foo", 900e9, 1e15, None),
+        ("900 GB/s", None, "GPU", 900e9, None, None),
+        ("4xH200 3 TB/s", 4, "H200", 3e12, 989e12, 141 * GIB),
+        ("RTX 4090 48GB 900GB/s", None, "RTX 4090 48GB", 900e9, 165.2e12, 48 * GIB),
+    ],
+)
+def test_a_device_with_its_figures(
+    text: str, count: int | None, name: str, bandwidth: float, flops: float | None, memory: float | None
+) -> None:
+    found = named(text)
+    assert found is not None
+    assert (found.count, found.gpu.name) == (count, name)
+    assert (found.gpu.bandwidth, found.gpu.bf16, found.gpu.memory) == (bandwidth, flops, memory)
+
+
+@pytest.mark.parametrize(
     ("text", "name", "bandwidth", "memory"),
     [
         ("cpu 8 x DDR5-4800", "CPU 8 x 4800 MT/s", 307.2e9, None),
         ("CPU: 12ch 6400", "CPU 12 x 6400 MT/s", 614.4e9, None),
+        ("cpu 64GB 12ch 6400", "CPU 12 x 6400 MT/s", 614.4e9, 64 * GIB),
         ("cpu 38.5 GB/s", "CPU 38.5 GB/s", 38.5e9, None),
         ("cpu 64 GB, 38 GB/s", "CPU 38 GB/s", 38e9, 64 * GIB),
     ],

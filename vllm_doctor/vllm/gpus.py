@@ -78,6 +78,10 @@ class Gpu:
     source: str
 
 
+UNKNOWN = Gpu("GPU", (), *(None,) * 7, architecture="", link="", nvlink=None, pcie=None, source="")
+"""One of which nothing is known."""
+
+
 def gpu(name: str, memory: float | None = None) -> Gpu | None:
     """The GPU that the driver calls this, of this many bytes; None where we do not know it, or it is a part of one."""
     if name.endswith(_CUT):
@@ -102,7 +106,7 @@ def figures(gpu: Gpu) -> dict[str, float | str]:
         "gpu_link": gpu.link,
         "device_written": _DEVICES.get(gpu.architecture),
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in told.items() if value not in (None, "")}
 
 
 def _usable(gpu: Gpu) -> float:

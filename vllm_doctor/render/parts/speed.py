@@ -53,6 +53,8 @@ def sentence(report: Report) -> str | None:
             judged = "faster than physics: GPU, model or load are not what is assumed"
         case Standing.FAST:
             judged = "faster than typical"
+        case _ if expected.tpot.high and measured and measured > expected.tpot.high:
+            judged = "slower than typical, by no more than such figures are uncertain"
         case _:
             judged = "as expected"
     return f"{gets[:1].upper()}{gets[1:]}; {does}: {judged}{_when(expected)}."
