@@ -2,8 +2,10 @@
 
 usage: python -m tests.lab.bench [NAME...] [--seeds N] [--correct]     these of benchmarks.yaml (all), N seeds each (3)
 
-`--correct` also runs the command that the doctor prints for each mistake, and shows its figure beside the wrong one.
-1: a mistake was not found, or something was found in a sound benchmark.
+Each mistake must be found in the saved result and in what the benchmark printed. `--correct` also runs the command that
+the doctor prints for the first seed of each, and shows its figure beside the wrong one. 1: a mistake was not found, or
+something was found in a sound benchmark. A sound benchmark's client comes before all others on this machine, as one on
+a machine of its own would.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -21,27 +24,34 @@ from typing import Any
 import yaml
 
 from tests.lab.doctor import NO_ANSWER, doctor
+from tests.lab.machine import before_all_others
+from tests.lab.run import hogged
 from tests.lab.server import LAB, OUT, VLLM, must_be_installed, vllm
 
 HERE = Path(__file__).resolve().parent
 KEPT = OUT / "bench"
-SHARED_CORES = "bench-client-limit"
-"""True in the lab, where the client has no cores of its own."""
+SERVER = ("--max-num-seqs", "16")
 TIME_LIMIT = 600
 SOUND_SECONDS = 30.0
+_PRINTED = {"output_throughput": "Output token throughput (tok/s)"}
+"""Keys of a result, as the benchmark prints them."""
 
 
-def benchmark(url: str, flags: Sequence[str], name: str) -> Path:
-    """Run `vllm bench serve` with these flags; the file with its result, beside it what it printed."""
+def benchmark(url: str, flags: Sequence[str], name: str, client: Sequence[str] = (), is_first: bool = False) -> Path:
+    """Run `vllm bench serve` with these flags; the file with its result, beside it what it printed. `client`: words in
+    front of it; `is_first`: it comes before all others."""
     KEPT.mkdir(parents=True, exist_ok=True)
-    words = [str(VLLM / "vllm"), "bench", "serve", "--model", "tiny", "--tokenizer", str(LAB / "tiny")]
+    words = [*client, str(VLLM / "vllm"), "bench", "serve", "--model", "tiny", "--tokenizer", str(LAB / "tiny")]
     words += ["--base-url", url, "--disable-tqdm", "--save-result", "--result-dir", str(KEPT)]
     words += ["--result-filename", f"{name}.json", *flags]
     env = os.environ | {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
-    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=TIME_LIMIT)
-    (KEPT / f"{name}.txt").write_text(f"$ {shlex.join(words)}\n{done.stdout}{done.stderr}")
-    if done.returncode:
-        raise RuntimeError(f"{name}: {done.stderr[-2000:]}")
+    running = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if is_first:
+        before_all_others(running.pid)
+    stdout, stderr = running.communicate(timeout=TIME_LIMIT)
+    (KEPT / f"{name}.txt").write_text(f"$ vllm bench serve {shlex.join(words[len(client) + 3 :])}\n{stdout}{stderr}")
+    if running.returncode:
+        raise RuntimeError(f"{name}: {stderr[-2000:]}")
     return KEPT / f"{name}.json"
 
 
@@ -58,56 +68,78 @@ def merged(common: Sequence[Any], flags: Sequence[Any], without: Sequence[str] =
 
 
 def edited(path: Path, factors: Mapping[str, float]) -> Path:
-    """The result with some of its figures multiplied."""
-    result = json.loads(path.read_text())
+    """The result with some of its figures multiplied, saved and printed."""
+    result, printed = json.loads(path.read_text()), path.with_suffix(".txt").read_text()
     other = path.with_name(f"{path.stem}-edited.json")
-    other.write_text(json.dumps(result | {key: result[key] * factor for key, factor in factors.items()}))
+    for key, factor in factors.items():
+        result[key] *= factor
+        printed = re.sub(rf"({re.escape(_PRINTED[key])}: +)[\d.]+", rf"\g<1>{result[key]:.2f}", printed)
+    other.write_text(json.dumps(result))
+    other.with_suffix(".txt").write_text(printed)
     return other
 
 
-def examined(paths: Sequence[Path], flags: Sequence[str]) -> dict[str, Any]:
-    made_by = shlex.join(["vllm", "bench", "serve", "--model", "tiny", *flags])
-    answer = doctor(*map(str, paths), "--command", made_by, "--json")
+def examined(paths: Sequence[Path], *more: str) -> dict[str, Any]:
+    answer = doctor(*map(str, paths), *more, "--json")
     return dict(json.loads(answer.stdout or NO_ANSWER))
 
 
+def made_by(flags: Sequence[str]) -> tuple[str, str]:
+    """The benchmark's command, for the doctor."""
+    return "--command", shlex.join(["vllm", "bench", "serve", "--model", "tiny", *flags])
+
+
 def planted(url: str, name: str, mistake: Mapping[str, Any], common: Sequence[Any], seed: int, correct: bool) -> bool:
-    """Whether the mistake is found."""
+    """Whether the mistake is found, in the saved result and in the printed one."""
     flags = [*merged(common, mistake["flags"], mistake.get("without", ())), "--seed", str(seed)]
-    paths = [benchmark(url, flags, f"{name}-{seed}")]
-    if mistake.get("twice"):
-        paths.append(benchmark(url, flags, f"{name}-{seed}-again"))
+    client = mistake.get("client", ())
+    with hogged(mistake.get("hogs", 0)):
+        paths = [benchmark(url, flags, f"{name}-{seed}", client)]
+        if mistake.get("twice"):
+            paths.append(benchmark(url, flags, f"{name}-{seed}-again", client))
     if "edit" in mistake:
         paths = [edited(paths[0], mistake["edit"])]
-    report = examined(paths, flags)
+    beside = (url,) if "server" in mistake else ()
+    report = examined(paths, *made_by(flags), *beside)
     found = {finding["rule"]: finding for finding in report["findings"]}
     finding = found.get(mistake["rule"])
+    rules = [one["rule"] for one in examined([path.with_suffix(".txt") for path in paths], *beside)["findings"]]
+    in_text = mistake["rule"] in rules or bool(mistake.get("not_printed"))
     _show(finding is not None, f"{name:<14}{seed:<6}", report, paths[-1], found)
+    if not in_text:
+        print(f"FAIL {name:<14}{seed:<6}printed: {', '.join(rules) or 'nothing'}")
     remedies = finding["remedies"] if finding else []
     if correct and (commands := [run for remedy in remedies for run in remedy.get("run", [])]):
         words = shlex.split(commands[0])[3:]
         known = [word for place, word in enumerate(words) if not {"--model", "--base-url"} & {word, words[place - 1]}]
-        print(f"     {'corrected':<20}{'':<10}{_figures(benchmark(url, known, f'{name}-{seed}-corrected'))}")
-    return finding is not None
+        print(f"     {'corrected':<20}{'':<10}{_figures(benchmark(url, known, f'{name}-{seed}-corrected'))}  {words}")
+    return finding is not None and in_text
 
 
-def sound(url: str, name: str, flags: Sequence[Any], common: Sequence[Any], seed: int) -> bool:
-    """Whether nothing is found. A faster server gets more requests, so that it takes long enough."""
+def sound(url: str, name: str, flags: Sequence[Any], common: Sequence[Any], seed: int, prompts: dict[str, int]) -> bool:
+    """Whether nothing is found. `prompts`: how many it takes; a faster server gets more, so that it is long enough."""
     words = [*merged(common, flags), "--seed", str(seed)]
-    path = benchmark(url, words, f"{name}-{seed}")
+    if name in prompts:
+        words = merged(words, ["--num-prompts", prompts[name]])
+    path = benchmark(url, words, f"{name}-{seed}", is_first=True)
     result = json.loads(path.read_text())
     if result["duration"] < SOUND_SECONDS:
-        more = round(1.3 * result["completed"] * SOUND_SECONDS / result["duration"])
-        words = [*merged(words, ["--num-prompts", more]), "--seed", str(seed + 1000)]
-        path = benchmark(url, words, f"{name}-{seed}")
-    report = examined([path], words)
-    found = [finding["rule"] for finding in report["findings"] if finding["rule"] != SHARED_CORES]
-    _show(not found, f"{name:<14}{seed:<6}", report, path, found)
-    return not found
+        prompts[name] = round(1.3 * result["completed"] * SOUND_SECONDS / result["duration"])
+        words = merged(words, ["--num-prompts", prompts[name], "--seed", seed + 1000])
+        path = benchmark(url, words, f"{name}-{seed}", is_first=True)
+    report = examined([path], *made_by(words))
+    found = [finding["rule"] for finding in report["findings"]]
+    rules = [finding["rule"] for finding in examined([path.with_suffix(".txt")])["findings"]]
+    _show(
+        not found and not rules, f"{name:<14}{seed:<6}", report, path, [*found, *(f"printed: {rule}" for rule in rules)]
+    )
+    return not found and not rules
 
 
 def _show(is_well: bool, what: str, report: Mapping[str, Any], path: Path, found: Iterable[str]) -> None:
-    print(f"{'ok  ' if is_well else 'FAIL'} {what}{report['verdict']:<10}{_figures(path)}  {', '.join(found)}")
+    print(
+        f"{'ok  ' if is_well else 'FAIL'} {what}{report['verdict']:<10}{_figures(path)}  {', '.join(found)}", flush=True
+    )
 
 
 def _figures(path: Path) -> str:
@@ -127,14 +159,28 @@ def main() -> int:
     must_be_installed()
     known = yaml.safe_load((HERE / "benchmarks.yaml").read_text())
     names = options.names or [*known["mistakes"], *known["sound"]]
+    seeds = range(100, 100 + options.seeds)
+    own = [name for name in names if "server" in known["mistakes"].get(name, {})]
+    prompts: dict[str, int] = {}
     well = True
-    with vllm(["--max-num-seqs", "16"], "bench") as url:
-        for name in names:
-            for seed in range(100, 100 + options.seeds):
+    if len(own) < len(names):
+        with vllm(SERVER, "bench") as url:
+            for name, seed in ((name, seed) for name in names if name not in own for seed in seeds):
+                correct = options.correct and seed == seeds[0]
                 if name in known["mistakes"]:
-                    well &= planted(url, name, known["mistakes"][name], known["common"], seed, options.correct)
+                    well &= planted(url, name, known["mistakes"][name], known["common"], seed, correct)
                 else:
-                    well &= sound(url, name, known["sound"][name], known["common"], seed)
+                    well &= sound(url, name, known["sound"][name], known["common"], seed, prompts)
+    for name in own:
+        mistake = known["mistakes"][name]
+        if mistake.get("fresh"):  # a server for each
+            for seed in seeds:
+                with vllm([*SERVER, *mistake["server"]], f"bench-{name}") as url:
+                    well &= planted(url, name, mistake, known["common"], seed, options.correct and seed == seeds[0])
+            continue
+        with vllm([*SERVER, *mistake["server"]], f"bench-{name}") as url:
+            for seed in seeds:
+                well &= planted(url, name, mistake, known["common"], seed, options.correct and seed == seeds[0])
     return 0 if well else 1
 
 
