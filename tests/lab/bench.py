@@ -11,6 +11,7 @@ a machine of its own would.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -25,7 +26,7 @@ import yaml
 
 from tests.lab.doctor import NO_ANSWER, doctor
 from tests.lab.machine import before_all_others
-from tests.lab.run import hogged
+from tests.lab.relay import relayed
 from tests.lab.server import LAB, OUT, VLLM, must_be_installed, vllm
 
 HERE = Path(__file__).resolve().parent
@@ -37,19 +38,22 @@ _PRINTED = {"output_throughput": "Output token throughput (tok/s)"}
 """Keys of a result, as the benchmark prints them."""
 
 
-def benchmark(url: str, flags: Sequence[str], name: str, client: Sequence[str] = (), is_first: bool = False) -> Path:
-    """Run `vllm bench serve` with these flags; the file with its result, beside it what it printed. `client`: words in
-    front of it; `is_first`: it comes before all others."""
+def benchmark(url: str, flags: Sequence[str], name: str, is_first: bool = False) -> Path:
+    """Run `vllm bench serve` with these flags; the file with its result, beside it what it printed. `is_first`: the
+    client comes before all others."""
     KEPT.mkdir(parents=True, exist_ok=True)
-    words = [*client, str(VLLM / "vllm"), "bench", "serve", "--model", "tiny", "--tokenizer", str(LAB / "tiny")]
+    words = [str(VLLM / "vllm"), "bench", "serve", "--model", "tiny", "--tokenizer", str(LAB / "tiny")]
     words += ["--base-url", url, "--disable-tqdm", "--save-result", "--result-dir", str(KEPT)]
     words += ["--result-filename", f"{name}.json", *flags]
     env = os.environ | {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     running = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if is_first:
         before_all_others(running.pid)
-    stdout, stderr = running.communicate(timeout=TIME_LIMIT)
-    (KEPT / f"{name}.txt").write_text(f"$ vllm bench serve {shlex.join(words[len(client) + 3 :])}\n{stdout}{stderr}")
+    try:
+        stdout, stderr = running.communicate(timeout=TIME_LIMIT)
+    finally:
+        running.kill()
+    (KEPT / f"{name}.txt").write_text(f"$ vllm bench serve {shlex.join(words[3:])}\n{stdout}{stderr}")
     if running.returncode:
         raise RuntimeError(f"{name}: {stderr[-2000:]}")
     return KEPT / f"{name}.json"
@@ -92,11 +96,10 @@ def made_by(flags: Sequence[str]) -> tuple[str, str]:
 def planted(url: str, name: str, mistake: Mapping[str, Any], common: Sequence[Any], seed: int, correct: bool) -> bool:
     """Whether the mistake is found, in the saved result and in the printed one."""
     flags = [*merged(common, mistake["flags"], mistake.get("without", ())), "--seed", str(seed)]
-    client = mistake.get("client", ())
-    with hogged(mistake.get("hogs", 0)):
-        paths = [benchmark(url, flags, f"{name}-{seed}", client)]
+    with relayed(url, mistake["buffered"]) if "buffered" in mistake else contextlib.nullcontext(url) as asked:
+        paths = [benchmark(asked, flags, f"{name}-{seed}")]
         if mistake.get("twice"):
-            paths.append(benchmark(url, flags, f"{name}-{seed}-again", client))
+            paths.append(benchmark(asked, flags, f"{name}-{seed}-again"))
     if "edit" in mistake:
         paths = [edited(paths[0], mistake["edit"])]
     beside = (url,) if "server" in mistake else ()
@@ -129,17 +132,14 @@ def sound(url: str, name: str, flags: Sequence[Any], common: Sequence[Any], seed
         path = benchmark(url, words, f"{name}-{seed}", is_first=True)
     report = examined([path], *made_by(words))
     found = [finding["rule"] for finding in report["findings"]]
-    rules = [finding["rule"] for finding in examined([path.with_suffix(".txt")])["findings"]]
-    _show(
-        not found and not rules, f"{name:<14}{seed:<6}", report, path, [*found, *(f"printed: {rule}" for rule in rules)]
-    )
-    return not found and not rules
+    found += [f"printed: {finding['rule']}" for finding in examined([path.with_suffix(".txt")])["findings"]]
+    _show(not found, f"{name:<14}{seed:<6}", report, path, found)
+    return not found
 
 
 def _show(is_well: bool, what: str, report: Mapping[str, Any], path: Path, found: Iterable[str]) -> None:
-    print(
-        f"{'ok  ' if is_well else 'FAIL'} {what}{report['verdict']:<10}{_figures(path)}  {', '.join(found)}", flush=True
-    )
+    mark = "ok  " if is_well else "FAIL"
+    print(f"{mark} {what}{report['verdict']:<10}{_figures(path)}  {', '.join(found)}", flush=True)
 
 
 def _figures(path: Path) -> str:
