@@ -97,6 +97,7 @@ class Stage(_Word):
     CLIENT = "client", "who asks limits the load"
     HOST = "host", "the machine starves the server"
     LIMIT = "limit", "a limit of the server's own settings is reached"
+    MEASUREMENT = "measurement", "a benchmark was made so that its figures mislead"
     SLOW_PATH = "slow-path", "a slower way of computing is taken"
     OPPORTUNITY = "opportunity", "it could do more"
 
