@@ -128,7 +128,8 @@ def yaml_out(data: bytes) -> Hashable:
     lambda: [
         b"I get only 17 tokens per second for 1 request on 2xa100 pcie, llama 3.1 70b bf16; expected 60-100 tok/s",
         b"$ vllm serve Qwen/Qwen3-8B -tp 2 and 32 users see 1,200 tok/s", b"tpot=58ms,concurrency=16,input=1024",
-        "单张A800 每秒只有17个token，并发数为16".encode(), b"LLM(model='a/b1', tensor_parallel_size=2)", b"1200tok/s@64",
+        "单张A800 每秒只有17个token，并发数为16".encode(), b"LLM(model='a/b1', tensor_parallel_size=2)",
+        b"1200tok/s@64",
     ],
     "tok/s",
     "tokens per second",

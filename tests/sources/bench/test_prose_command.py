@@ -11,7 +11,7 @@ from vllm_doctor.sources.bench import prose_command
     ("text", "words"),
     [
         (
-            "this is how I start it:\n(vllm) root@box:~$ vllm serve ./Llama-Q4_K_M.gguf --max-model-len 8192\nand it is slow",
+            "this is how:\n(vllm) root@box:~$ vllm serve ./Llama-Q4_K_M.gguf --max-model-len 8192\nit is slow",
             "vllm serve ./Llama-Q4_K_M.gguf --max-model-len 8192",
         ),
         ("I used vllm serve 'Qwen/Qwen3-8B' -tp 2 and get 20 tok/s", "vllm serve Qwen/Qwen3-8B -tp 2"),
@@ -20,7 +20,7 @@ from vllm_doctor.sources.bench import prose_command
             "python3 -m vllm.entrypoints.openai.api_server --model a/b1 --enforce-eager",
         ),
         (
-            'llm = LLM(model="Qwen/Qwen2.5-7B", tensor_parallel_size=2,\n          enforce_eager=True)\nout = f(tensor_parallel_size=9)',
+            'llm = LLM(model="Qwen/Qwen2.5-7B", tensor_parallel_size=2,\n  enforce_eager=True)\nf(dtype=9)',
             "vllm serve Qwen/Qwen2.5-7B --tensor-parallel-size 2 --enforce-eager",
         ),
     ],
