@@ -97,6 +97,8 @@ def test_its_commands_run(
     (tmp_path / "vllm.log.1").write_bytes(log)
     (tmp_path / "vllm.log.2.gz").write_bytes(gzip.compress(log))
     (tmp_path / "sick.tar.gz").write_bytes(archive.packed(archive.read(ROOT / "fixtures/preemption")))
+    for name, fixture in (("bench.json", "sound.json"), ("issue.md", "open-loop.txt")):
+        (tmp_path / name).write_bytes((ROOT / "fixtures/bench" / fixture).read_bytes())
     seen = tmp_path / "seen.json"
     if "compare" in command:
         main.main([answers["http://127.0.0.1:8000"], "--json", "--window", "1", "-o", str(seen)])
@@ -126,6 +128,7 @@ def test_what_is_expected_is_what_the_doctor_says(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     command, shown = expect_example.example(README)
     assert expect_example.output(command) == shown
+    assert "?" not in shown
 
 
 def test_it_names_every_option_and_format() -> None:

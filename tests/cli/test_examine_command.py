@@ -144,7 +144,7 @@ def test_a_gpu_that_is_named_beside_a_log(doctor: Doctor) -> None:
     ("name", "note"),
     [
         ("A100", "'A100' is taken for A100-SXM4-80GB; there is A100 80GB PCIe, A100-SXM4-40GB, A100-PCIE-40GB, too"),
-        ("H999", "GPU 'H999' is not in the table; nearest: "),
+        ("H101", "GPU 'H101' is not in the table; nearest: H100"),
     ],
 )
 def test_what_a_gpus_name_leaves_open_is_told_and_the_rest_is_judged(doctor: Doctor, name: str, note: str) -> None:

@@ -197,6 +197,8 @@ def test_what_the_rules_find_in_the_command_is_said_with_what_it_costs(ran: Ran)
         (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "--concurrency", "0"), "invalid count value: '0'"),
         (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "--output-len", "1e99"), "invalid count value"),
         (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "-tp", "0"), "sizes of parallelism from 1 on"),
+        (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "--vllm", "banana"), "--vllm banana: write a version"),
+        (("--model", "no/Qwen-3-32", "--gpu", "H100"), "the nearest names: Qwen/"),
         (("--command", "vllm serve m", "--model", "m", "--gpu", "H100"), "--command holds vLLM's own options"),
         (("--command", "echo hello", "--gpu", "H100"), "no vLLM server is started here"),
     ],
@@ -211,6 +213,32 @@ def test_where_nothing_can_be_told_one_line_says_why(ran: Ran, arguments: tuple[
     jsonschema.Draft202012Validator(SCHEMA).validate(document)
     assert (code, document["expect"]) == (3, None)
     assert says in document["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        ("--max-model-len", "99999999999999999999999"),
+        ("--gpu-memory-utilization", "nan"),
+        ("--gpu-memory-utilization", "-1e308"),
+        ("--cpu-offload-gb", "1e308"),
+        ("--kv-cache-memory-bytes", "1"),
+        ("--block-size", "0"),
+        ("--max-num-seqs", "inf"),
+        ("--hf-overrides", "[1e999]"),
+        ("-dp", "99999999999999999999"),
+        ("-pp", "-1"),
+        ("--concurrency", "1000000000", "--output-len", "1000000000"),
+    ],
+    ids=lambda words: words[0] + words[1][:9],
+)
+def test_values_that_make_no_sense_are_an_answer_or_one_line(ran: Ran, hostile: tuple[str, ...]) -> None:
+    code, out, err = ran(*ASKED, *hostile)
+    assert (code, bool(out), err.count("\n")) in ((0, True, 0), (3, False, 1))
+    assert "internal error" not in err
+    assert all(len(line) <= 80 for line in out.splitlines())
+    document = json.loads(ran(*ASKED, *hostile, "--json")[1], parse_constant=lambda text: pytest.fail(text))
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
 
 
 def test_several_commands_are_refused(ran: Ran, tmp_path: Path) -> None:

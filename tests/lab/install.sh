@@ -28,3 +28,4 @@ if [ ! -x "$lab/vllm/bin/vllm" ]; then
   sed -i 's/^Name: .*/Name: vllm/; s/^Version: .*/Version: 0.32.0+cpu/' "$site/vllm-0.32.0+cpu.dist-info/METADATA"
 fi
 [ -f "$lab/tiny/config.json" ] || "$python" tests/lab/make_model.py "$lab/tiny"
+[ -f "$lab/small/config.json" ] || "$python" tests/lab/make_model.py "$lab/small" 768 16 # 115 M: its weights fit no cache

@@ -1,7 +1,8 @@
 """Closed-loop load: N clients, each sends its next request when the last one is answered.
 
 usage: load.py URL '{"clients": 8, "seconds": 60, "prompt": 256, "out": 200}', with the Python that vLLM is in
-shared: leading tokens all prompts share; timeout: a client gives up after; think: a client rests; vary: lengths vary.
+shared: leading tokens all prompts share; timeout: a client gives up after; think: a client rests; vary: lengths vary;
+seed: other prompts.
 SIGTERM ends it. Prints one line of JSON: requests, tokens, timeouts, errors, seconds.
 """
 
@@ -21,7 +22,7 @@ prefix = [random.Random(7).randrange(10, 2000) for _ in range(load.get("shared",
 
 
 async def client(session: aiohttp.ClientSession, number: int) -> None:
-    chance = random.Random(number)
+    chance = random.Random(number + 1000 * load.get("seed", 0))
     while True:
         length, out = load["prompt"] - len(prefix), load["out"]
         if load.get("vary"):

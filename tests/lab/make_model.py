@@ -1,6 +1,6 @@
 """Make a tiny random Llama (3.7 M parameters) with its own tokenizer: a real vLLM serves it without any download.
 
-usage: make_model.py OUT_DIR, with the Python that vLLM is installed in
+usage: make_model.py OUT_DIR [HIDDEN_SIZE LAYERS], with the Python that vLLM is installed in; 256 and 4 if not given
 """
 
 import json
@@ -11,7 +11,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-out, hidden = sys.argv[1], 256
+out = sys.argv[1]
+hidden, layers = (int(size) for size in sys.argv[2:4] or (256, 4))
 bpe = Tokenizer(models.BPE())
 bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
 bpe.decoder = decoders.ByteLevel()
@@ -24,7 +25,7 @@ config = LlamaConfig(
     vocab_size=2048,
     hidden_size=hidden,
     intermediate_size=hidden * 3,
-    num_hidden_layers=4,
+    num_hidden_layers=layers,
     num_attention_heads=hidden // 64,
     num_key_value_heads=hidden // 128,
     max_position_embeddings=4096,

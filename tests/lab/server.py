@@ -36,12 +36,14 @@ def must_be_installed() -> None:
 
 
 @contextlib.contextmanager
-def vllm(args: Sequence[str], name: str, more_env: Mapping[str, str] | None = None) -> Iterator[str]:
-    """A vLLM server on a free loopback port; gives its URL."""
+def vllm(
+    args: Sequence[str], name: str, more_env: Mapping[str, str] | None = None, model: Path = LAB / "tiny"
+) -> Iterator[str]:
+    """A vLLM server on a free loopback port; gives its URL. Whatever its model, it is called "tiny"."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [str(VLLM / "vllm"), "serve", str(LAB / "tiny"), "--served-model-name", "tiny"]
+    command = [str(VLLM / "vllm"), "serve", str(model), "--served-model-name", "tiny"]
     command += ["--host", "127.0.0.1", "--port", str(port), *args]
     with started(command, port, name, more_env) as url:
         yield url

@@ -119,10 +119,10 @@ def test_a_context_that_is_too_long() -> None:
     found = expected(LLAMA_8B, A10G)
     assert (found.fits, found.context_fits) == (True, False)
     assert found.longest_request is not None
-    assert found.longest_request % 16 == 0
+    assert found.longest_request % 1024 == 0
     shorter = expected(LLAMA_8B, A10G, max_model_len=found.longest_request)
     assert shorter.context_fits is True
-    assert expected(LLAMA_8B, A10G, max_model_len=found.longest_request + 16).context_fits is False
+    assert expected(LLAMA_8B, A10G, max_model_len=found.longest_request + 8192).context_fits is False
 
 
 def test_auto_context_is_what_fits() -> None:

@@ -4,11 +4,14 @@ import pytest
 
 from tests.making import shipped_catalogue, shipped_rules
 from tests.sources.log.test_runs import CUDA_OOM, LogFolder, busy, death, idle, log, posix, start, stats
+from vllm_doctor.model.facts import COMMAND
 from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.report import Finding, Verdict
 from vllm_doctor.model.run import KV_CACHE, RUNNING, WAITING, Death, Round, Run, Series
+from vllm_doctor.model.speed import Standing
 from vllm_doctor.rules import postmortem
 from vllm_doctor.rules.postmortem import NO_STATISTICS, Postmortem
+from vllm_doctor.session import named_model
 
 __all__ = ["log"]
 
@@ -241,6 +244,53 @@ def test_where_time_is_up_the_oldest_runs_are_left_out() -> None:
     )
     assert past.diagnosis.left_out > 0
     assert postmortem.examine(runs, shipped_rules(), shipped_catalogue(), {}).diagnosis.left_out == 0
+
+
+# The speed of a log
+
+
+H100 = {"gpu_bandwidth": 3.35e12, "gpu_flops": 0.99e15, "gpu_compute_capability": 9.0}
+
+
+def spoken(*batches: float, tpot: float = 0.008) -> Run:
+    """A line each ten seconds: so many run at its end, and each got a token every `tpot` seconds since the last."""
+    rounds = []
+    tokens = 0.0
+    for place, running in enumerate(batches):
+        tokens += 10 / tpot * min(running, batches[max(0, place - 1)])
+        rounds.append(
+            Round(posix(10.0 * place), {"0": {RUNNING: running, WAITING: 0.0, KV_CACHE: 0.1, GENERATED: tokens}})
+        )
+    known: dict[str, Reading] = {name: Known(value) for name, value in H100.items()}
+    facts = named_model.completed(
+        {**known, "log": Known(True), COMMAND: Known("vllm serve")}, ["meta-llama/Llama-3.1-8B-Instruct"], ()
+    )
+    return Run(rounds[0].at, rounds[-1].at, False, True, False, None, facts, tuple(rounds))
+
+
+def test_the_speed_is_that_of_the_stretch_that_is_shown() -> None:
+    (speed,) = examine(spoken(*[16.0] * 20)).diagnosis.speeds
+    assert speed.standing.is_fine
+    assert speed.stretch == (posix(-10), posix(190))
+
+
+def test_of_an_uneven_load_the_speed_is_that_of_its_steadiest_time() -> None:
+    (speed,) = examine(spoken(0, 2, 0, 1, 0, 8, 8, 8, 8, 0, 3, 1, 0)).diagnosis.speeds
+    assert speed.standing.is_fine
+    assert speed.batch == 8
+    assert speed.stretch == (posix(50), posix(80))
+
+
+def test_a_load_that_is_never_steady_tells_no_speed() -> None:
+    diagnosis = examine(spoken(*[0.0, 2.0, 0.0, 3.0, 1.0] * 8)).diagnosis
+    assert [speed.standing for speed in diagnosis.speeds] == [Standing.UNKNOWN]
+    assert "too uneven" in diagnosis.headline
+
+
+def test_a_steady_log_of_a_slow_server_is_a_warning() -> None:
+    diagnosis = examine(spoken(*[16.0] * 20, tpot=0.08)).diagnosis
+    assert diagnosis.verdict is Verdict.WARNING
+    assert diagnosis.headline.startswith("Slower than expected: a request gets ")
 
 
 def test_one_run_is_judged_whatever_the_time(log: LogFolder) -> None:

@@ -42,6 +42,12 @@ def test_a_served_name_does_not_say_that_nothing_is_quantised() -> None:
     assert of([], (f"{LLAMA}-FP8",))["model_quantization"] == "fp8"
 
 
+def test_a_benchmark_names_what_is_served() -> None:
+    found = named_model.completed({"bench_model": Known(LLAMA)}, (), ())
+    assert found["model_facts_from"] == Known(f"checkpoint table: {LLAMA}")
+    assert "model_quantization" not in found
+
+
 def test_config_json_is_believed() -> None:
     facts: dict[str, Reading] = {"hidden_layers": Known(2.0), "--model": Known(LLAMA)}
     found = named_model.completed(facts, (LLAMA,), ())

@@ -1,7 +1,7 @@
 """fixtures/speed/*.tsv: servers that others measured, as what the doctor would know of each: facts and load.
 
-A row without a closed loop tells the rate at which requests came: how many ran at a time follows from how long they took
-(Little's law; of a run of few prompts, with its ramps).
+A row without a closed loop tells the rate at which requests came: how many ran at a time follows from how long they
+took (Little's law; of a run of few prompts, with its ramps).
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vllm_doctor.model.reading import Known, Value
-from vllm_doctor.vllm import checkpoints, gpus
+from vllm_doctor.model import outside
+from vllm_doctor.model.reading import Known, Reading, Value
+from vllm_doctor.vllm import checkpoints, gpu_names, gpus, kv_cache, model_config, parameters
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "speed"
 FILES = (FOLDER / "measured-speed.tsv", FOLDER / "public-speed.tsv")
 """Of four benchmark collections, with all conditions; and what people publish, one by one, of all kinds of GPUs."""
+ON_CPU = FOLDER / "cpu-speed.tsv"
+"""Of one machine, the lab's (tests/lab/expected.py): its columns are the same, and `gpu` tells its figures."""
 _MOST_SEQUENCES = 256
 _UNTOLD_MS = 15_000
 """A time to first token from which on nobody knows how many requests ran at a time."""
@@ -61,8 +64,8 @@ def _row(cells: Mapping[str, str], is_public: bool) -> Row | None:
     if "regression" in cells["flags"] and _release(cells["vllm_version"]) == 29:
         return None  # sick, as its source says
     flags = _flags(cells)
-    model = checkpoints.facts(_name(cells), flags)
-    gpu = gpus.gpu(_GPUS.get(cells["gpu"], cells["gpu"]))
+    model = _of_lab(cells["model"]) or checkpoints.facts(_name(cells), flags)
+    gpu = gpus.gpu(_GPUS.get(cells["gpu"], cells["gpu"])) or _stated(cells["gpu"])
     input_tokens, output_tokens = _length(cells["in_len"]), _length(cells["out_len"])
     if gpu is None or not model or not cells["tpot_ms"] or input_tokens is None or output_tokens is None:
         return None
@@ -101,6 +104,23 @@ def _row(cells: Mapping[str, str], is_public: bool) -> Row | None:
     )
 
 
+def _stated(name: str) -> gpus.Gpu | None:
+    """A CPU with its figures."""
+    named = gpu_names.named(name) if name.startswith("cpu ") else None
+    return None if named is None else named.gpu
+
+
+def _of_lab(name: str) -> dict[str, Reading]:
+    """The facts of a model of the lab, in bfloat16, from its config.json."""
+    path = FOLDER / f"{name}.json"
+    if not name.startswith("lab-") or not path.exists():
+        return {}
+    config = outside.json(path.read_text("utf-8"))
+    counted = parameters.of_model(config)
+    told = model_config.facts(config) | parameters.facts(config) | kv_cache.facts(config, {})
+    return told | {"model_weights": Known(2.0 * counted.all)}
+
+
 _GPUS = {"H200 SXM": "H200", "B200 SXM": "B200", "H100 SXM 80GB": "H100", "Tesla V100S-PCIE-32GB": "V100S-PCIE-32GB"}
 
 
@@ -124,7 +144,7 @@ def _name(cells: Mapping[str, str]) -> str:
     """The checkpoint, whose name then tells how its weights are stored."""
     name, dtype = cells["model"].split(" (")[0], cells["dtype"].lower()
     is_native = any(native in name.lower() for native in ("gpt-oss", "kimi", "deepseek-r1-0528", "deepseek-v3"))
-    if is_native and "nvfp4" not in dtype or "gpt-oss" in name:
+    if (is_native and "nvfp4" not in dtype) or "gpt-oss" in name:
         return name
     for word, suffix in _FORMS.items():
         if word in dtype:

@@ -121,6 +121,8 @@ LOADED = [
     ("microsoft/Phi-3-mini-4k-instruct", 7.12),
     ("Qwen/Qwen2.5-32B-Instruct", 61.56),
     ("llava-1.5-7b-hf-awq", 4.25),
+    ("RedHatAI/Qwen3.8-27B-INT4", 18.5),
+    ("RedHatAI/gemma-4-26B-A4B-it-NVFP4", 15.88),
     ("deepseek-r1", 645.1),
     ("google/gemma-3-4b-it", 8.58),
     ("openai/gpt-oss-20b", 13.72),
@@ -210,7 +212,7 @@ def test_names_that_tell_nothing(name: str) -> None:
     ("name", "not_row"),
     [
         ("Qwen/Qwen2.5-70B", "Qwen/Qwen2.5-72B"),
-        ("Qwen3.8-27B", "Qwen/Qwen3.5-27B"),
+        ("Qwen3.9-27B", "Qwen/Qwen3.5-27B"),
         ("llama-3.1-80b", "meta-llama/Llama-3.1-8B"),
         ("Qwen3-8B-VL", "Qwen/Qwen3-8B"),
         ("llama-4-8b", "meta-llama/Meta-Llama-3-8B"),

@@ -6,7 +6,7 @@ import pytest
 
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.vllm.gpu_names import Counted, completed, counted, named
+from vllm_doctor.vllm.gpu_names import Counted, completed, counted, in_text, named
 
 GIB = 1024.0**3
 
@@ -138,18 +138,44 @@ def test_what_no_gpu_is_called(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "bandwidth"),
+    ("text", "count", "name", "bandwidth", "flops", "memory"),
     [
-        ("cpu 8 x DDR5-4800", "CPU 8 x 4800 MT/s", 307.2e9),
-        ("CPU: 12ch 6400", "CPU 12 x 6400 MT/s", 614.4e9),
-        ("cpu 38.5 GB/s", "CPU 38.5 GB/s", 38.5e9),
+        ("my cpu 18GB/s 0.3TFLOPS", None, "CPU 18 GB/s", 18e9, 0.3e12, None),
+        ("2x foo 900GB/s 100TFLOPS 24GB", 2, "foo", 900e9, 100e12, 24 * GIB),
+        ("foo, 0.9 TB/s, 1 PFLOP/s", None, "foo", 900e9, 1e15, None),
+        ("900 GB/s", None, "GPU", 900e9, None, None),
+        ("4xH200 3 TB/s", 4, "H200", 3e12, 989e12, 141 * GIB),
+        ("RTX 4090 48GB 900GB/s", None, "RTX 4090 48GB", 900e9, 165.2e12, 48 * GIB),
     ],
 )
-def test_a_cpu_by_its_memory(text: str, name: str, bandwidth: float) -> None:
+def test_a_device_with_its_figures(
+    text: str, count: int | None, name: str, bandwidth: float, flops: float | None, memory: float | None
+) -> None:
     found = named(text)
     assert found is not None
-    assert (found.gpu.name, found.gpu.architecture, found.count) == (name, "cpu", None)
+    assert (found.count, found.gpu.name) == (count, name)
+    assert (found.gpu.bandwidth, found.gpu.bf16, found.gpu.memory) == (bandwidth, flops, memory)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "bandwidth", "memory"),
+    [
+        ("cpu 8 x DDR5-4800", "CPU 8 x 4800 MT/s", 307.2e9, None),
+        ("CPU: 12ch 6400", "CPU 12 x 6400 MT/s", 614.4e9, None),
+        ("cpu 64GB 12ch 6400", "CPU 12 x 6400 MT/s", 614.4e9, 64 * GIB),
+        ("cpu 38.5 GB/s", "CPU 38.5 GB/s", 38.5e9, None),
+        ("cpu 64 GB, 38 GB/s", "CPU 38 GB/s", 38e9, 64 * GIB),
+    ],
+)
+def test_a_cpu_by_its_memory(text: str, name: str, bandwidth: float, memory: float | None) -> None:
+    found = named(text)
+    assert found is not None
+    assert (found.gpu.name, found.gpu.architecture, found.gpu.memory, found.count) == (name, "cpu", memory, None)
     assert found.gpu.bandwidth == pytest.approx(bandwidth)
+    for operations in ("1.2", "20", "0.5"):
+        computing = named(f"{text}, {operations} TFLOPS")
+        assert computing is not None
+        assert computing.gpu.bf16 == pytest.approx(float(operations) * 1e12)
 
 
 def test_what_a_name_leaves_open_is_told() -> None:
@@ -213,3 +239,20 @@ def test_a_gpu_that_a_log_names_has_the_figures_of_its_data_sheet() -> None:
 )
 def test_else_nothing_is_added(facts: dict[str, Reading]) -> None:
     assert completed(facts) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "gpu"),
+    [
+        ("GPU models and configuration: \nGPU 0: NVIDIA L20\nGPU 1: NVIDIA L20\n", "NVIDIA L20"),
+        ("> GPU models and configuration: GPU 0: NVIDIA A100-SXM4-80GB\n", "NVIDIA A100-SXM4-80GB"),
+        ("GPU models and configuration : AMD Instinct MI210 (gfx90a:sramecc+:xnack-)", "AMD Instinct MI210"),
+        ("GPU 0: NVIDIA H20 (UUID: GPU-1)", "NVIDIA H20"),
+        ("|   0  NVIDIA A10                     On  |   00000000:00:04.0 Off |     0 |", "NVIDIA A10"),
+        ("GPU models and configuration: No CUDA", None),
+        ("NVIDIA H100 is what I use, GPU 0: NVIDIA H100", None),
+        ("", None),
+    ],
+)
+def test_the_gpu_that_a_text_lists(text: str, gpu: str | None) -> None:
+    assert in_text(f"my environment\n{text}\nand more\n") == gpu

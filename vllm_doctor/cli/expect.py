@@ -79,10 +79,13 @@ def _judged(options: argparse.Namespace, given: Sequence[str]) -> Report:
     from vllm_doctor.session.observe import observe
     from vllm_doctor.sources.server.access import Access
     from vllm_doctor.text import redact
+    from vllm_doctor.vllm import flags
 
     command = options.command if options.command is not None else shlex.join(_command(options, given))
     if options.command is not None and (given or options.model or options.dtype):
         raise UsageError("--command holds vLLM's own options: write the others there (vllm-doctor expect --help)")
+    if options.vllm is not None and flags.release(options.vllm) is None:
+        raise UsageError(f"--vllm {options.vllm}: write a version, as in --vllm 0.19.0")
     rules, signals = chosen_rules.load(options)
     how = Attachment(
         signals.metrics,
@@ -155,7 +158,7 @@ def parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("--model", metavar="MODEL", help="the model: its name on the Hugging Face Hub, or its folder")
-    add("--gpu", metavar="NAME", help="the GPUs: H100, 8xL40S, 'NVIDIA A100-SXM4-80GB'")
+    add("--gpu", metavar="NAME", help="the GPUs: H100, 8xL40S, 4090, 'A100 40GB', p5.48xlarge")
     add("--command", metavar="TEXT|FILE", help="how the server will be started, in place of --model and vLLM's options")
     add("--concurrency", type=count, default=16.0, metavar="N", help="requests at a time (16)")
     add("--input-len", type=count, default=1024.0, metavar="TOKENS", help="prompt tokens of a request (1024)")

@@ -92,7 +92,12 @@ def add_sourcing(parser: Parser) -> None:
         metavar="FILE",
         help="GPUs from a file of `nvidia-smi -q -x` (or its table, -L, topo -m), not from the driver",
     )
-    add("--gpu", metavar="NAME", help="the GPUs, where none can be found: H100, 8xL40S, 4090, 'A100 40GB', p5.48xlarge")
+    add(
+        "--gpu",
+        metavar="NAME",
+        help="the GPUs, where none can be found: H100, 8xL40S, 4090, 'A100 40GB', p5.48xlarge; "
+        "of others their figures: '2x foo 900GB/s 100TFLOPS 24GB', 'cpu 40GB/s 2TFLOPS'",
+    )
 
 
 def add_accessing(parser: Parser) -> None:

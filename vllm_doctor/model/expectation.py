@@ -113,7 +113,7 @@ class Expectation:
     full_length_requests: float | None
     """Such requests that the KV cache of an engine holds: below 1 vLLM does not start."""
     longest_request: float | None
-    """The highest context limit with which vLLM starts, in tokens."""
+    """The context limit with which vLLM surely starts, in tokens; 0: with none of 1,024 or more."""
     loads: tuple[LoadExpected, ...]
     assumptions: tuple[Assumption, ...]
     unknown: tuple[Lacking, ...]

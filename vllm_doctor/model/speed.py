@@ -80,6 +80,11 @@ class Expected:
     """Of a log: from when to when, POSIX seconds."""
 
     @property
+    def is_judged(self) -> bool:
+        """Whether it was measured, and what is expected is known."""
+        return self.standing not in (Standing.UNKNOWN, Standing.IDLE)
+
+    @property
     def missing(self) -> float | None:
         """Share of the typical speed that requests do not get; None: not judged."""
         if self.tpot.measured is None or self.tpot.typical is None:

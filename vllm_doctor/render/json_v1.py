@@ -31,7 +31,7 @@ from vllm_doctor.model.report import (
     Target,
     Vital,
 )
-from vllm_doctor.model.speed import Expected, Pace, Standing
+from vllm_doctor.model.speed import Expected, Pace
 from vllm_doctor.model.version import __version__
 from vllm_doctor.render import json_expectation
 from vllm_doctor.render.json_values import known, labels, model_name, number
@@ -103,14 +103,13 @@ def _expected(speed: Expected | None) -> dict[str, Any] | None:
     """Of several engines the one that lacks most of its speed. null where no server was measured."""
     if speed is None:
         return None
-    is_judged = speed.standing not in (Standing.UNKNOWN, Standing.IDLE)
     return {
         "standing": speed.standing.value,
         "subject": labels(speed.subject),
         "tpot_ms": _pace(speed.tpot, 1000.0),
         "output_tokens_per_second": _pace(speed.tokens),
         "requests": number(speed.batch),
-        "missing": number(speed.missing) if is_judged else None,
+        "missing": number(speed.missing) if speed.is_judged else None,
         "explained": [{"rule": one.rule, "share": number(one.share)} for one in speed.explained],
         "unexplained": number(speed.unexplained),
         "assumptions": [f"{one.says} ({one.origin})" for one in speed.assumptions],

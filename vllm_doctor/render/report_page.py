@@ -66,7 +66,8 @@ def alone(group: Sequence[Finding], report: Report) -> Page:
 def _head(report: Report) -> Head:
     main = report.main
     rule = main[0].rule if main and main[0].title == report.headline else ""
-    return Head(report.verdict.value, report.headline, rule, finding.gist(main))
+    gist = finding.gist(main) if speed.of_headline(report) is None else ()
+    return Head(report.verdict.value, report.headline, rule, gist)
 
 
 def _cards(main: Sequence[Finding], report: Report, whole: bool) -> list[Block]:

@@ -36,7 +36,7 @@ _HELD: Mapping[str, str] = {
     "requests_that_fit": "load_requests_that_fit",
     "full_length": "max_model_len",
     "full_length_requests": "full_length_requests",
-    "longest_request": "longest_request",
+    "longest_request": "max_model_len_that_starts",
 }
 """Figures of an Expectation, and the signals that they are."""
 _NEEDED_TO_START = "gpus_needed_to_start"

@@ -70,7 +70,8 @@ def _slow(complaint: Complaint, speeds: Sequence[Expected]) -> str:
     """The complaint of a slow engine, with how much of it is explained by what was found."""
     speed = next((one for one in speeds if one.subject == dict(complaint.subject)), None)
     if speed is None or not speed.explained:
-        return f"{complaint.says}; nothing that was found explains it"
+        is_told = speed is not None and speed.is_beyond_flags
+        return complaint.says if is_told else f"{complaint.says}; nothing that was found explains it"
     if speed.unexplained is None:
         open_ = ", ".join(share.rule for share in speed.explained if share.share is None)
         return f"{complaint.says}; what {open_} costs is not known"
@@ -78,10 +79,11 @@ def _slow(complaint: Complaint, speeds: Sequence[Expected]) -> str:
 
 
 def _unexplained(complaints: Sequence[Complaint], grave: Sequence[Finding]) -> list[Complaint]:
-    """Those of engines on which no finding explains them."""
+    """Those of engines on which no finding explains them, a missing speed first."""
     every = Places((place, finding.subject) for place, finding in enumerate(grave))
     of_speed = Places((place, finding.subject) for place, finding in enumerate(grave) if _slows(finding))
-    return [one for one in complaints if (of_speed if one.of_speed else every).first(dict(one.subject)) is None]
+    left = [one for one in complaints if (of_speed if one.of_speed else every).first(dict(one.subject)) is None]
+    return sorted(left, key=lambda one: not one.of_speed)
 
 
 def _slows(finding: Finding) -> bool:

@@ -34,7 +34,6 @@ from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose
 from vllm_doctor.rules.prediction import Changed
 from vllm_doctor.rules.rule import Rule
-from vllm_doctor.session import expectation
 from vllm_doctor.session.patients import (
     Examined,
     is_benchmark_alone,
@@ -83,6 +82,8 @@ def judge(
 
     is_measured = not is_written_alone(observations)
     if not is_measured:
+        from vllm_doctor.session import expectation  # late: of a server that runs nothing is predicted
+
         wished = expectation.under_a_load(wished)
     log = next((o for o in observations if o.runs), None)
     past = _postmortem(log, observations, rules, catalogue, wished, is_over)
@@ -101,7 +102,6 @@ def judge(
     )
     command, variables = _command(examined)
     is_one_command = not is_measured and len(every) == 1
-    expect = expectation.expected(examined[0], snapshots[0], catalogue, wishes) if is_one_command else None
     cure = _Cure(snapshots, catalogue, wishes.get("goal"))
     return Report(
         at=at,
@@ -126,7 +126,7 @@ def judge(
         lines=log.lines if log is not None else None,
         timeline=past.timeline if past is not None else None,
         recordings=recordings,
-        expect=expect,
+        expect=expectation.expected(examined[0], snapshots[0], catalogue, wishes) if is_one_command else None,
         benchmarks=tuple(o.bench for o in observations if o.bench is not None),
     )
 

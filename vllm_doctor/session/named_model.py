@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.vllm import kv_cache, model_config, parameters
 
-ROOT = "model_root"
-"""The fact that says which model is served, by /v1/models: not the name under which it is."""
+ROOT, BENCH_MODEL = "model_root", "bench_model"
+"""Facts: which model is served, by /v1/models (not the name under which it is); and what a benchmark asked for."""
 FROM = "model_facts_from"
 
 _OFF = 0.25
@@ -61,7 +61,7 @@ def _by_name(facts: Mapping[str, Reading], told: Iterable[str | None], served: I
     for name in told:
         if name and (found := checkpoints.facts(name, flags)):
             return found
-    for name in served:
+    for name in (*served, _text(facts, BENCH_MODEL) or ""):
         if found := checkpoints.facts(name, flags):
             # A name to be served under tells the model, but that it is not quantised only if it is the checkpoint's.
             if found.get("model_quantization") == Known("none"):

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from vllm_doctor.model.kinds import SEVERITIES, State
 from vllm_doctor.model.report import Finding, Report, Verdict, grouped
-from vllm_doctor.render.parts import expectation, speed, unseen
+from vllm_doctor.render.parts import benchmark, expectation, speed, unseen
 from vllm_doctor.session.view_model import Status
 from vllm_doctor.text.durations import duration
 from vllm_doctor.tui import finding, log, vitals
@@ -18,6 +18,7 @@ from vllm_doctor.tui.page import WIDE, Page, View
 
 _WORD = {"opportunity": "chance", "not-server": "client", "blind": "blind"}
 _SIGN = {"opportunity": "◆", "not-server": "○"}
+_MOST_BENCHMARKS = 4
 _UNSEEN, _RULES = "unseen:", "rules"
 
 
@@ -38,8 +39,9 @@ class Overview(Page):
             lines.append(ruled(f"last {duration(shown.seconds)}", _speed(view), view.width))
             lines += vitals.draw(view, view.width, _plot_height(view.height))
         elif view.view_model.timeline is not None:
-            lines.append(ruled("over time", _speed(view) or "4: walk along it", view.width))
+            lines.append(ruled("over time", _speed(view, only_judged=True) or "4: walk along it", view.width))
             lines += log.trends(view, view.width, min(4, _plot_height(view.height)))
+        lines += _benchmarks(view)
         lines.append(ruled(*_counts(view.view_model.report), view.width))
         return lines
 
@@ -63,10 +65,20 @@ class Overview(Page):
         self.doctor.open(key)
 
 
-def _speed(view: View) -> str:
+def _benchmarks(view: View) -> list[Text]:
+    """What benchmarks measured, a line each."""
+    report = view.view_model.report
+    shown = report.benchmarks[:_MOST_BENCHMARKS] if report is not None else ()
+    lines = [cut(say(f" {benchmark.in_words(seen)}"), view.width) for seen in shown]
+    return [ruled("benchmark", "", view.width), *lines] if lines else []
+
+
+def _speed(view: View, only_judged: bool = False) -> str:
     """The speed that requests get beside what is expected, in half a line."""
     report = view.view_model.report
-    said = speed.in_short(report) if report is not None else None
+    if report is None or report.expected is None or (only_judged and not report.expected.is_judged):
+        return ""
+    said = speed.in_short(report)
     return cut(say(said), view.width - 20).plain if said else ""
 
 
@@ -85,6 +97,8 @@ def verdict(view: View) -> list[Text]:
     room = 1 if view.height < 22 else 2
     lines = [_headline(report, root if is_headline else None, view.width)]
     shown = root if main or is_headline else None
+    if not is_headline and (slow := speed.of_headline(report)) is not None:
+        return [*lines, *_reason(slow, view.width, room), *[NOTHING] * room][: 2 + room]
     lines += _why(report, shown, view.width, room)
     if shown is not None and shown.remedies:
         lines.append(_cure(report, shown, view.width))
@@ -116,6 +130,10 @@ def _why(report: Report, root: Finding | None, width: int, room: int) -> list[Te
     here = _judged(report) if root is None else root.here or root.why
     if not here or _headline_of(report).endswith(here):
         return []
+    return _reason(here, width, room)
+
+
+def _reason(here: str, width: int, room: int) -> list[Text]:
     why = _few(wrapped(here, width - 2, "   why   "), room)
     why[0].stylize(DIM, 0, 9)
     return why

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from vllm_doctor.model.reading import Known, Reading, Value
-from vllm_doctor.vllm import gpus, instances
+from vllm_doctor.vllm import gpu_stated, gpus, instances
 from vllm_doctor.vllm.gpus import Gpu
 
 _MEGA, _GIGA = 1e6, 1e9
+_GIB = 1024.0**3
 _LINKED = "nvlink"
 _CLOUD = re.compile(r"(?:aws|amazon|ec2|gcp|google|azure|oracle|oci|nvidia) ", re.I)
 _PARTS = frozenset(["mig", "vgpu", "slice", "fraction"])
@@ -20,8 +21,15 @@ _NODES = re.compile(r"(\d{1,6}) ?(?:nodes?|hosts?|servers?|machines?)\b ?(?:[x×
 _FIRST = re.compile(r"(\d{1,9})(?:[x×*]| [x×*](?![a-z])) ?(?=\S)|(\d{1,2}) (?!g(?:i?b)?\b)(?=\S)", re.I)
 _LAST = re.compile(r" ?\(?(?:(?<![a-z])x|[×*:]) ?(\d{1,9})\)?$| ?\((\d{1,9}) ?x\)$", re.I)
 _CPU = re.compile(
-    r"cpu:? (?:([1-9]\d?) ?(?:x|×|channels?|ch) ?(?:ddr\d-)?([1-9]\d{3,4})|([1-9]\d{0,3}(?:\.\d{1,3})?) ?gb/s)", re.I
+    r"cpu:?(?: ([1-9]\d{0,4}) ?gi?b\b,?)? ([1-9]\d?) ?(?:x|×|channels?|ch) ?(?:ddr\d-)?([1-9]\d{3,4})", re.I
 )
+_IN_TEXT = re.compile(
+    r"^[> \t]{0,20}(?:GPU models and configuration ?: ?(?:GPU 0: )?|GPU 0: )"
+    r"((?:NVIDIA|Tesla|GeForce|Quadro|AMD) [^()\n]{1,60})"
+    r"|^[> \t]{0,20}\|   0  (\S[^|\n]{0,60}?) +(?:On|Off|N/A|ERR!|TCC|WDDM|MCDM) +\|",
+    re.MULTILINE,
+)
+"""As rules/log-lines/startup.yaml has them: gpu-listed, nvidia-smi-row."""
 _CHANNEL = 8
 """Bytes that a channel of memory moves at a time."""
 _COUNTS = {"single": 1, "one": 1, "dual": 2, "two": 2, "four": 4, "quad": 4, "eight": 8}
@@ -51,11 +59,14 @@ class Counted:
 @lru_cache(maxsize=1024)
 def named(text: str) -> Named | None:
     """The GPUs that people mean by "8xH100", "a100-80g", "4 x NVIDIA L40S 48GB", "p5.48xlarge"; else None. Also a CPU
-    with its memory: "cpu 8 x DDR5-4800" (channels, MT/s), "cpu 38 GB/s".
+    with its memory: "cpu 8 x DDR5-4800" (channels, MT/s); and any device with its figures, which are then the
+    table's: "cpu 64 GB 38 GB/s 1.2 TFLOPS", "foo 900GB/s 100TFLOPS 24GB".
 
     Of several that fit the likeliest, with the others as an assumption.
     """
     told = counted(text)
+    if figures := gpu_stated.stated(told.name):
+        return _as_stated(figures, told)
     if match := _CPU.fullmatch(told.name):
         return Named(_cpu(match))
     instance = _instance(told.name)
@@ -108,12 +119,36 @@ def _without_aside(told: Counted) -> Named | None:
 
 
 def _cpu(match: re.Match[str]) -> Gpu:
-    channels, transfers, measured = match.groups()
-    plain = next(known for known in gpus.gpus() if known.name == "CPU")
-    if measured is not None:
-        return replace(plain, name=f"CPU {measured} GB/s", bandwidth=float(measured) * _GIGA)
-    bandwidth = float(channels) * _CHANNEL * float(transfers) * _MEGA
-    return replace(plain, name=f"CPU {channels} x {transfers} MT/s", bandwidth=bandwidth)
+    memory, channels, transfers = match.groups()
+    return replace(
+        _plain_cpu(),
+        name=f"CPU {channels} x {transfers} MT/s",
+        bandwidth=float(channels) * _CHANNEL * float(transfers) * _MEGA,
+        memory=None if memory is None else float(memory) * _GIB,
+    )
+
+
+def _plain_cpu() -> Gpu:
+    return next(known for known in gpus.gpus() if known.name == "CPU")
+
+
+def _as_stated(figures: gpu_stated.Stated, told: Counted) -> Named:
+    """The device of that name, or one that is not known, with the figures that are stated instead of a data sheet's."""
+    known = named(figures.name) if figures.name else None
+    name, memory = gpu_stated.memory(figures.name)
+    if known is None:
+        is_cpu = "cpu" in gpus.words_of(name)
+        known = Named(replace(_plain_cpu() if is_cpu else gpus.UNKNOWN, name=name or gpus.UNKNOWN.name))
+    found = known.gpu
+    if found.name == _plain_cpu().name and figures.bandwidth is not None:
+        found = replace(found, name=f"{found.name} {figures.bandwidth / _GIGA:g} GB/s")
+    stated = replace(
+        found,
+        bandwidth=figures.bandwidth or found.bandwidth,
+        bf16=figures.flops or found.bf16,
+        memory=found.memory or memory,
+    )
+    return Named(stated, told.count, () if found.bandwidth is None else known.assumptions)
 
 
 def completed(facts: Mapping[str, Reading]) -> dict[str, Reading]:
@@ -133,6 +168,12 @@ def completed(facts: Mapping[str, Reading]) -> dict[str, Reading]:
         for name, value in told.items()
         if not isinstance(facts.get(name), Known)
     }
+
+
+def in_text(text: str) -> str | None:
+    """The GPU that the first lines of collect_env or nvidia-smi in a text name, in their words."""
+    found = _IN_TEXT.search(text)
+    return None if found is None else (found[1] or found[2]).strip()
 
 
 def counted(text: str) -> Counted:

@@ -23,6 +23,8 @@ _MEMORY_FITS = 0.1
 
 LONGEST = 100
 """Characters of a name; a longer one is none."""
+_ALIKE = 0.6
+"""From here on one name may be meant by another, as difflib has it."""
 _CUT = "..."
 """How the table of nvidia-smi ends a name that is too long for it."""
 _VENDOR = re.compile(r"^(?:NVIDIA )?(?:Tesla |GeForce )?")
@@ -76,6 +78,10 @@ class Gpu:
     source: str
 
 
+UNKNOWN = Gpu("GPU", (), *(None,) * 7, architecture="", link="", nvlink=None, pcie=None, source="")
+"""One of which nothing is known."""
+
+
 def gpu(name: str, memory: float | None = None) -> Gpu | None:
     """The GPU that the driver calls this, of this many bytes; None where we do not know it, or it is a part of one."""
     if name.endswith(_CUT):
@@ -100,7 +106,7 @@ def figures(gpu: Gpu) -> dict[str, float | str]:
         "gpu_link": gpu.link,
         "device_written": _DEVICES.get(gpu.architecture),
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in told.items() if value not in (None, "")}
 
 
 def _usable(gpu: Gpu) -> float:
@@ -110,16 +116,17 @@ def _usable(gpu: Gpu) -> float:
 
 
 def nearest(name: str, most: int = 4) -> tuple[str, ...]:
-    """The names in the table that are most like this one."""
+    """The names in the table that are like this one, the most alike first."""
     wanted = name[:LONGEST].lower()
     words = {word for word in _CHUNK.findall(wanted) if re.search(r"\d", word)}
 
-    def unlike(known: Gpu) -> tuple[bool, float]:
+    def likeness(known: Gpu) -> tuple[bool, float]:
         called = [known.name.lower(), *(" ".join(needed) for needed, _ in known.ways)]
         shares = any(word in called[0] or called[0] in word for word in words)
-        return not shares, -max(SequenceMatcher(None, wanted, name).ratio() for name in called)
+        return shares, max(SequenceMatcher(None, wanted, name).ratio() for name in called)
 
-    return tuple(known.name for known in sorted(gpus(), key=unlike)[:most])
+    alike = sorted(((likeness(known), known.name) for known in gpus()), key=lambda pair: pair[0], reverse=True)
+    return tuple(name for (shares, ratio), name in alike if shares or ratio >= _ALIKE)[:most]
 
 
 @cache

@@ -22,7 +22,7 @@ _GATED = frozenset(
         "olmoe", "smollm3", "deepseek", "deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm4", "glm4_moe",
         "glm4_moe_lite", "glm_moe_dsa", "gpt_oss", "llama4_text", "minimax_m2", "mimo", "internlm2", "internlm3",
         "baichuan", "chatglm", "cohere", "cohere2", "granite", "seed_oss", "ernie4_5", "ernie4_5_moe", "dots1",
-        "bailing_moe_v2", "hunyuan_v1_moe", "exaone", "exaone4", "dbrx",
+        "bailing_moe_v2", "hunyuan_v1_moe", "exaone", "exaone4", "dbrx", "hy_v3",
     }
 )  # fmt: skip
 """Model types whose MLP and experts have three matrices: gate, up and down."""

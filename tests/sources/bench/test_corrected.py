@@ -9,7 +9,7 @@ from vllm_doctor.sources.bench.run import LATENCY, SERVE, Asked, BenchRun, Sprea
 
 
 def words(run: BenchRun) -> str:
-    return str(corrected(run, None)["bench_command_corrected"])
+    return str(corrected(run)["bench_command_corrected"])
 
 
 def test_without_a_command_it_is_whole() -> None:
@@ -49,7 +49,7 @@ def test_an_old_script_does_not_warm_up() -> None:
 
 
 def test_releases_before_0_11_1_have_no_warmups() -> None:
-    assert "--num-warmups" not in str(corrected(BenchRun(SERVE), None)["bench_command_early"])
+    assert "--num-warmups" not in str(corrected(BenchRun(SERVE))["bench_command_early"])
 
 
 @pytest.mark.parametrize("asked", [1.0, 8.0])

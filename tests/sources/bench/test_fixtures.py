@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 
 from tests.making import shipped_catalogue
 from tests.paths import FIXTURES
+from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import Report
 from vllm_doctor.rules import rule
 from vllm_doctor.session.judge import judge
@@ -64,3 +66,13 @@ def test_what_the_second_run_gained_from_the_cache_is_told() -> None:
     (finding,) = (found for found in judged("cold.json warm.json").findings if found.rule == "bench-warm-cache")
     assert "2.42 times as fast" in finding.here
     assert finding.subject["server"].endswith("warm.json")
+
+
+def test_the_gpu_that_the_text_around_a_table_lists(tmp_path: Path) -> None:
+    table = (BENCH / "sound.txt").read_text()
+    issue = tmp_path / "issue.md"
+    issue.write_text(f"GPU models and configuration: GPU 0: NVIDIA L20\n\n```text\n{table}```\n")
+    [result] = source.results([issue])
+    assert result.examine("it").facts["gpu_written"] == Known("NVIDIA L20", origin="bench")
+    [plain] = source.results([BENCH / "sound.txt"])
+    assert "gpu_written" not in plain.examine("it").facts

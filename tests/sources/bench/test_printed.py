@@ -57,7 +57,15 @@ def in_log(text: str) -> str:
     return line + text + line
 
 
-@pytest.mark.parametrize("form", [str, quoted, fenced, coloured, windows, in_log])
+def folded(text: str) -> str:
+    return "It is slow: " + " ".join(text.split()) + " What can I do?\n"
+
+
+def prefixed(text: str) -> str:
+    return "".join(f"INFO     root:vllm_bench.py:126 {line}\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize("form", [str, quoted, fenced, coloured, windows, in_log, folded, prefixed])
 def test_a_table_is_found_wherever_it_stands(form: type[str]) -> None:
     (run,) = printed.runs(form(TABLE))
     assert (run.tool, run.completed, run.duration) == (SERVE, 500, 142.29)
@@ -144,3 +152,33 @@ def test_nothing_is_made_of_less(text: str) -> None:
 
 def test_not_more_than_some_tables_are_read() -> None:
     assert len(printed.runs(TABLE * 200)) == printed.MOST_RUNS
+
+
+def test_the_table_of_sglang_s_client() -> None:
+    text = (
+        "============ Serving Benchmark Result ============\nBackend:        vllm\nTraffic request rate:   inf\n"
+        "Max reqeuest concurrency:   not set\nSuccessful requests:   660\nBenchmark duration (s):  55.42\n"
+        "Output token throughput (tok/s):  12195.89\nConcurrency:   315.98\nMean E2E Latency (ms):  26530.12\n"
+        "Mean TTFT (ms):  2533.44\n"
+    )
+    (run,) = printed.runs(text)
+    assert (run.completed, run.in_flight) == (660, 315.98)
+    assert run.e2e.mean == pytest.approx(26.53012)
+    assert (run.asked.rate, run.is_capped) == (math.inf, False)
+
+
+def test_lines_that_an_issue_has_in_bold_are_read() -> None:
+    table = "\n".join(
+        f"**{line}**" if "duration" in line or "throughput (req/s)" in line else line
+        for line in (
+            "============ Serving Benchmark Result ============",
+            "Successful requests:                     1000      ",
+            "Benchmark duration (s):                  118.85    ",
+            "Total generated tokens:                  56000     ",
+            "Request throughput (req/s):              8.41      ",
+            "Mean TPOT (ms):                          190.66    ",
+            "==================================================",
+        )
+    )
+    (found,) = printed.runs(table)
+    assert (found.duration, found.requests_per_second) == (118.85, 8.41)

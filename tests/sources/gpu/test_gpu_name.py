@@ -40,7 +40,7 @@ def test_what_a_name_leaves_open_is_a_note() -> None:
 
 @pytest.mark.parametrize(
     ("text", "nearest"),
-    [("A101", "A100"), ("H101", "H100"), ("L40X", "L40"), ("x" * 9999, ""), ("8x", ""), ("XYZ", "")],
+    [("A101", "A100"), ("H101", "H100"), ("L40X", "L40"), ("H100 64GB", "H100 PCIe")],
 )
 def test_an_unknown_name_is_a_note_with_the_nearest(text: str, nearest: str) -> None:
     named = gpu_name.parse(text)
@@ -51,6 +51,14 @@ def test_an_unknown_name_is_a_note_with_the_nearest(text: str, nearest: str) -> 
     assert nearest in note
     assert len(note) < 300
     assert len(named.target) < 100
+
+
+@pytest.mark.parametrize("text", ["x" * 9999, "XYZ", "what a word"])
+def test_a_name_like_none_has_no_nearest(text: str) -> None:
+    named = gpu_name.parse(text)
+    (note,) = named.notes
+    assert note.endswith("is not in the table; speed is not judged")
+    assert len(note) < 150
 
 
 def test_how_many_unknown_ones_is_known() -> None:

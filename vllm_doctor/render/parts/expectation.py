@@ -182,11 +182,10 @@ def _fits(expectation: Expectation) -> Iterator[Words]:
         f"{kv}: {_number(expectation.kv_tokens)} tokens, {_requests(expectation.requests_that_fit)}"
         f" of {_number(length, 'tokens')} tokens"
     )
-    if is_short and expectation.longest_request is not None:
-        yield (
-            f"vLLM does not start with the context limit of {_number(expectation.full_length)} tokens; it does with ",
-            code(f"--max-model-len {int(expectation.longest_request)}"),
-        )
+    if is_short:
+        refused = f"vLLM does not start with the context limit of {_number(expectation.full_length)} tokens"
+        shorter = expectation.longest_request
+        yield (refused, "; it does with ", code(f"--max-model-len {int(shorter)}")) if shorter else refused
     elif expectation.full_length_requests is not None:
         full = words.number(expectation.full_length_requests, "requests")
         yield f"of the full context of {_number(expectation.full_length)} tokens an engine holds {full}"

@@ -9,6 +9,8 @@ from vllm_doctor.model.speed import Expected, Share, Standing
 from vllm_doctor.render.page import Labelled, Lines, Words, code, joined
 from vllm_doctor.text import times, words
 
+_WORTH = 0.1
+"""Share of what is missing that is worth another measurement."""
 _MOST = 3
 """Causes that a reader in a hurry sees."""
 
@@ -18,7 +20,7 @@ def speed(report: Report, whole: bool) -> tuple[Labelled | Lines, ...]:
     expected = report.expected
     if expected is None or (said := sentence(report)) is None:
         return ()
-    if not whole and expected.standing in (Standing.UNKNOWN, Standing.IDLE):
+    if not whole and not expected.is_judged:
         return _in_a_line(report, expected)
     items: list[Words] = [*_causes(expected), *_next(expected, whole), *_origins(expected, whole)]
     return (Labelled("Speed", said, (Lines(tuple(items)),) if items else ()),)
@@ -34,7 +36,7 @@ def _in_a_line(report: Report, expected: Expected) -> tuple[Lines, ...]:
 
 
 def sentence(report: Report) -> str | None:
-    """ "A request gets 5.3 tokens/s; this model on 8 × A100 does 60–95 alone (bound 110): 92 % is missing." """
+    """ "A request gets 5.3 tokens/s; this model on 8 × A100 does 60–95 with 8 requests at a time: 92 % is missing." """
     expected = report.expected
     if expected is None:
         return None
@@ -53,9 +55,18 @@ def sentence(report: Report) -> str | None:
             judged = "faster than physics: GPU, model or load are not what is assumed"
         case Standing.FAST:
             judged = "faster than typical"
+        case _ if expected.tpot.high and measured and measured > expected.tpot.high:
+            judged = "slower than typical, by no more than such figures are uncertain"
         case _:
             judged = "as expected"
     return f"{gets[:1].upper()}{gets[1:]}; {does}: {judged}{_when(expected)}."
+
+
+def of_headline(report: Report) -> str | None:
+    """The sentence, where the headline is of a speed that is missing, and of no finding."""
+    expected = report.expected
+    is_slow = expected is not None and expected.standing is Standing.SLOW
+    return sentence(report) if is_slow and report.headline not in (f.title for f in report.findings) else None
 
 
 def in_short(report: Report) -> str | None:
@@ -85,10 +96,10 @@ def _who(report: Report, expected: Expected) -> str:
 
 
 def _batch(expected: Expected) -> str:
-    batch = expected.batch
-    if batch is None or batch < 1.5:
-        return " alone"
-    return f" with {words.number(batch, 'requests')} requests in a step"
+    if expected.batch is None:
+        return ""
+    many = words.number(expected.batch, "requests")
+    return f" with {many} request{'' if many == '1' else 's'} at a time"
 
 
 def _bound(expected: Expected) -> str:
@@ -114,19 +125,19 @@ def _causes(expected: Expected) -> Iterator[Words]:
 
 
 def _share(share: Share) -> Words:
-    how = words.number(share.share, "share") if share.share is not None else "any part, its cost is not known"
+    how = words.number(share.share, "share") if share.share is not None else "all (its cost is not known)"
     return (code(share.rule), f" {how}")
 
 
 def _next(expected: Expected, whole: bool) -> Iterator[Words]:
     """What to measure where the findings do not explain it."""
-    if expected.standing is Standing.SLOW and expected.unexplained != 0.0:
+    if expected.standing is Standing.SLOW and (expected.unexplained is None or expected.unexplained >= _WORTH):
         yield from (f"to decide: {do}" for do in expected.measure_next[: None if whole else 1])
 
 
 def _origins(expected: Expected, whole: bool) -> Iterator[Words]:
     """What the expectation rests on."""
-    if expected.standing in (Standing.UNKNOWN, Standing.IDLE):
+    if not expected.is_judged:
         return
     told = [f"{one.says} ({one.origin})" for one in expected.assumptions]
     if whole:

@@ -43,7 +43,7 @@ _DEFAULTS = {
 }  # fmt: skip
 
 
-def corrected(run: BenchRun, in_flight: float | None) -> Mapping[str, Value | None]:
+def corrected(run: BenchRun) -> Mapping[str, Value | None]:
     """The command as words (`bench_command_corrected`), and as releases before 0.11.1 take it (`…_early`)."""
     if run.tool == LATENCY:
         words = _latency(run)
@@ -52,12 +52,12 @@ def corrected(run: BenchRun, in_flight: float | None) -> Mapping[str, Value | No
         return {"bench_command_corrected": _throughput(run, True), "bench_command_early": _throughput(run, False)}
     is_script = run.program[:1] not in ((), ("vllm",))
     return {
-        "bench_command_corrected": _serve(run, in_flight, has_warmups=not is_script),
-        "bench_command_early": _serve(run, in_flight, has_warmups=False),
+        "bench_command_corrected": _serve(run, has_warmups=not is_script),
+        "bench_command_early": _serve(run, has_warmups=False),
     }
 
 
-def _serve(run: BenchRun, in_flight: float | None, has_warmups: bool) -> str:
+def _serve(run: BenchRun, has_warmups: bool) -> str:
     asked = run.asked
     limit = _concurrency(run)
     flags: dict[str, str] = _kept(run, _KEPT) if run.tool == SERVE else _model(run)

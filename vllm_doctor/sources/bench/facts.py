@@ -68,7 +68,7 @@ def facts(run: BenchRun, before: Sequence[BenchRun] = ()) -> dict[str, Reading]:
         "bench_load_format": run.flags.get("--load-format") or ("auto" if run.has_command else None),
         **load(run),
         **_again(run, before),
-        **corrected(run, in_flight(run)),
+        **corrected(run),
     }
     return {name: _reading(value) for name, value in told.items()}
 
@@ -90,10 +90,12 @@ def output_rate(run: BenchRun) -> float | None:
 def tpot(run: BenchRun) -> float | None:
     """Seconds for an output token, after the first.
 
-    Where it is not told: a request's time without that to its first token, over its tokens; else the requests in
-    flight over the tokens a second, in which the time to the first token is a part.
+    The mean over requests counts one with few tokens as much as one with many; the mean over chunks does not, but a
+    chunk may hold several tokens: the shorter of the two is nearer to a step's time. Where neither is told: a request's
+    time without that to its first token, over its other tokens; else the requests in flight over the tokens a second,
+    in which the time to the first token is a part.
     """
-    if (told := run.tpot.usual) is not None:
+    if (told := _step(run)) is not None:
         return told or None  # 0: no request had a second token
     if (between := between_tokens(run)) is not None:
         return between
@@ -101,6 +103,11 @@ def tpot(run: BenchRun) -> float | None:
     if run.tool == LATENCY and e2e is not None and length:
         return e2e / length
     return ratio(limit, output_rate(run)) if limit is not None and math.isfinite(limit) else None
+
+
+def _step(run: BenchRun) -> float | None:
+    each = run.tpot.usual
+    return min(each, run.itl.mean) if each and run.itl.mean else each
 
 
 def between_tokens(run: BenchRun) -> float | None:
@@ -127,7 +134,7 @@ def load(run: BenchRun) -> dict[str, Value]:
 
 def concurrency(run: BenchRun) -> float | None:
     """Requests that generate at the same time: tokens a second × seconds a token; else the limit that was asked for."""
-    rate, told = output_rate(run), run.tpot.usual
+    rate, told = output_rate(run), _step(run)
     if rate and told:
         return rate * told
     limit = run.asked.concurrency
@@ -158,7 +165,9 @@ def _has_prompts_of(run: BenchRun, other: BenchRun) -> bool:
     """Whether both sent the same prompts, and as many at a time."""
     if run.tool != other.tool or run.asked.concurrency != other.asked.concurrency or run.asked.rate != other.asked.rate:
         return False
-    if None not in (run.asked.seed, other.asked.seed) and run.asked.seed != other.asked.seed:
+    if run.asked.seed != other.asked.seed:
         return False
+    if run.asked.seed is None and (run.input_tokens or 0.0) % (run.completed or 1.0) == 0:
+        return False  # prompts of one length: another seed's would have as many tokens
     pairs = [(run.input_tokens, other.input_tokens), (run.completed, other.completed)]
     return all(a is not None and a == b for a, b in pairs) and run.model == other.model

@@ -22,7 +22,8 @@ from vllm_doctor.sources.bench.run import LATENCY, SERVE, THROUGHPUT, Asked, Ben
 MOST_RUNS = 64
 _MOST_LINES = 80
 """Of one table: a longer one was cut off, and its end is missing."""
-_ANSI = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
+_ANSI = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]|\*\*")
+"""What is no text: colours of a terminal, and lines in bold of an issue."""
 _HEADER = "Serving Benchmark Result"
 _RULE = "=" * 20
 _FIRST = "successful requests"
@@ -31,11 +32,16 @@ _LABELS = frozenset(
         _FIRST, "failed requests", "maximum request concurrency", "request rate configured (rps)",
         "benchmark duration (s)", "total input tokens", "total generated tokens", "request throughput (req/s)",
         "output token throughput (tok/s)", "total token throughput (tok/s)", "peak concurrent requests",
-        "acceptance rate (%)", "acceptance length",
+        "acceptance rate (%)", "acceptance length", "traffic request rate", "max request concurrency",
+        "max reqeuest concurrency", "concurrency", "mean e2e latency (ms)", "median e2e latency (ms)",
         *(f"{of} {time} (ms)" for of in ("mean", "median", "p99") for time in ("ttft", "tpot", "itl", "e2el")),
     )
 )  # fmt: skip
-"""In small letters: "Total Token throughput" until 0.11."""
+"""In small letters: "Total Token throughput" until 0.11. Some are SGLang's, whose client asks vLLM as well."""
+_NO_LIMIT = {"inf": math.inf, "not set": math.inf, "none": math.inf}
+_FOLDED = re.compile(r" ([-=]{5,}|[A-Z][\w-]{1,12}(?: [\w()/%.-]{1,12}){0,5}:)")
+"""Where a line of a table begins, in a text that lost its line ends."""
+_LONG, _MOST_FOLDED = 120, 200_000
 _LONGEST_LABEL = max(map(len, _LABELS))
 _OFFLINE = re.compile(
     r"\bThroughput: (?P<requests>[\d.]{1,30}) requests/s, (?P<total>[\d.]{1,30}) (?:total )?tokens/s"
@@ -69,7 +75,7 @@ def holds_table(text: str) -> bool:
 
 def runs(text: str) -> tuple[BenchRun, ...]:
     """The runs whose tables stand in the text, in their order."""
-    text = _ANSI.sub("", text)
+    text = _unfolded(_ANSI.sub("", text))
     tables = list(_tables(text))
     given = list(commands(text))
     found = []
@@ -85,6 +91,16 @@ def runs(text: str) -> tuple[BenchRun, ...]:
     if len(found) > 1:
         found = [replace(run, place=f"line {table.line}") for run, table in zip(found, tables, strict=True)]
     return tuple(found)
+
+
+def _unfolded(text: str) -> str:
+    """With a table's lines apart, where they were joined to one."""
+    if not any(_HEADER in line and len(line) > _LONG for line in text.split("\n")):
+        return text
+    return "\n".join(
+        _FOLDED.sub(r"\n\1", line[:_MOST_FOLDED]) if _HEADER in line and len(line) > _LONG else line
+        for line in text.split("\n")
+    )
 
 
 def _with(run: BenchRun, mine: Sequence[BenchCommand]) -> BenchRun:
@@ -107,7 +123,7 @@ def _tables(text: str) -> Iterator[_Table]:
         offline, average = (None, None) if header else (_OFFLINE.search(line), _AVERAGE.search(line))
         label, value = _labelled(line)
         is_first = label == _FIRST
-        is_new = bool(header or offline or average) or (is_first and (table is None or bool(table.values)))
+        is_new = bool(header or offline or average) or (is_first and (table is None or _FIRST in table.values))
         if table is not None and (is_new or number - table.line > _MOST_LINES):
             if table.values:
                 found += 1
@@ -150,7 +166,8 @@ def _labelled(line: str) -> tuple[str, float | None]:
     for first in range(len(words)):
         label = " ".join(words[first:])
         if label in _LABELS:
-            return label, outside.number(after.strip().rstrip("%").replace(",", ""))
+            value = after.strip().rstrip("%").replace(",", "")
+            return label, _NO_LIMIT.get(value.lower(), outside.number(value))
     return "", None
 
 
@@ -208,7 +225,8 @@ def _serve(values: Mapping[str, float], before: str) -> BenchRun:
         ttft=_spread(values, "ttft"),
         tpot=_spread(values, "tpot"),
         itl=_spread(values, "itl"),
-        e2e=_spread(values, "e2el"),
+        e2e=_spread(values, "e2el" if "mean e2el (ms)" in values else "e2e latency"),
+        in_flight=values.get("concurrency"),
     )
 
 
@@ -221,8 +239,9 @@ def _asked(values: Mapping[str, float], before: str) -> Asked:
     """The load, from the table and from what the tool prints when it starts. Since 0.10.2 ("Peak concurrent requests")
     a table names each limit that was given."""
     names_limits = "peak concurrent requests" in values
-    rate = values.get("request rate configured (rps)")
-    limit = values.get("maximum request concurrency")
+    rate = values.get("request rate configured (rps)", values.get("traffic request rate"))
+    limits_told = ("maximum request concurrency", "max request concurrency", "max reqeuest concurrency")
+    limit = next((values[name] for name in limits_told if name in values), None)
     rates, limits, warmed = (pattern.findall(before) for pattern in (_RATE, _LIMIT, _WARMED))
     if rate is None and rates:
         rate = math.inf if rates[-1] == "inf" else outside.number(rates[-1])

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.report import BenchSeen
 from vllm_doctor.sources.bench import documents, facts
 from vllm_doctor.sources.bench.commands import BenchCommand, commanded
 from vllm_doctor.sources.bench.run import BenchRun, NoRunError
 from vllm_doctor.text import files
+from vllm_doctor.vllm import gpu_names
 
 _HEAD = 256 * 1024
-_MOST_FILES = 256
+_MOST_FILES, _MOST_LOOKED_AT, _DEPTH = 256, 2000, 3
 _ENDINGS = (".json", ".jsonl", ".csv", ".yaml", ".yml", ".txt", ".log")
 _SIGNS = re.compile(
     rb"Serving Benchmark Result|Throughput: [\d.]{1,30} requests/s|Avg latency: [\d.]{1,30} seconds|Mean TTFT \(ms\)"
@@ -70,6 +73,8 @@ class Result:
     target: str
     run: BenchRun
     before: tuple[BenchRun, ...] = ()
+    gpu: str | None = None
+    """The GPU that the text around it names."""
 
     def examine(self, patient: str, notes: Sequence[str] = ()) -> Observation:
         """What this run tells."""
@@ -77,12 +82,15 @@ class Result:
         return Observation(
             SourceKind.BENCH,
             self.target,
-            facts=facts.facts(run, self.before),
+            facts=facts.facts(run, self.before) | self._machine(),
             models=(run.model,) if run.model else (),
             notes=tuple(notes),
             patient=patient,
             bench=seen(run, self.target),
         )
+
+    def _machine(self) -> dict[str, Reading]:
+        return {} if self.gpu is None else {"gpu_written": Known(self.gpu, origin=facts.ORIGIN)}
 
 
 def results(paths: Sequence[Path], made_by: BenchCommand | None = None) -> list[Result]:
@@ -95,7 +103,7 @@ def results(paths: Sequence[Path], made_by: BenchCommand | None = None) -> list[
             raise SourceError("not-bench", f"{path}: holds no result of a benchmark that is known")
         if made_by is not None:
             runs = tuple(run if run.has_command else commanded(run, made_by) for run in runs)
-        found += _results(runs, str(path), found)
+        found += _results(runs, str(path), found, _gpu(path))
     return found
 
 
@@ -105,14 +113,19 @@ def of_text(raw: bytes, target: str) -> list[Result]:
         runs = documents.runs(raw) if _SIGNS.search(raw) else ()
     except NoRunError:
         return []
-    return _results(runs, target, [])
+    return _results(runs, target, [], gpu_names.in_text(raw.decode("utf-8", "replace")))
 
 
-def _results(runs: Sequence[BenchRun], target: str, before: Sequence[Result]) -> list[Result]:
+def _gpu(path: Path) -> str | None:
+    """The GPU that the file's beginning or end names."""
+    return gpu_names.in_text(_ends(path).decode("utf-8", "replace"))
+
+
+def _results(runs: Sequence[BenchRun], target: str, before: Sequence[Result], gpu: str | None = None) -> list[Result]:
     found: list[Result] = []
     for run in runs:
         earlier = tuple(one.run for one in (*before, *found))
-        found.append(Result(f"{target}: {run.place}" if run.place else target, run, earlier))
+        found.append(Result(f"{target}: {run.place}" if run.place else target, run, earlier, gpu))
     return found
 
 
@@ -130,15 +143,29 @@ def _read(path: Path) -> tuple[BenchRun, ...]:
 
 
 def of_folder(folder: Path) -> list[Path]:
-    """The results below a folder, as `vllm bench sweep` writes them: each run once, and no summary of them."""
+    """The results in a folder and those below it, as `vllm bench sweep` writes them: each run once, and no summary of
+    them. Of a folder that holds very much only some is looked at."""
     found = []
-    for path in sorted(folder.rglob("*"))[: 20 * _MOST_FILES]:
-        if path.name.endswith(_ENDINGS) and path.name not in ("warmup.json",) and path.is_file():
-            if path.name == "summary.json" and any(path.parent.glob("run=*.json")):
-                continue
-            if holds_result(path):
-                found.append(path)
-    return found[:_MOST_FILES]
+    for path in sorted(islice(_files(folder, _DEPTH), _MOST_LOOKED_AT)):
+        if path.name == "warmup.json" or (path.name == "summary.json" and any(path.parent.glob("run=*.json"))):
+            continue
+        if path.name.endswith(_ENDINGS) and holds_result(path):
+            found.append(path)
+            if len(found) == _MOST_FILES:
+                break
+    return found
+
+
+def _files(folder: Path, depth: int) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in islice(entries, _MOST_LOOKED_AT):
+                if entry.is_file():
+                    yield Path(entry.path)
+                elif depth and entry.is_dir(follow_symlinks=False):
+                    yield from _files(Path(entry.path), depth - 1)
+    except OSError:
+        return
 
 
 def seen(run: BenchRun, target: str) -> BenchSeen:
@@ -156,6 +183,6 @@ def seen(run: BenchRun, target: str) -> BenchSeen:
         output_len=run.output_len,
         output_tokens_per_second=facts.output_rate(run),
         ttft=run.ttft.usual,
-        tpot=facts.tpot(run),
+        tpot=run.tpot.usual or facts.tpot(run),
         is_tpot_derived=run.tpot.usual is None,
     )

@@ -49,7 +49,8 @@ def parse(text: str) -> NamedGpu:
     found = gpu_names.named(text)
     if found is None:
         near = ", ".join(data_sheets.nearest(told.name))
-        note = f"GPU {_shown(told.name)!r} is not in the table; nearest: {near}; speed is not judged"
+        is_near = f"; nearest: {near}" if near else ""
+        note = f"GPU {_shown(told.name)!r} is not in the table{is_near}; speed is not judged"
         return NamedGpu(said, told.count, None, (note,))
     return NamedGpu(said, found.count, found.gpu, found.assumptions)
 
