@@ -122,3 +122,40 @@ def yaml_out(data: bytes) -> Hashable:
     lines = written.dump({"key": text, "list": [text]})
     assert yaml.safe_load("\n".join([*lines, ""])) == {"key": text, "list": [text]}
     return len(lines)
+
+
+@harness(
+    lambda: [
+        b"I get only 17 tokens per second for 1 request on 2xa100 pcie, llama 3.1 70b bf16; expected 60-100 tok/s",
+        b"$ vllm serve Qwen/Qwen3-8B -tp 2 and 32 users see 1,200 tok/s", b"tpot=58ms,concurrency=16,input=1024",
+        "单张A800 每秒只有17个token，并发数为16".encode(), b"LLM(model='a/b1', tensor_parallel_size=2)",
+        b"1200tok/s@64",
+    ],
+    "tok/s",
+    "tokens per second",
+    "expected",
+    "vs",
+    "4090",
+    "8xH100",
+    "70b",
+    "Q4_K_M",
+    "vllm serve ",
+    "@",
+    "\n",
+    weight=2,
+    most=2000,
+)  # fmt: skip
+def prose(data: bytes) -> Hashable:
+    """What people write of a server's speed, and --measured."""
+    from vllm_doctor.sources.bench import measured, prose, prose_command, prose_setup
+
+    text = text_of(data)
+    found = prose.figures(text)
+    assert all(0 < figure.of_request < math.inf and figure.start <= len(text) for figure in found)
+    model, gpu, start = prose_setup.model(text, len(text) // 2), prose_setup.gpu(text), prose_command.start(text)
+    try:
+        measured.parse(text).facts()
+        sign = "measured"
+    except ValueError:
+        sign = "none"
+    return len(found), model is None, gpu is None, start is None, prose_setup.parallel(text) == (None, None), sign

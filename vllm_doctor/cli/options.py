@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from vllm_doctor.model.reading import Value
     from vllm_doctor.rules.catalogue import Catalogue
     from vllm_doctor.session.attachment import Attachment
+    from vllm_doctor.sources.bench.measured import Measured
     from vllm_doctor.sources.server.access import Access
 
 FORMATS = ("text", "json", "markdown", "html", "nagios", "checkmk", "openmetrics", "patch")
@@ -51,6 +52,13 @@ def add_examining(parser: Parser) -> None:
     add("--until", metavar="TIME", help="of a log: up to here")
     add("--last", metavar="TIME", help="of a log: only its end (2h)")
     add("--threads", type=int, choices=(1, 2), help="of a log: read by so many (2 where a processor is idle)")
+    add(
+        "--measured",
+        type=_measured,
+        metavar="FIGURE",
+        help="the speed that you saw: 17tok/s (of a request), 58ms (per output token), 1200tok/s@64 (of 64 requests"
+        " together), tpot=58ms,concurrency=16,input=1024,output=128",
+    )
     add("--strict", action="store_true", help="any unknown rule makes the verdict unknown")
     add_failing(parser)
     add_choosing(parser)
@@ -107,6 +115,15 @@ def add_accessing(parser: Parser) -> None:
     )
     add("--ca-file", metavar="FILE", help="certificates to trust (PEM)")
     add("--insecure", action="store_true", help="do not check the server's certificate")
+
+
+def _measured(figure: str) -> Measured:
+    from vllm_doctor.sources.bench import measured  # late: --help needs it not
+
+    try:
+        return measured.parse(figure)
+    except ValueError as error:
+        raise UsageError(f"--measured: {error}") from None
 
 
 def _token(path: str) -> str:
@@ -215,5 +232,6 @@ def examining_attachment_of(
         until=options.until,
         threads=options.threads,
         signals=signals,
+        measured=options.measured,
         asked=ASKED if options.window is None else options.window,
     )

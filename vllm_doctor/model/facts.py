@@ -12,5 +12,8 @@ FORM = "command_form"
 LOG = "log"
 """The fact that says whether a log was read; how often line x stands in it is "log:x", and its value y "log:x.y"."""
 
+SAID = "as the user says"
+"""The tool of a benchmark of which a person told the figure only."""
+
 BENCH = "bench_given"
 """The fact that a benchmark's result was given; what it tells is in facts named bench_*."""

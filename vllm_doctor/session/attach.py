@@ -42,6 +42,7 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
             found += written.beside(found)
         else:
             found = written.alone(how)
+    found += bench.as_said(how, found)
     return [*found, *gpus.named(how, found)]
 
 

@@ -17,6 +17,7 @@ from vllm_doctor.sources.server.access import Access
 if TYPE_CHECKING:
     from vllm_doctor.rules.catalogue import Catalogue
     from vllm_doctor.sources.bench.commands import BenchCommand
+    from vllm_doctor.sources.bench.measured import Measured
     from vllm_doctor.sources.server.state import State
     from vllm_doctor.vllm.command_line import Command
 
@@ -59,6 +60,8 @@ class Attachment:
     """More folders of rules, which may hold log lines."""
     benchmark: BenchCommand | None = None
     """The command of a benchmark, which --command holds in place of a server's."""
+    measured: Measured | None = None
+    """The speed that the user saw (--measured)."""
     written: Command | None = None
     """The one command that --command holds: of a log, what its server was started with."""
 

@@ -37,6 +37,7 @@ from vllm_doctor.rules.rule import Rule
 from vllm_doctor.session.patients import (
     Examined,
     is_benchmark_alone,
+    is_said,
     is_written_alone,
     patients,
     with_what_else_is_known,
@@ -50,6 +51,7 @@ _READING, _JUDGING = 0.4, 0.8
 """Shares of the time: until when signals are computed, and until when rules are judged; the rest is to be written."""
 UNMEASURED = "Nothing was measured: only its command was checked"
 SOUND = "No fault found in how the benchmark was made"
+AS_EXPECTED = "Requests get the speed that is typical of this model on these GPUs"
 
 
 def judge(
@@ -95,7 +97,9 @@ def judge(
     else:
         diagnosis = diagnose(rules, catalogue, snapshots, is_measured, is_over=lambda: is_over(_JUDGING))
     error = error or _unfinished(diagnosis, len(examined) - len(snapshots), log if past is not None else None)
-    verdict, headline = _concluded(diagnosis, error, is_measured, is_benchmark_alone(observations), strict)
+    verdict, headline = _concluded(
+        diagnosis, error, is_measured, is_benchmark_alone(observations), is_said(observations), strict
+    )
     command, variables = _command(examined)
     is_one_command = not is_measured and len(every) == 1
     cure = _Cure(snapshots, catalogue, wishes.get("goal"))
@@ -184,7 +188,7 @@ def _nothing_to_judge(
 
 
 def _concluded(
-    diagnosis: Diagnosis, error: Problem | None, is_measured: bool, is_benchmark: bool, strict: bool
+    diagnosis: Diagnosis, error: Problem | None, is_measured: bool, is_benchmark: bool, is_said: bool, strict: bool
 ) -> tuple[Verdict, str]:
     """The verdict and its headline, with what could not be seen taken into account."""
     verdict, headline = diagnosis.verdict, diagnosis.headline
@@ -193,7 +197,7 @@ def _concluded(
         headline = headline if verdict in (Verdict.CRITICAL, Verdict.WARNING) else error.message
         verdict = worst(verdict, Verdict.UNKNOWN)
     elif verdict is Verdict.UNKNOWN and is_benchmark:
-        verdict, headline = Verdict.OK, _of_sound_benchmark(diagnosis)
+        verdict, headline = (_of_speed_said if is_said else _of_sound_benchmark)(diagnosis)
     elif verdict is Verdict.UNKNOWN and not is_measured:
         headline = UNMEASURED
     if strict and diagnosis.unknown:
@@ -201,16 +205,25 @@ def _concluded(
     return verdict, headline
 
 
-def _of_sound_benchmark(diagnosis: Diagnosis) -> str:
-    """The headline of a benchmark that was made well, as far as is known: what its speed is beside what is expected."""
-    aside = next((found for found in diagnosis.findings if found.role is Role.NOT_SERVER), None)
-    if aside is not None:
-        return f"{aside.title}: {aside.here}"
+def _of_speed_said(diagnosis: Diagnosis) -> tuple[Verdict, str]:
+    """The verdict on a speed that a person named, and its headline; the report's Speed has the figures."""
     speed = worst_speed(diagnosis.speeds)
     if speed is None or speed.standing in (Standing.UNKNOWN, Standing.IDLE):
         why = f": {speed.lacks[0]}" if speed is not None and speed.lacks else ""
-        return f"{SOUND}; the server's speed is not judged{why}"
-    return f"{SOUND}, and requests got the speed that is expected"
+        return Verdict.UNKNOWN, f"Speed not judged{why}"
+    return Verdict.OK, AS_EXPECTED
+
+
+def _of_sound_benchmark(diagnosis: Diagnosis) -> tuple[Verdict, str]:
+    """The headline of a benchmark that was made well, as far as is known: what its speed is beside what is expected."""
+    aside = next((found for found in diagnosis.findings if found.role is Role.NOT_SERVER), None)
+    if aside is not None:
+        return Verdict.OK, f"{aside.title}: {aside.here}"
+    speed = worst_speed(diagnosis.speeds)
+    if speed is None or speed.standing in (Standing.UNKNOWN, Standing.IDLE):
+        why = f": {speed.lacks[0]}" if speed is not None and speed.lacks else ""
+        return Verdict.OK, f"{SOUND}; the server's speed is not judged{why}"
+    return Verdict.OK, f"{SOUND}, and requests got the speed that is expected"
 
 
 # ---- a log -----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vllm_doctor.model import restarts
-from vllm_doctor.model.facts import COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM
+from vllm_doctor.model.facts import COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM, SAID
 from vllm_doctor.model.kinds import SERVERS, SourceKind, Trust
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading
@@ -123,6 +123,11 @@ def is_written_alone(observations: Sequence[Observation]) -> bool:
 def is_benchmark_alone(observations: Sequence[Observation]) -> bool:
     """Whether a benchmark's result is all that was measured: no server was looked at."""
     return {SourceKind.BENCH} <= {observation.kind for observation in observations} <= {SourceKind.BENCH, *_OF_NO_RUN}
+
+
+def is_said(observations: Sequence[Observation]) -> bool:
+    """Whether all that was measured is a speed that a person named."""
+    return all(o.bench is None or o.bench.tool == SAID for o in observations)
 
 
 def without_named_where_seen(observations: Sequence[Observation]) -> list[Observation]:

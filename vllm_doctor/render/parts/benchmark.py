@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from vllm_doctor.model.facts import SAID
 from vllm_doctor.model.report import BenchSeen, Report
 from vllm_doctor.render.page import Words, code
 from vllm_doctor.text import words
@@ -15,7 +16,8 @@ def lines(report: Report) -> Iterator[Words]:
     """A line for each result."""
     several = len(report.benchmarks) > 1
     for seen in report.benchmarks[:_MOST]:
-        yield ("Benchmark ", code(seen.target), f": {in_words(seen)}") if several else f"Benchmark: {in_words(seen)}"
+        what = f"Measured, {SAID}" if seen.tool == SAID else "Benchmark"
+        yield (f"{what} ", code(seen.target), f": {in_words(seen)}") if several else f"{what}: {in_words(seen)}"
     more = len(report.benchmarks) - _MOST
     if more > 0:
         yield f"and {more} more results"

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vllm_doctor.model.errors import SourceError
+from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.session.attachment import Attachment, Opener, Turn
@@ -83,6 +83,19 @@ def _paths(path: Path) -> list[Path]:
     from vllm_doctor.sources.bench import source
 
     return source.of_folder(path) if path.is_dir() else [path]
+
+
+def as_said(how: Attachment, beside: Sequence[Source]) -> list[Source]:
+    """The speed that --measured names, of the one server that is examined. Raises UsageError."""
+    if how.measured is None:
+        return []
+    patients = list(dict.fromkeys(source.patient for source in beside))
+    if len(patients) != 1:
+        raise UsageError(f"--measured is of one server, and {len(patients)} are examined: give one of them")
+    if any(source.kind is SourceKind.BENCH for source in beside):
+        raise UsageError("--measured and a benchmark's result both say how fast it is: give one of them")
+    said = how.measured
+    return [Source(SourceKind.BENCH, said.target, patients[0], partial(said.examine, patients[0]))]
 
 
 def of_patient(results: Sequence[Result], patient: str) -> Iterator[Source]:

@@ -12,7 +12,7 @@ from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.session.attachment import Attachment, Opener, Turn
 from vllm_doctor.session.source import Source
-from vllm_doctor.session.sources import bench, gpus
+from vllm_doctor.session.sources import bench, gpus, prose
 
 if TYPE_CHECKING:
     from vllm_doctor.sources.host.process_log import ProcessLog
@@ -43,6 +43,7 @@ OPENER = Opener(is_named_by, Turn.LOG, opened, in_place_of=SourceKind.LOG)
 def of_files(given: Sequence[Path | ProcessLog | None], how: Attachment, patient: str = "") -> Source:
     """The log in these files, None: standard input; `patient`: the server that writes it, where that is known."""
     from vllm_doctor.rules import log_lines, rule
+    from vllm_doctor.sources.host.process_log import ProcessLog
     from vllm_doctor.sources.log import bytes_unpacked, source
 
     paths = list(dict.fromkeys(given))
@@ -53,7 +54,13 @@ def of_files(given: Sequence[Path | ProcessLog | None], how: Attachment, patient
 
     def look() -> Observation:
         seen = log.examine(patient)
-        return bench.with_results(seen, bytes(bytes_unpacked.from_stdin)) if None in paths else seen
+        if None in paths:
+            seen = bench.with_results(seen, bytes(bytes_unpacked.from_stdin))
+        is_unmeasured = seen.bench is None and not any(run.rounds for run in seen.runs) and not of_server
+        if not is_unmeasured or len(paths) != 1 or isinstance(paths[0], ProcessLog) or how.since or how.until:
+            return seen
+        text = prose.within(paths[0], bytes_unpacked.from_stdin)
+        return seen if text is None else prose.with_prose(seen, text, how)
 
     return Source(
         SourceKind.LOG,

@@ -1,0 +1,119 @@
+"""The server's command within what people write: in a sentence, behind a prompt, or as Python's `LLM(model=…)`. Pure.
+
+Nothing is run or expanded. What follows the command's last flag and its value is taken for the sentence that goes on.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+from vllm_doctor.launch import source
+from vllm_doctor.launch.start import Start
+from vllm_doctor.model.errors import SourceError
+
+_MOST_CHARS = 100_000
+_MOST_COMMANDS = 16
+_LONGEST = 6_000
+_JOINED = re.compile(r"\\[ \t]*\n[ \t]{0,40}(?:>[ \t]{0,4})?")
+_PROGRAM = re.compile(
+    r"(?<![\w./-])(?:(?:[A-Z][A-Z0-9_]{2,60}=[\w./:,-]{1,100} +){0,10})"
+    r"(?:vllm +serve|python3?(?:\.\d{1,2})? +-m +vllm\.entrypoints\.(?:openai\.)?api_server)(?= )"
+)
+_ENDS = re.compile(r"[\n`|;&]|(?<!\S)\d?>")
+_FLAG = re.compile(r"-{1,2}[A-Za-z][\w.-]*(?:=.*)?")
+_MODEL = re.compile(r"(?=[^\d/]{0,200}[\d/])[\w./~:-]{2,200}")
+"""A word of a sentence has neither a slash nor a digit."""
+_CALL = re.compile(r"(?<![\w.])(?:LLM|AsyncEngineArgs|EngineArgs)\(")
+_ARGUMENT = re.compile(
+    r"(?P<name>[a-z][a-z0-9_]{1,40}) ?= ?(?:(?P<quote>['\"])(?P<text>[^'\"\n]{0,200})(?P=quote)|(?P<plain>True"
+    r"|False|\d{1,9}(?:\.\d{1,6})?))"
+    r"(?=\s{0,40}[,)])"
+)
+_POSITIONAL = re.compile(r"\s{0,40}(?P<quote>['\"])(?P<text>[\w./:-]{2,200})(?P=quote)")
+
+
+def start(text: str) -> Start | None:
+    """The one server that is started in the text; None: there is none, or several."""
+    text = text[:_MOST_CHARS]
+    found: Sequence[Start] = [
+        one for line in dict.fromkeys([*_lines(text), *_calls(text)]) for one in _read(line)
+    ] or _read(text)
+    different = {one.argv: one for one in found}
+    return next(iter(different.values())) if len(different) == 1 else None
+
+
+def _read(line: str) -> tuple[Start, ...]:
+    try:
+        return source.read(line)
+    except SourceError:
+        return ()
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Commands of a shell, without what stands before and after them."""
+    joined = _JOINED.sub(" ", text)
+    for count, match in enumerate(_PROGRAM.finditer(joined)):
+        if count >= _MOST_COMMANDS:
+            return
+        rest = joined[match.end() : match.end() + _LONGEST]
+        end = _ENDS.search(rest)
+        words = _words(rest[: end.start()] if end else rest)
+        if kept := list(_of_command(words, "serve" in match[0])):
+            yield f"{match[0]} {shlex.join(kept)}"
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:  # a quote that is not closed
+        return line.split()
+
+
+def _of_command(words: list[str], takes_model: bool) -> Iterator[str]:
+    """The model, flags and their values, up to the first word that is none of them."""
+    may_follow = takes_model
+    for place, word in enumerate(words):
+        if _FLAG.fullmatch(word):
+            may_follow = "=" not in word
+        elif not may_follow or (place == 0 and _MODEL.fullmatch(word) is None):
+            return
+        else:
+            may_follow = False
+        yield word
+
+
+def _calls(text: str) -> Iterator[str]:
+    """`LLM(model="a/b", tensor_parallel_size=2)` as the command that does the same."""
+    for count, match in enumerate(_CALL.finditer(text)):
+        if count >= _MOST_COMMANDS:
+            return
+        body = text[match.end() : match.end() + _LONGEST]
+        model = _POSITIONAL.match(body)
+        given = {"model": model["text"]} if model else {}
+        end = _closing(body)
+        for argument in _ARGUMENT.finditer(body[:end]):
+            given.setdefault(argument["name"], argument["text"] if argument["quote"] else argument["plain"])
+        name = given.pop("model", "")
+        if _MODEL.fullmatch(name):
+            yield shlex.join(["vllm", "serve", name, *_flags(given)])
+
+
+def _closing(body: str) -> int:
+    """Up to the bracket that closes the call, and that itself."""
+    depth = 1
+    for place, char in enumerate(body):
+        depth += {"(": 1, ")": -1}.get(char, 0)
+        if not depth:
+            return place + 1
+    return len(body)
+
+
+def _flags(given: dict[str, str]) -> Iterator[str]:
+    for name, value in given.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value in ("True", "False"):
+            yield flag if value == "True" else f"--no-{flag[2:]}"
+        else:
+            yield from (flag, value)
