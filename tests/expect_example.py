@@ -28,10 +28,10 @@ def example(text: str) -> tuple[str, str]:
 
 def output(command: str) -> str:
     """What the command prints."""
-    shown = io.StringIO()
-    with contextlib.redirect_stdout(shown):
+    shown = io.BytesIO()
+    with contextlib.redirect_stdout(io.TextIOWrapper(shown, "utf-8", write_through=True)):
         main.main(shlex.split(command)[1:])
-    return shown.getvalue()
+        return shown.getvalue().decode()
 
 
 def write() -> None:

@@ -128,6 +128,7 @@ def test_what_is_expected_is_what_the_doctor_says(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     command, shown = expect_example.example(README)
     assert expect_example.output(command) == shown
+    assert "?" not in shown
 
 
 def test_it_names_every_option_and_format() -> None:

@@ -33,7 +33,7 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
     gpus.check(how)
     if how.command is None:
         found = _named(words, how, opened)
-    elif (made := bench.made_by(how.command, how.deadline)) is not None and words:
+    elif words and (made := bench.made_by(how.command, how.deadline)) is not None:
         found = _named(words, replace(how, command=None, benchmark=made), opened)
     else:
         written = command.written(how.command, words, how.deadline)

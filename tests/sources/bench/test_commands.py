@@ -46,3 +46,9 @@ def test_hostile_text_ends() -> None:
     assert next(commands("vllm bench serve " + "-" * 100_000)).flags == {}
     assert len(list(commands("vllm bench serve --a 1\n" * 1000))) == 64
     assert list(commands("Namespace(" * 10_000)) == []
+
+
+def test_a_copy_of_the_script_is_known_by_its_flags() -> None:
+    (found,) = commands("python test_serving.py --backend vllm --num-prompts 1000 --request-rate 60\n")
+    assert (found.tool, found.flags["--request-rate"]) == (SERVE, "60")
+    assert list(commands("python serve.py --port 8000 --num-prompts 3\npython3 -m http.server\n")) == []

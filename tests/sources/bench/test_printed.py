@@ -165,3 +165,20 @@ def test_the_table_of_sglang_s_client() -> None:
     assert (run.completed, run.in_flight) == (660, 315.98)
     assert run.e2e.mean == pytest.approx(26.53012)
     assert (run.asked.rate, run.is_capped) == (math.inf, False)
+
+
+def test_lines_that_an_issue_has_in_bold_are_read() -> None:
+    table = "\n".join(
+        f"**{line}**" if "duration" in line or "throughput (req/s)" in line else line
+        for line in (
+            "============ Serving Benchmark Result ============",
+            "Successful requests:                     1000      ",
+            "Benchmark duration (s):                  118.85    ",
+            "Total generated tokens:                  56000     ",
+            "Request throughput (req/s):              8.41      ",
+            "Mean TPOT (ms):                          190.66    ",
+            "==================================================",
+        )
+    )
+    (found,) = printed.runs(table)
+    assert (found.duration, found.requests_per_second) == (118.85, 8.41)

@@ -60,10 +60,23 @@ def about(
         blocks.append(Explains(tuple((title, " ", rule(id)) for title, id in symptoms)))
     if finding.gain is not None:
         blocks.append(Labelled("Gain", words.bound(finding.gain.at_most, finding.gain.basis)))
-    elif finding.asks_gain:
+    if cost := _cost(finding):
+        blocks.append(Labelled("Cost", cost))
+    elif finding.gain is None and finding.asks_gain:
         blocks.append(Labelled("Gain", "unknown"))
     blocks += [_remedy(place, remedy, finding, whole) for place, remedy in enumerate(finding.remedies)]
     return tuple(blocks)
+
+
+def _cost(finding: Finding) -> str:
+    """What it adds to each output token, at most, and the share of what is missing; "" where the gain says it."""
+    cost = finding.cost
+    if cost is None or (finding.gain is not None and not cost.is_asked):
+        return ""
+    if cost.at_most is None:
+        return "not known; it may be all of the speed that is missing" if cost.is_asked else ""
+    share = f", {words.number(cost.share, 'share')} of what is missing" if cost.share is not None else ""
+    return f"at most {words.number(cost.at_most, 's')} for each output token{share} ({cost.basis})"
 
 
 def note(group: Sequence[Finding], report: Report) -> Note:

@@ -9,6 +9,8 @@ from vllm_doctor.model.speed import Expected, Share, Standing
 from vllm_doctor.render.page import Labelled, Lines, Words, code, joined
 from vllm_doctor.text import times, words
 
+_WORTH = 0.1
+"""Share of what is missing that is worth another measurement."""
 _MOST = 3
 """Causes that a reader in a hurry sees."""
 
@@ -53,6 +55,8 @@ def sentence(report: Report) -> str | None:
             judged = "faster than physics: GPU, model or load are not what is assumed"
         case Standing.FAST:
             judged = "faster than typical"
+        case _ if expected.tpot.high and measured and measured > expected.tpot.high:
+            judged = "slower than typical, by no more than such figures are uncertain"
         case _:
             judged = "as expected"
     return f"{gets[:1].upper()}{gets[1:]}; {does}: {judged}{_when(expected)}."
@@ -127,7 +131,7 @@ def _share(share: Share) -> Words:
 
 def _next(expected: Expected, whole: bool) -> Iterator[Words]:
     """What to measure where the findings do not explain it."""
-    if expected.standing is Standing.SLOW and expected.unexplained != 0.0:
+    if expected.standing is Standing.SLOW and (expected.unexplained is None or expected.unexplained >= _WORTH):
         yield from (f"to decide: {do}" for do in expected.measure_next[: None if whole else 1])
 
 

@@ -17,7 +17,8 @@ from vllm_doctor.sources.bench.run import LATENCY, SERVE, THROUGHPUT, Asked, Ben
 
 _PROGRAM = re.compile(
     r"(?<![\w./-])(?P<words>vllm[ \t]+bench[ \t]+(?P<sub>serve|throughput|latency)"
-    r"|python3?(?:\.\d+)?[ \t]+(?:-m[ \t]+)?[\w./-]{0,200}benchmark_(?P<old>serving|throughput|latency)(?:\.py)?)"
+    r"|python3?(?:\.\d+)?[ \t]+(?:-m[ \t]+)?[\w./-]{0,200}benchmark_(?P<old>serving|throughput|latency)(?:\.py)?"
+    r"|python3?(?:\.\d+)?[ \t]+[\w./-]{1,200}\.py)"
     r"(?=[ \t\\\n]|$)"
 )
 _TOOLS = {
@@ -70,9 +71,15 @@ def _written(text: str) -> Iterator[BenchCommand]:
             words = line.split()
         if not words or not words[0].startswith("-"):
             continue  # a sentence about it
-        program = tuple(match["words"].split())
-        tool = _TOOLS[match["sub"] or match["old"]]
-        yield BenchCommand(tool, match.start(), match.end(), program, _flags(words))
+        program, flags = tuple(match["words"].split()), _flags(words)
+        tool = _TOOLS.get(match["sub"] or match["old"]) or _tool_of_copy(flags)
+        if tool is not None:
+            yield BenchCommand(tool, match.start(), match.end(), program, flags)
+
+
+def _tool_of_copy(flags: Mapping[str, str]) -> str | None:
+    """What a script of another name does: people keep copies of benchmark_serving.py."""
+    return SERVE if {"--num-prompts", "--request-rate"} <= flags.keys() else None
 
 
 def _flags(words: list[str]) -> dict[str, str]:

@@ -22,7 +22,8 @@ from vllm_doctor.sources.bench.run import LATENCY, SERVE, THROUGHPUT, Asked, Ben
 MOST_RUNS = 64
 _MOST_LINES = 80
 """Of one table: a longer one was cut off, and its end is missing."""
-_ANSI = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
+_ANSI = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]|\*\*")
+"""What is no text: colours of a terminal, and lines in bold of an issue."""
 _HEADER = "Serving Benchmark Result"
 _RULE = "=" * 20
 _FIRST = "successful requests"
