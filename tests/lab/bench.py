@@ -103,7 +103,7 @@ def planted(url: str, name: str, mistake: Mapping[str, Any], common: Sequence[An
     if "edit" in mistake:
         paths = [edited(paths[0], mistake["edit"])]
     beside = (url,) if "server" in mistake else ()
-    report = examined(paths, *made_by(flags), *beside)
+    report = examined(paths, *beside, *made_by(flags))
     found = {finding["rule"]: finding for finding in report["findings"]}
     finding = found.get(mistake["rule"])
     rules = [one["rule"] for one in examined([path.with_suffix(".txt") for path in paths], *beside)["findings"]]

@@ -154,11 +154,12 @@ def in_flight(run: BenchRun) -> float | None:
 
 
 def _again(run: BenchRun, before: Sequence[BenchRun]) -> Mapping[str, Value | None]:
-    """Against the first run with the same prompts: how many times as fast this one was."""
+    """Against the first run with the same prompts: how many times as fast this one was, and its first tokens."""
     same = next((one for one in before if _has_prompts_of(run, one)), None)
     rate = output_rate(run)
     first = None if same is None else output_rate(same)
-    return {"bench_again_faster": ratio(rate, first) if before else None}
+    sooner = None if same is None else ratio(same.ttft.usual, run.ttft.usual)
+    return {"bench_again_faster": ratio(rate, first) if before else None, "bench_again_sooner": sooner}
 
 
 def _has_prompts_of(run: BenchRun, other: BenchRun) -> bool:
