@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-TRIES = 8
+TRIES = 20
 WORDS = 32 * 1024 * 1024
 """Of an array: 128 MiB, more than any cache here."""
 SIDE = 2048

@@ -25,7 +25,6 @@ from typing import Any
 import yaml
 
 from tests.lab.doctor import NO_ANSWER, doctor
-from tests.lab.machine import before_all_others
 from tests.lab.run import hogged, limited
 from tests.lab.server import LAB, OUT, PAUSE_SECONDS, VLLM, loaded, must_be_installed, vllm
 
@@ -174,7 +173,6 @@ def faulty(name: str, known: Mapping[str, Any], fault: Mapping[str, Any], cpu: s
 
 def main() -> int:
     must_be_installed()
-    before_all_others(os.getpid())
     known = yaml.safe_load((HERE / "expected.yaml").read_text())
     cpu = device()
     print(f"--gpu '{cpu}'", flush=True)
