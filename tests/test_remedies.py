@@ -200,10 +200,11 @@ BOUND: Mapping[str, Value] = {
 }  # fmt: skip
 
 
-def test_at_the_bandwidth_bound_only_smaller_weights_or_more_gpus_help() -> None:
+def test_at_the_bandwidth_bound_smaller_weights_more_gpus_or_drafts_help() -> None:
     assert [remedy.do[:30] for remedy in finding("unquantised-bandwidth-bound", BOUND).remedies] == [
         "Serve a checkpoint in FP8, whi",
         "Spread the model over more GPU",
+        "Draft tokens with speculative ",
     ]
     assert settings("unquantised-bandwidth-bound", BOUND) == [{}, {}]
     ampere = finding("unquantised-bandwidth-bound", {**BOUND, "gpu_generation": 8.0})
