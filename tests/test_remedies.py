@@ -206,7 +206,7 @@ def test_at_the_bandwidth_bound_smaller_weights_more_gpus_or_drafts_help() -> No
         "Spread the model over more GPU",
         "Draft tokens with speculative ",
     ]
-    assert settings("unquantised-bandwidth-bound", BOUND) == [{}, {}]
+    assert settings("unquantised-bandwidth-bound", BOUND) == [{}, {}, {}]
     ampere = finding("unquantised-bandwidth-bound", {**BOUND, "gpu_generation": 8.0})
     assert "4-bit" in ampere.remedies[0].do
     assert settings("unquantised-bandwidth-bound", {**BOUND, "weights_of_step": 0.3})[0] == {"--kv-cache-dtype": "fp8"}
