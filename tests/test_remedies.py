@@ -196,17 +196,18 @@ def test_the_step_that_the_target_allows() -> None:
 BOUND: Mapping[str, Value] = {
     "gpus": 1.0, "decode_of_bound": 0.72, "model_quantization": "none", "quantization_asked": 0.0,
     "gpu_memory_foreign_if_seen": 0.0, "kv_cache_dtype": "auto", "gpu_generation": 9.0,
-    "weights_of_step": 0.6, "weights_read_per_gpu": 15e9,
+    "weights_of_step": 0.6, "weights_of_time": 0.0, "weights_read_per_gpu": 15e9,
 }  # fmt: skip
 
 
-def test_at_the_bandwidth_bound_smaller_weights_more_gpus_or_drafts_help() -> None:
+def test_at_the_bandwidth_bound_smaller_weights_or_more_gpus_help() -> None:
     assert [remedy.do[:30] for remedy in finding("unquantised-bandwidth-bound", BOUND).remedies] == [
         "Serve a checkpoint in FP8, whi",
         "Spread the model over more GPU",
-        "Draft tokens with speculative ",
     ]
-    assert settings("unquantised-bandwidth-bound", BOUND) == [{}, {}, {}]
+    assert settings("unquantised-bandwidth-bound", BOUND) == [{}, {}]
+    alone = finding("unquantised-bandwidth-bound", {**BOUND, "weights_of_time": 0.7})
+    assert "speculative decoding" in alone.remedies[-1].do
     ampere = finding("unquantised-bandwidth-bound", {**BOUND, "gpu_generation": 8.0})
     assert "4-bit" in ampere.remedies[0].do
     assert settings("unquantised-bandwidth-bound", {**BOUND, "weights_of_step": 0.3})[0] == {"--kv-cache-dtype": "fp8"}
