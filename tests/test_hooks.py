@@ -34,7 +34,7 @@ from vllm_doctor.recording import demo
 pytestmark = pytest.mark.xdist_group("host")
 GUIDE = (ROOT / "docs/hooks.md").read_text("utf-8")
 RECIPES = {part.split("\n", 1)[0]: part for part in GUIDE.split("\n## ")[1:]}
-PERFDATA = re.compile(r"'[a-z_]+'=-?[0-9.]+;;;0")
+PERFDATA = re.compile(r"'[a-z_]+'=-?[0-9.]+s?;[0-9.]*;;0")
 CHECK_NRPE = "/usr/lib/nagios/plugins/check_nrpe"
 NRPE = "/usr/sbin/nrpe"
 LOCAL = re.compile(r'[0-3] "[^"]+" (-|[a-z_0-9]+=[0-9.]+(\|[a-z_0-9]+=[0-9.]+)*) \S.*')
