@@ -29,7 +29,7 @@ _REQUEST = re.compile(
     r" (?!\[masked\])(?=[\w-]{0,200}\d)[\w-]{1,200}(?: \([a-z ]{1,40}\))?(?=: | details: | JSON body: )"
 )
 _SPEAKERS = re.compile(
-    r"\w{0,60}(?:serving|parser|renderer|chat|preprocess)\w{0,60}\.py:|(?:protocol|harmony\w{0,60}|api_router|hf)\.py:"
+    r"(?<!\w)\w{0,60}(?:serving|parser|renderer|chat|preprocess)\w{0,60}\.py:|(?:protocol|harmony\w{0,60}|api_router|hf)\.py:"
 )
 """Sources of vLLM's that read requests and write answers: what they print to debug is of both."""
 _SAID = re.compile(r"(?:: |\brequest |rejected the request)(?!\d+\b|\[masked\])")
