@@ -16,6 +16,7 @@ from vllm_doctor.model.observation import Observation
 from vllm_doctor.session.attachment import Attachment, Opener, Turn
 from vllm_doctor.session.patients import without_load
 from vllm_doctor.session.source import Source
+from vllm_doctor.sources.bench import signs
 from vllm_doctor.text import files
 
 if TYPE_CHECKING:
@@ -33,11 +34,20 @@ def is_named_by(word: str) -> bool:
     if not os.path.exists(word):  # never raises: a name may be too long
         return False
     path = Path(word)
+    if path.is_dir():
+        from vllm_doctor.sources.bench import source
+
+        return not (path / "recording.json").exists() and bool(source.of_folder(path))
+    return path.is_file() and _holds_result(path) and not signs.holds_log(path)
+
+
+def _holds_result(path: Path) -> bool:
+    """As source.holds_result; where the file has no sign of one, the readers of results are not imported."""
+    if not signs.may_hold_result(path):
+        return False
     from vllm_doctor.sources.bench import source
 
-    if path.is_dir():
-        return not (path / "recording.json").exists() and bool(source.of_folder(path))
-    return path.is_file() and source.holds_result(path) and not source.holds_log(path)
+    return source.holds_result(path)
 
 
 def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Sequence[Source]) -> list[Source]:
@@ -140,9 +150,11 @@ def with_results(seen: Observation, raw: bytes) -> Observation:
 
 def in_log(paths: Sequence[Path], patient: str) -> Iterator[Source]:
     """What benchmarks printed into the logs of a server."""
+    holding = [path for path in paths if _holds_result(path)]
+    if not holding:
+        return
     from vllm_doctor.sources.bench import source
 
-    holding = [path for path in paths if source.holds_result(path)]
     results: list[Result] = []
     for path in holding:
         try:

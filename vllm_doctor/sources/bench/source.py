@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -14,56 +13,24 @@ from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.report import BenchSeen
-from vllm_doctor.sources.bench import documents, facts
+from vllm_doctor.sources.bench import documents, facts, signs
 from vllm_doctor.sources.bench.commands import BenchCommand, commanded
 from vllm_doctor.sources.bench.run import BenchRun, NoRunError
 from vllm_doctor.text import files
 from vllm_doctor.vllm import gpu_names
 
-_HEAD = 256 * 1024
 _MOST_FILES, _MOST_LOOKED_AT, _DEPTH = 256, 2000, 3
 _ENDINGS = (".json", ".jsonl", ".csv", ".yaml", ".yml", ".txt", ".log")
-_SIGNS = re.compile(
-    rb"Serving Benchmark Result|Throughput: [\d.]{1,30} requests/s|Avg latency: [\d.]{1,30} seconds|Mean TTFT \(ms\)"
-    rb'|request_throughput|"requests_per_second"|"avg_latency"|"generative_benchmark"|"time_to_first_token"'
-    rb'|"normalized_time_per_output_token"|time_to_first_token:|Time to First Token \(ms\),'
-)
-"""One of these stands in every result; a look at a file's beginning and end for them tells most others apart."""
-_SERVER_LOG = re.compile(
-    rb"Avg prompt throughput|EngineCore|\[api_server\.py:\d|\[loggers\.py:\d|\[metrics\.py:\d|\[llm_engine\.py:\d"
-    rb"|\[core\.py:\d|\[launcher\.py:\d"
-)
 
 
 def holds_result(path: Path) -> bool:
-    """Whether the file is a result, or holds a printed one. Of most others only the ends are looked at."""
-    if _SIGNS.search(_ends(path)) is None:
+    """Whether the file is a result, or holds a printed one. Of most others only the signs are looked for."""
+    if not signs.may_hold_result(path):
         return False
     try:
         return bool(_read(path))
     except SourceError as error:
         return error.kind == "not-bench"  # it is one, and broken
-
-
-def holds_log(path: Path) -> bool:
-    """Whether lines of a server's log stand in the file, too."""
-    return _SERVER_LOG.search(_ends(path)) is not None
-
-
-def _ends(path: Path) -> bytes:
-    """The beginning of the file, and its end; nothing where it cannot be read."""
-    try:
-        handle = files.descriptor(path)
-    except OSError:
-        return b""
-    with os.fdopen(handle, "rb") as file:
-        try:
-            head = file.read(_HEAD)
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _HEAD))
-            return head + file.read(_HEAD)
-        except OSError:  # a pipe has one end
-            return b""
 
 
 @dataclass(frozen=True)
@@ -110,7 +77,7 @@ def results(paths: Sequence[Path], made_by: BenchCommand | None = None) -> list[
 def of_text(raw: bytes, target: str) -> list[Result]:
     """The runs in what was read already; none where it is nothing of a benchmark."""
     try:
-        runs = documents.runs(raw) if _SIGNS.search(raw) else ()
+        runs = documents.runs(raw) if signs.SIGNS.search(raw) else ()
     except NoRunError:
         return []
     return _results(runs, target, [], gpu_names.in_text(raw.decode("utf-8", "replace")))
@@ -118,7 +85,7 @@ def of_text(raw: bytes, target: str) -> list[Result]:
 
 def _gpu(path: Path) -> str | None:
     """The GPU that the file's beginning or end names."""
-    return gpu_names.in_text(_ends(path).decode("utf-8", "replace"))
+    return gpu_names.in_text(signs.ends(path).decode("utf-8", "replace"))
 
 
 def _results(runs: Sequence[BenchRun], target: str, before: Sequence[Result], gpu: str | None = None) -> list[Result]:
