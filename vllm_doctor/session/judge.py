@@ -29,7 +29,6 @@ from vllm_doctor.model.report import (
     worst_speed,
 )
 from vllm_doctor.model.snapshot import Snapshot
-from vllm_doctor.model.speed import Standing
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose
 from vllm_doctor.rules.prediction import Changed
@@ -207,11 +206,16 @@ def _concluded(
 
 def _of_speed_said(diagnosis: Diagnosis) -> tuple[Verdict, str]:
     """The verdict on a speed that a person named, and its headline; the report's Speed has the figures."""
+    lacks = _unjudged(diagnosis)
+    return (Verdict.OK, AS_EXPECTED) if lacks is None else (Verdict.UNKNOWN, f"Speed not judged{lacks}")
+
+
+def _unjudged(diagnosis: Diagnosis) -> str | None:
+    """What is missing to judge the speed, as the end of a sentence; None: it was judged."""
     speed = worst_speed(diagnosis.speeds)
-    if speed is None or speed.standing in (Standing.UNKNOWN, Standing.IDLE):
-        why = f": {speed.lacks[0]}" if speed is not None and speed.lacks else ""
-        return Verdict.UNKNOWN, f"Speed not judged{why}"
-    return Verdict.OK, AS_EXPECTED
+    if speed is not None and speed.is_judged:
+        return None
+    return f": {speed.lacks[0]}" if speed is not None and speed.lacks else ""
 
 
 def _of_sound_benchmark(diagnosis: Diagnosis) -> tuple[Verdict, str]:
@@ -219,10 +223,9 @@ def _of_sound_benchmark(diagnosis: Diagnosis) -> tuple[Verdict, str]:
     aside = next((found for found in diagnosis.findings if found.role is Role.NOT_SERVER), None)
     if aside is not None:
         return Verdict.OK, f"{aside.title}: {aside.here}"
-    speed = worst_speed(diagnosis.speeds)
-    if speed is None or speed.standing in (Standing.UNKNOWN, Standing.IDLE):
-        why = f": {speed.lacks[0]}" if speed is not None and speed.lacks else ""
-        return Verdict.OK, f"{SOUND}; the server's speed is not judged{why}"
+    lacks = _unjudged(diagnosis)
+    if lacks is not None:
+        return Verdict.OK, f"{SOUND}; the server's speed is not judged{lacks}"
     return Verdict.OK, f"{SOUND}, and requests got the speed that is expected"
 
 
