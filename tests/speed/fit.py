@@ -18,7 +18,7 @@ import math
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,6 +115,7 @@ _SPREADS = (
 _WITHIN = 0.9
 _CHOSEN_SPREADS = (1.41, 1.41, 1.6, 1.8, 2.2)
 """About those of nine in ten rows that were left out, as printed; of new releases high is at most twice low."""
+_SPREAD_OF = dict(zip(_SPREADS, _CHOSEN_SPREADS, strict=True))
 
 
 class Servers:
@@ -145,13 +146,19 @@ class Servers:
         doubtful = np.array([0.4 if row.is_doubtful else 1.0 for row in measured])
         self.weights = unsteady * doubtful * np.array([alike[_server(row)] ** -0.25 for row in measured])
 
-    def expected(self, coefficients: Array, *names: str) -> list[Array]:
+    def expected(self, coefficients: Array, *names: str, spreads: Sequence[float] = _CHOSEN_SPREADS) -> list[Array]:
         """These signals, with the logarithms of the coefficients."""
         size = len(self.rows)
-        values = dict(zip((*_NAMES, *_SPREADS), (*np.exp(coefficients), *_CHOSEN_SPREADS), strict=True))
+        values = dict(zip((*_NAMES, *_SPREADS), (*np.exp(coefficients), *spreads), strict=True))
         given = {name: np.full(size, value) for name, value in values.items()}
         vectors = Vectors(size, self._formulas, self._leaves | given)
         return [vectors.read(name) for name in names]
+
+    @property
+    def kinds(self) -> list[str]:
+        """Which of the spreads holds of each row: tpot_spread, where each spread is its own place."""
+        (places,) = self.expected(_PRIOR, "tpot_spread", spreads=range(len(_SPREADS)))
+        return [_SPREADS[int(place)] for place in np.nan_to_num(places)]
 
     def residuals(self, coefficients: Array) -> tuple[Array, Array]:
         """Logarithms of expected over measured: time per output token, and time to first token."""
@@ -251,54 +258,38 @@ def _bias(errors: Sequence[float]) -> float:
     return math.exp(statistics.median(errors))
 
 
-def errors(servers: Servers, coefficients: Array, spreads: Mapping[str, float] | None = None) -> Errors:
+def errors(servers: Servers, coefficients: Array) -> Errors:
     tpot, ttft = servers.residuals(coefficients)
-    chosen = spreads or dict(zip(_SPREADS, _CHOSEN_SPREADS, strict=True))
     known = [
-        (float(error), spread_of(row, chosen))
-        for row, error in zip(servers.rows, tpot, strict=True)
+        (float(error), _SPREAD_OF[kind])
+        for kind, error in zip(servers.kinds, tpot, strict=True)
         if not math.isnan(error)
     ]
     first = [float(error) for error in ttft if not math.isnan(error)]
     return Errors([error for error, _ in known], first, [spread for _, spread in known])
 
 
-def kind(row: Row) -> str:
-    """Which of the spreads holds of it: as tpot_spread says."""
-    capability = float(row.facts.get("gpu_compute_capability", 0))
-    if row.facts.get("device_written") == "cpu":
-        return "speed_spread_unseen"
-    if row.version < 10:
-        return "speed_spread_old"
-    if capability < 8 or capability > 10.5:
-        return "speed_spread_unseen"
-    return "speed_spread_experts" if float(row.facts.get("expert_parameters", 0)) > 0 else "speed_spread_dense"
-
-
-def spread_of(row: Row, spreads: Mapping[str, float]) -> float:
-    return spreads[kind(row)]
-
-
 def left_out(
     servers: Servers, key: Callable[[Row], object], start: Array
-) -> tuple[dict[str, Errors], list[tuple[Row, float, float]]]:
-    """The errors on the rows of each key, with coefficients that were fitted without them."""
+) -> tuple[dict[str, Errors], list[tuple[str, float, float]]]:
+    """The errors on the rows of each key, with coefficients that were fitted without them; and each row's, by the
+    spread that holds of it."""
     found: dict[str, Errors] = {}
-    each: list[tuple[Row, float, float]] = []
+    each: list[tuple[str, float, float]] = []
     for value in sorted({key(row) for row in servers.rows}, key=str):
         coefficients = fit(servers.part(lambda row, value=value: key(row) != value), start)  # type: ignore[misc]
         out = servers.part(lambda row, value=value: key(row) == value)  # type: ignore[misc]
         found[str(value)] = errors(out, coefficients)
         tpot, ttft = out.residuals(coefficients)
-        each += zip(out.rows, map(float, tpot), map(float, ttft), strict=True)
+        each += zip(out.kinds, map(float, tpot), map(float, ttft), strict=True)
     return found, each
 
 
-def spreads_of(each: Sequence[tuple[Row, float, float]]) -> dict[str, float]:
+def spreads_of(each: Sequence[tuple[str, float, float]]) -> dict[str, float]:
     """The factors within which nine in ten of the rows are that were left out."""
     by_kind: dict[str, list[float]] = defaultdict(list)
-    for row, tpot, ttft in each:
-        by_kind[kind(row)].append(abs(tpot))
+    for kind, tpot, ttft in each:
+        by_kind[kind].append(abs(tpot))
         if not math.isnan(ttft):
             by_kind["speed_spread_first"].append(abs(ttft))
     return {name: math.exp(float(np.quantile(by_kind[name], _WITHIN))) for name in _SPREADS if by_kind[name]}
@@ -355,9 +346,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         others = fit_cpu(on_cpu.part(lambda row, model=model: row.model != model), coefficients)  # type: ignore[misc]
         of_model = on_cpu.part(lambda row, model=model: row.model == model)  # type: ignore[misc]
         print(f"  without {model:10}", errors(of_model, others).line())
-    spreads = dict(zip(_SPREADS, _CHOSEN_SPREADS, strict=True))
     if not options.quick:
-        every: list[tuple[Row, float, float]] = []
+        every: list[tuple[str, float, float]] = []
         for name, key in (
             ("GPU", lambda row: row.gpu),
             ("family", lambda row: row.family),
@@ -368,11 +358,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"left out by {name}")
             for value, of_value in found.items():
                 print(f"  {value:15}", of_value.line())
-            known = [(row, error) for row, error, _ in each if not math.isnan(error)]
+            known = [(kind, error) for kind, error, _ in each if not math.isnan(error)]
             together = Errors(
                 [error for _, error in known],
                 [first for _, _, first in each if not math.isnan(first)],
-                [spread_of(row, spreads) for row, _ in known],
+                [_SPREAD_OF[kind] for kind, _ in known],
             )
             print("  all            ", together.line())
         for name, factor in spreads_of(every).items():
