@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -50,6 +50,16 @@ _FIRST_LINE = re.compile(r"^[^\S\n]*(?!\s|#|\{\{)[^\n]+", re.MULTILINE)
 """Neither empty, nor a comment or a template alone."""
 _WINDOWS = "its lines end as on Windows (\\r\\n): a shell would take the \\r for a part of the last word"
 
+_TAKEN_AS: Mapping[Form, str] = {
+    Form.SHELL: "a shell command",
+    Form.DOCKER_RUN: "a docker run command",
+    Form.COMPOSE: "a compose file",
+    Form.KUBERNETES: "a Kubernetes manifest",
+    Form.HELM: "values of a Helm chart",
+    Form.SYSTEMD: "a systemd unit",
+    Form.CONFIG: "a --config file of vLLM",
+}
+
 
 @dataclass(frozen=True)
 class StartSource:
@@ -59,6 +69,10 @@ class StartSource:
     starts: tuple[Start, ...]
     document: WrittenDocument | None = None
     """None: they stand within sentences, to which no patch applies."""
+
+    def taken_as(self, start: Start) -> str:
+        """What it was read as."""
+        return _TAKEN_AS[start.form] if self.document is not None else "a command within a text"
 
     def target(self, start: Start) -> str:
         """Where the start stands."""
@@ -77,6 +91,7 @@ class StartSource:
             facts=of_model | facts(start) | {"commands_written": Known(float(len(self.starts)), origin="cmdline")},
             models=(start.command.model,) if start.command.model else (),
             notes=(*notes(start), *said),
+            taken_as=self.taken_as(start),
             patient=patient,
             command=start.argv,
             variables=start.variables,

@@ -40,6 +40,8 @@ class Inputs:
     """`words`: those that an opener takes, logs among them."""
 
     words: list[str] = field(default_factory=list)
+    parted: set[str] = field(default_factory=set)
+    """Those that name files with more in them than a log."""
     texts: dict[str, bytes] = field(default_factory=dict)
     """Of words that are exports: what people wrote there."""
     commands: list[StartSource] = field(default_factory=list)
@@ -142,6 +144,8 @@ class _Sorter:
         self._add_parts(told)
         if told.is_log or _has_figure(given.text):
             self._add_log(word)
+            if not told.is_only_log:
+                self.found.parted.add(word)
         elif told.is_empty:
             self.unknown.append(word)
 
