@@ -30,11 +30,11 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
     """
     if how.state is not None:
         how.state.check()
-    gpus.check(how)
     made = None
     if words and how.command is not None and (made := bench.made_by(how.command, how.deadline)) is not None:
         how = replace(how, command=None, benchmark=made)
     handed = inputs.sorted_out(words, how, _is_opened)
+    how = gpus.checked(how, handed.problems if words else None)
     is_asked = bool(words) or how.command is not None or how.smi is not None
     said, printed = inputs.of_options(how, handed)
     printed += handed.gpus
