@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.test_manifests import of_file
+from tests.launch.manifests.written import of_file
 from tests.paths import COMMANDS
 from vllm_doctor.launch.source import facts, notes, open_command, read
 from vllm_doctor.launch.start import Flaw, Form

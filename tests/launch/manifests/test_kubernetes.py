@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from tests.launch.manifests.written import of_file
+from vllm_doctor.launch.source import read
+from vllm_doctor.launch.start import Flaw, Form, Resources
+
+
+def test_a_deployment_with_a_shell() -> None:
+    [start] = of_file("deployment.yaml")
+    assert start.place == "Deployment/llama spec.template.spec.containers[1].args"
+    assert (start.form, start.version, start.command.model) == (Form.KUBERNETES, "0.10.2", "org/llama")
+    assert start.command.flags == {
+        "--tensor-parallel-size": 4.0,
+        "--max-model-len": 32000.0,
+        "--enable-prefix-caching": True,
+    }
+    assert start.environment == {
+        "MODEL": None,
+        "NCCL_P2P_DISABLE": "1",
+        "HF_TOKEN": None,
+        "VLLM_USE_V1": None,
+        "DB_PASSWORD": None,
+    }
+    assert start.resources == Resources(gpus=4.0, cpu_limit=6.0, cpu_request=0.5, shm_bytes=16.0 * 2**30)
+    assert start.is_environment_whole
+    assert start.faults == ()
+
+
+def test_a_list_of_objects() -> None:
+    leader, job, kserve = of_file("mixed.yaml")
+    assert leader.place.startswith("LeaderWorkerSet/big items[0].spec.leaderWorkerTemplate.leaderTemplate.spec")
+    assert leader.argv == ("vllm", "serve", "org/big", "-tp", "8", "-pp", "2")
+    assert leader.notes == ("envFrom is not read: what it sets is not known",)
+    assert not leader.is_environment_whole
+
+    assert (job.command.model, job.is_open, job.resources.host_ipc) == ("org/m", True, True)
+    assert job.command.flags["--max-num-seqs"] == 64.0
+    assert job.command.flags["--port"] == "$(PORT)"  # Kubernetes leaves it as it is
+    assert [fault.kind for fault in job.faults] == [Flaw.JOINED_WORDS, Flaw.NOT_TEXT, Flaw.UNEXPANDED]
+    assert job.lost == ("--block-size",)
+
+    assert (kserve.place, kserve.command.model) == (
+        "InferenceService/isvc items[2].spec.predictor.model.args",
+        "org/chat",
+    )
+    assert kserve.command.flags == {"--max-model-len": 4096.0, "--enforce-eager": True}
+    assert kserve.resources == Resources(gpus=1.0, cpu_limit=6.0)
+
+
+def test_a_chart_is_read_with_its_holes() -> None:
+    [start] = of_file("chart.yaml")
+    assert start.unknown_flags == {"--model", "--max-num-seqs"}
+    assert start.is_open  # toYaml may give any flag
+    assert start.command.flags == {"--enforce-eager": True}
+    assert (start.command.model, start.version) == (None, None)
+
+
+def test_a_command_that_is_one_text() -> None:
+    [start] = read("kind: Pod\napiVersion: v1\nspec:\n  containers:\n  - command: [vllm serve m --dtype half]\n")
+    assert start.command.flags == {"--dtype": "half"}
+    assert [(fault.kind, fault.line) for fault in start.faults] == [(Flaw.JOINED_WORDS, 5)]
+
+
+def test_a_recipe_of_nobodys_form_whose_command_is_for_a_shell() -> None:
+    [start] = read("name: r\ndefaults: {port: 1}\ncommand: |\n  vllm serve m \\\n    --enforce-eager\n")
+    assert (start.form, start.place, start.faults) == (Form.SHELL, "command", ())
+    assert start.command.flags == {"--enforce-eager": True}

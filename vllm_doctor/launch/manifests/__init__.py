@@ -1,0 +1,13 @@
+"""Where manifests hold a server's start: compose, Kubernetes and what is built on it, Helm values, --config YAML.
+
+One module a form, which gives the servers that one document starts. `forms.py` has them in their order, `container.py`
+and `pod.py` what several of them have.
+"""
+
+from vllm_doctor.launch.manifests.chart import CHART_KEYS
+from vllm_doctor.launch.manifests.config_file import ConfigFile
+from vllm_doctor.launch.manifests.container import Container
+from vllm_doctor.launch.manifests.forms import starts
+from vllm_doctor.launch.manifests.production_stack import STACK_KEYS, StackModel
+
+__all__ = ["CHART_KEYS", "STACK_KEYS", "ConfigFile", "Container", "StackModel", "starts"]

@@ -1,0 +1,34 @@
+"""The forms of manifests, told by their structure, in the order in which they are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from vllm_doctor.launch.manifests import chart, compose, config_file, kubernetes, production_stack, sky
+from vllm_doctor.launch.start import Written
+from vllm_doctor.launch.yaml_tree import Documents, Node
+
+_Read = Callable[[Node, str], Iterable[Written] | None]
+_FORMS: tuple[_Read, ...] = (
+    compose.starts,
+    production_stack.starts,
+    chart.starts,
+    sky.starts,
+    config_file.starts,
+    kubernetes.starts,
+)
+"""Each gives the servers that one document starts; None where it is not of that form."""
+
+
+def starts(documents: Documents, name: str) -> list[Written] | None:
+    """The servers that the documents start; None where they are of no known form. `name`: of the file, if it is one."""
+    known = False
+    found: list[Written] = []
+    for root in documents.roots:
+        read = next((given for form in _FORMS if (given := form(root, name)) is not None), None)
+        known = known or read is not None
+        found += read or ()
+    if documents.is_open:
+        found = [replace(written, is_open=True) for written in found]
+    return found if known else None
