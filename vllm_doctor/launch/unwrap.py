@@ -22,7 +22,7 @@ _WRAPPERS = frozenset(
         "tmux", "ssh", "su", "runuser", "setpriv", "prlimit", "systemd-run", "srun", "mpirun", "torchrun", "ray",
         "singularity", "apptainer", "enroot", "conda", "mamba", "micromamba", "poetry", "pipenv", "pdm", "rye",
         "pixi", "hatch", "uv", "uvx", "nsys", "ncu", "strace", "perf", "py-spy", "gdb", "valgrind", "kubectl", "oc",
-        "xargs", "eval", "entrypoint.sh", "docker-entrypoint.sh", "nvidia_entrypoint.sh",
+        "xargs", "eval", "vllm-wrapper", "entrypoint.sh", "docker-entrypoint.sh", "nvidia_entrypoint.sh",
     }
 )  # fmt: skip
 """Programs that run another one, which stands among their arguments."""
@@ -47,11 +47,11 @@ class Script(Holder):
     number: int
 
 
-def of_script(text: str, line: int = 1) -> list[Written]:
-    """The servers that a shell script starts, in its order; it begins in this line."""
+def of_script(text: str, line: int = 1, variables: Mapping[str, str | None] | None = None) -> list[Written]:
+    """The servers that a shell script starts, in its order; it begins in this line. `variables` are set before it."""
     return [
         Written.of(launch, place=f"line {launch.words[0].line}", holder=Script(text, number))
-        for number, launch in enumerate(_of_script(text, Form.SHELL, line, {}, _MAX_DEPTH))
+        for number, launch in enumerate(_of_script(text, Form.SHELL, line, variables or {}, _MAX_DEPTH))
     ]
 
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from vllm_doctor.launch.manifests import chart, compose, config_file, kubernetes, production_stack, sky
+from vllm_doctor.launch.manifests import (
+    chart,
+    compose,
+    config_file,
+    dstack,
+    kubernetes,
+    llama_swap,
+    llm_d,
+    production_stack,
+    sky,
+    srt_slurm,
+    truss,
+)
 from vllm_doctor.launch.start import Written
 from vllm_doctor.launch.yaml_tree import Documents, Node
 
@@ -14,7 +26,12 @@ _FORMS: tuple[_Read, ...] = (
     compose.starts,
     production_stack.starts,
     chart.starts,
+    llm_d.starts,
+    srt_slurm.starts,
     sky.starts,
+    dstack.starts,
+    truss.starts,
+    llama_swap.starts,
     config_file.starts,
     kubernetes.starts,
 )

@@ -1,4 +1,4 @@
-"""SkyPilot: `run` is for a shell, on the GPUs of `resources`."""
+"""SkyPilot: `run` is for a shell, with the variables of `envs`, on the GPUs of `resources`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from vllm_doctor.launch import machine
+from vllm_doctor.launch.manifests import script
 from vllm_doctor.launch.start import Written
 from vllm_doctor.launch.unwrap import of_script
 from vllm_doctor.launch.yaml_tree import Node
@@ -17,6 +18,9 @@ def starts(root: Node, name: str) -> Iterable[Written] | None:
 
 def _starts(task: Node) -> Iterator[Written]:
     gpu, count = machine.accelerators(task["resources"]) or (None, None)
-    for written in of_script(task["run"].text, task["run"].text_line):
+    given = {**script.environment_of(task["envs"]), **dict.fromkeys(task["secrets"].fields)}
+    if count is not None:
+        given["SKYPILOT_NUM_GPUS_PER_NODE"] = f"{count:.0f}"
+    for written in of_script(task["run"].text, task["run"].text_line, given):
         asked = written.resources
         yield replace(written, place="run", resources=replace(asked, gpus=asked.gpus or count, gpu=gpu))
