@@ -34,6 +34,7 @@ class Container(Holder):
     resources: Resources
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
+    is_environment_a_map: bool = False
 
     def starts(self) -> Iterator[Written]:
         budget.spend(_STEPS_OF_A_CONTAINER)

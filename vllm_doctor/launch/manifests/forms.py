@@ -10,10 +10,12 @@ from vllm_doctor.launch.manifests import (
     compose,
     config_file,
     dstack,
+    kaito,
     kubernetes,
     llama_swap,
     llm_d,
     production_stack,
+    ray_serve,
     sky,
     srt_slurm,
     truss,
@@ -26,6 +28,7 @@ _FORMS: tuple[_Read, ...] = (
     compose.starts,
     production_stack.starts,
     chart.starts,
+    ray_serve.starts,
     llm_d.starts,
     srt_slurm.starts,
     sky.starts,
@@ -46,6 +49,7 @@ def starts(documents: Documents, name: str) -> list[Written] | None:
         read = next((given for form in _FORMS if (given := form(root, name)) is not None), None)
         known = known or read is not None
         found += read or ()
+    found = [kaito.configured(written, documents.roots) for written in found]
     if documents.is_open:
         found = [replace(written, is_open=True) for written in found]
     return found if known else None

@@ -9,14 +9,22 @@ from vllm_doctor.launch.manifests.pod import Pod, environment_of, not_text, refe
 from vllm_doctor.launch.start import Form, Resources, Word, Written
 from vllm_doctor.launch.yaml_tree import Node
 
+_FORMATS = frozenset({"huggingface", "vllm"})
 _OWN = ("--model_", "--model-", "--http_", "--http-", "--backend", "--predictor", "--enable_docs_url")
 
 KSERVE = "kserve/vllm"
 """Stands for the image of KServe's own server: its arguments are vLLM's."""
 
 
+def is_language_model(model: Node) -> bool:
+    """Whether KServe serves it with vLLM: by its format, or by the runtime that is named."""
+    return model["modelFormat"]["name"].text.lower() in _FORMATS or "vllm" in model["runtime"].text.lower()
+
+
 def served(pod: Pod, model: Node) -> Iterator[Written]:
     """KServe's Hugging Face server, which gives vLLM those arguments that are not its own."""
+    if not is_language_model(model):
+        return
     environment = environment_of(model["env"])
     words = list(referenced(texts(model["args"]), environment))
     named = _model(words) or text(model["storageUri"])
