@@ -11,6 +11,7 @@ from vllm_doctor.launch.manifests import (
     config_file,
     dstack,
     kaito,
+    kserve,
     kubernetes,
     llama_swap,
     llm_d,
@@ -49,7 +50,7 @@ def starts(documents: Documents, name: str) -> list[Written] | None:
         read = next((given for form in _FORMS if (given := form(root, name)) is not None), None)
         known = known or read is not None
         found += read or ()
-    found = [kaito.configured(written, documents.roots) for written in found]
+    found = [kaito.configured(written, documents.roots) for written in kserve.joined(found)]
     if documents.is_open:
         found = [replace(written, is_open=True) for written in found]
     return found if known else None

@@ -20,6 +20,8 @@ from vllm_doctor.launch.start import Written
 from vllm_doctor.launch.unwrap import of_script
 from vllm_doctor.launch.yaml_tree import Node
 
+_RAY_GROUPS = frozenset({"headGroupSpec", "workerGroupSpecs"})
+"""Where KubeRay starts Ray in a container that says nothing else."""
 _Read = Callable[[str, Node], Iterator[Written]]
 _WHOLE: Mapping[str, _Read] = {
     "kaito.sh/InferenceSet": kaito.of_workspace,
@@ -78,8 +80,9 @@ def _of_pod(pod: Pod, pods: float) -> Iterator[Written]:
         yield from _of_recipe(pod.spec)
     elif not containers:
         yield from container_of(pod, pod.keys, pod.spec).starts()
+    is_of_ray = not _RAY_GROUPS.isdisjoint(pod.keys)
     for place, container in enumerate(containers):
-        if container.kind == "map":
+        if container.kind == "map" and (container["command"] or container["args"] or not is_of_ray):
             for written in container_of(pod, (*pod.keys, "containers", place), container).starts():
                 yield _spread(written, pods)
 

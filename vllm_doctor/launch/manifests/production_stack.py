@@ -128,7 +128,7 @@ def _of_model(holder: StackModel, values: Node) -> Written:
             shm_bytes=docker.quantity(model["shmSize"].text),
             gpu=machine.gpu(model, values),
         ),
-        notes=tuple(_notes(config, cache["kvRole"], {*_OF_BOTH, *_SWITCHES}, () if ray else ("enablePrefixCaching",))),
+        notes=tuple(_notes(config, _role(model), {*_OF_BOTH, *_SWITCHES}, () if ray else ("enablePrefixCaching",))),
     )
 
 
@@ -156,7 +156,7 @@ def of_runtime(owner: str, object: Node) -> Iterator[Written]:
             cpu_request=docker.number(asked["cpu"].text),
             other_shm=True,
         ),
-        notes=tuple(_notes(config, Node("", 1), of_config, _SWITCHES)),
+        notes=tuple(_notes(config, (), of_config, _SWITCHES)),
     )
 
 
@@ -205,9 +205,14 @@ def _version(config: Node) -> dict[str, str | None]:
     return {}
 
 
-def _notes(config: Node, role: Node, known: Iterable[str], switches: Iterable[str]) -> Iterator[str]:
-    if role.text in _ROLES:
-        yield f"its role: {_ROLES[role.text]}"
+def _role(model: Node) -> Iterator[str]:
+    role = _ROLES.get(model.at("lmcacheConfig", "kvRole").text)
+    if role is not None:
+        yield f"role of {model['name'].text or model.path}: {role}"
+
+
+def _notes(config: Node, role: Iterable[str], known: Iterable[str], switches: Iterable[str]) -> Iterator[str]:
+    yield from role
     others = [key for key in config.fields if key not in {*known, *_NO_FLAGS}]
     if others:
         yield f"not read of vllmConfig: {', '.join(others)}"
