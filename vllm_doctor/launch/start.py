@@ -187,7 +187,9 @@ _TAG = re.compile(_VERSION, re.DOTALL)
 _NAMED_TAG = re.compile(
     rf"(?:.*[-_.])?vllm[-_]?{_VERSION}", re.IGNORECASE | re.DOTALL
 )  # rocm6.4.1_vllm_0.9.0.1_20250605
-_OTHERS_TAGS = frozenset({"lmcache", "rhaiis", "ai-dynamo"})  # images with vLLM in them, whose tags are versions of something else
+_OTHERS_TAGS = frozenset(
+    {"lmcache", "rhaiis", "ai-dynamo"}
+)  # images with vLLM in them, whose tags are versions of something else
 
 
 def judged(written: Written) -> Start:

@@ -9,5 +9,6 @@ from vllm_doctor.launch.manifests.config_file import ConfigFile
 from vllm_doctor.launch.manifests.container import Container
 from vllm_doctor.launch.manifests.forms import starts
 from vllm_doctor.launch.manifests.production_stack import STACK_KEYS, StackModel
+from vllm_doctor.launch.manifests.values import Values
 
-__all__ = ["CHART_KEYS", "STACK_KEYS", "ConfigFile", "Container", "StackModel", "starts"]
+__all__ = ["CHART_KEYS", "STACK_KEYS", "ConfigFile", "Container", "StackModel", "Values", "starts"]
