@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from vllm_doctor.launch import budget, diff, manifests, rewrite, shell, systemd, yaml_tree
+from vllm_doctor.launch import budget, diff, docker, manifests, rewrite, shell, systemd, yaml_tree
 from vllm_doctor.launch import unwrap as launching
-from vllm_doctor.launch.manifests import ConfigFile, Container, Pool, Runtime, StackModel
+from vllm_doctor.launch.manifests import ConfigFile, Container, Pool, Runtime, StackModel, Values, flag_map
 from vllm_doctor.launch.manifests.llm_inference_service import ADDITIONAL, PARALLELISM
 from vllm_doctor.launch.rewrite import UnwritableError, Wanted
 from vllm_doctor.launch.start import Form, Launch, Start, Word, Written
@@ -76,6 +76,13 @@ class WrittenDocument:
 
     def _of_form(self, form: Form, changes: Mapping[int, Sequence[Change]]) -> Iterator[Patch]:
         holders = {number: self.written[number].holder for number in changes}
+        for number, holder in list(holders.items()):
+            if isinstance(holder, Values):
+                yield self._of_values(number, holder, changes)
+                del holders[number]
+        changes = {number: changes[number] for number in holders}
+        if not changes:
+            return
         if form is Form.CONFIG:
             for number, holder in holders.items():
                 if isinstance(holder, ConfigFile):
@@ -273,7 +280,7 @@ class WrittenDocument:
     def _of_pool(self, number: int, holder: Pool, changes: Sequence[Change]) -> Patch:
         """Of KServe's LLMInferenceService, as a JSON patch."""
         try:
-            operations = list(_of_arguments(holder, rewrite.wanted(changes)))
+            operations = list(_of_pool(holder, rewrite.wanted(changes)))
         except UnwritableError as error:
             return self._patch([number], {number: changes}, problem=f"{error}: change it by hand")
         apply = tuple(self._kubectl(holder.object, "json"))
@@ -310,6 +317,15 @@ class WrittenDocument:
             ),
             lines=tuple(yaml.dump({"servingEngineSpec": {"modelSpec": models}})),
         )
+
+    # ---- values of a program that makes the command
+
+    def _of_values(self, number: int, holder: Values, changes: Mapping[int, Sequence[Change]]) -> Patch:
+        try:
+            where, new = _of_arguments(holder, rewrite.wanted(changes[number]))
+        except UnwritableError as error:
+            return self._patch([number], changes, problem=f"{error}: change it by hand")
+        return self._patch([number], changes, apply=(f"put this in the place of {where}",), lines=tuple(yaml.dump(new)))
 
     # ---- systemd
 
@@ -688,7 +704,7 @@ def _operations(holder: Container, new: _New) -> Iterator[dict[str, Any]]:
             yield {"op": "add", "path": f"{at}/env/-", "value": variable}
 
 
-def _of_arguments(pool: Pool, wanted: Wanted) -> Iterator[dict[str, Any]]:
+def _of_pool(pool: Pool, wanted: Wanted) -> Iterator[dict[str, Any]]:
     """JSON Patch of the variable with vLLM's arguments, and of the parallel sizes. Raises UnwritableError."""
     spec, container, at = pool.node, pool.container, "/" + "/".join(pool.keys)
     names = {flag: key for key, flag in PARALLELISM.items()}
@@ -802,6 +818,48 @@ def _has_secrets(tree: Any, name: str = "") -> bool:
     if not isinstance(tree, str):
         return False
     return masked(tree) != tree or (is_secret(name) and bool(tree))
+
+
+# ---- values of a program that makes the command
+
+
+def _of_arguments(holder: Values, wanted: Wanted) -> tuple[str, list[str] | dict[str, Any]]:
+    """Where its words or its flags stand, and what is to stand there. Raises UnwritableError."""
+    if wanted.environment:
+        raise UnwritableError("its environment is made by the program that reads the document")
+    node = holder.arguments or holder.flags
+    if node is None or node.kind not in ("seq", "map"):
+        raise UnwritableError("its command is made by the program that reads the document")
+    if _has_marks(node):
+        raise UnwritableError("it is a template")
+    new = _of_flags(node, wanted) if holder.arguments is None else _of_list(node, wanted)
+    if _has_secrets(new):
+        raise UnwritableError(_SECRET)
+    return node.path or "the document", new
+
+
+def _of_list(node: Node, wanted: Wanted) -> list[str]:
+    words = [*docker.SERVE, "m", *(item.text for item in node.items)]
+    if lost := wanted.unset - {edit.name for edit in command_line.edits(words, {}, wanted.unset)}:
+        raise UnwritableError(f"{', '.join(sorted(lost))} is set elsewhere")
+    return list(command_line.changed(words, wanted.set, wanted.unset))[3:]
+
+
+def _of_flags(node: Node, wanted: Wanted) -> dict[str, Any]:
+    keys = {command_line.flag_of_key(flag_map.flag_of(key).removeprefix("--")): key for key in node.fields}
+    new: dict[str, Any] = dict(node.plain)
+    for name, words in wanted.set.items():
+        off = "--no-" + name.removeprefix("--")
+        if off in keys:
+            new.pop(keys[off])
+        new[keys.get(name) or name.removeprefix("--")] = _stack_value(words)
+    for name in wanted.unset:
+        off = "--no-" + name.removeprefix("--")
+        key = keys.get(name) or keys.get(off)
+        if key is None:
+            raise UnwritableError(f"{name} is set elsewhere")
+        new.pop(key)
+    return new
 
 
 # ---- systemd

@@ -10,5 +10,6 @@ from vllm_doctor.launch.manifests.container import Container
 from vllm_doctor.launch.manifests.forms import starts
 from vllm_doctor.launch.manifests.llm_inference_service import Pool
 from vllm_doctor.launch.manifests.production_stack import Runtime, StackModel
+from vllm_doctor.launch.manifests.values import Values
 
-__all__ = ["CHART_KEYS", "ConfigFile", "Container", "Pool", "Runtime", "StackModel", "starts"]
+__all__ = ["CHART_KEYS", "ConfigFile", "Container", "Pool", "Runtime", "StackModel", "Values", "starts"]

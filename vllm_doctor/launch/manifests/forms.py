@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from vllm_doctor.launch.manifests import (
+    anywhere,
     chart,
     compose,
     config_file,
@@ -13,13 +14,16 @@ from vllm_doctor.launch.manifests import (
     kaito,
     kserve,
     kubernetes,
+    kustomize,
     llama_swap,
     llm_d,
+    llm_d_benchmark,
     production_stack,
     ray_serve,
     sky,
     srt_slurm,
     truss,
+    worker_vllm,
 )
 from vllm_doctor.launch.start import Written
 from vllm_doctor.launch.yaml_tree import Documents, Node
@@ -31,13 +35,17 @@ _FORMS: tuple[_Read, ...] = (
     chart.starts,
     ray_serve.starts,
     llm_d.starts,
+    llm_d_benchmark.starts,
     srt_slurm.starts,
     sky.starts,
     dstack.starts,
     truss.starts,
     llama_swap.starts,
+    worker_vllm.starts,
+    kustomize.starts,
     config_file.starts,
     kubernetes.starts,
+    anywhere.starts,
 )
 """Each gives the servers that one document starts; None where it is not of that form."""
 

@@ -43,8 +43,7 @@ def _of_role(root: Node, role: str, pod: Pod, place: int, node: Node) -> Iterato
         container = _started_by_chart(container, how, added)
     notes = _not_read(root["modelArtifacts"], pod.spec)
     for written in container.starts():
-        holder = Values(node["args"], tuple(Word(word, node.line) for word in ("vllm", "serve")) + added)
-        yield replace(written, holder=holder if added else Values(), notes=(*notes, *written.notes))
+        yield replace(written, holder=Values(node["args"]), notes=(*notes, *written.notes))
 
 
 def _started_by_chart(container: Container, how: str, added: tuple[Word, ...]) -> Container:
