@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from vllm_doctor.launch import budget, manifests, systemd, unwrap, yaml_tree
+from vllm_doctor.launch import budget, logged_start, manifests, notebook, python_calls, systemd, unwrap, yaml_tree
 from vllm_doctor.launch.start import Written
 from vllm_doctor.model.errors import SourceError
 
@@ -18,7 +18,7 @@ MAX_NESTED = 3
 
 _FENCE = re.compile(r"^[ \t]{0,3}(?:>[ \t]?)?(`{3,}|~{3,})[ \t]*([\w+.-]*)[^\n]*$", re.MULTILINE)
 _HEREDOC = re.compile(r"<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_]\w*)(?P=quote)[^\n]*$", re.MULTILINE)
-_PROSE = frozenset({"python", "py", "json", "output", "text", "txt", "diff", "log", "js", "go", "rust", "promql"})
+_PROSE = frozenset({"json", "output", "text", "txt", "diff", "log", "js", "go", "rust", "promql"})
 _YAML = re.compile(r"---|%YAML|-[ \t]|[{\[]|\"[^\"\n]*\"[ \t]*:|[\w./-]+[ \t]*:(?:\s|$)|'[^'\n]*'[ \t]*:")
 _FIRST_LINE = re.compile(r"^[^\S\n]*(?!\s|#|\{\{)[^\n]+", re.MULTILINE)
 """Neither empty, nor a comment or a template alone."""
@@ -154,11 +154,57 @@ def _of_unit(piece: Piece) -> list[Written]:
     return systemd.starts(piece.text, piece.line)
 
 
+# ---- Python
+
+
+def _is_notebook(piece: Piece) -> bool:
+    return notebook.is_notebook(piece.text)
+
+
+def _of_notebook(piece: Piece) -> list[Written]:
+    if found := notebook.starts(piece.text):
+        return found
+    if found := logged_start.starts(notebook.outputs(piece.text)):
+        return found
+    raise SourceError("not-vllm", "no cell of this notebook starts vLLM, and none printed how it was started")
+
+
+def _is_python(piece: Piece) -> bool:
+    return python_calls.is_python(piece.text, piece.name)
+
+
+def _of_python(piece: Piece) -> list[Written]:
+    found = python_calls.starts(piece.text, piece.line)
+    if not found and piece.name:
+        raise SourceError("not-vllm", "nothing in this Python text starts vLLM: no LLM(…), engine or `vllm serve`")
+    return found
+
+
+def _has_call(piece: Piece) -> bool:
+    return not _is_page(piece)
+
+
+def _of_calls(piece: Piece) -> list[Written]:
+    return python_calls.in_text(piece.text)
+
+
+def _is_log(piece: Piece) -> bool:
+    return logged_start.has_arguments(piece.text)
+
+
+def _of_log(piece: Piece) -> list[Written]:
+    return logged_start.starts(piece.text, piece.line)
+
+
 FORMS: tuple[TextForm, ...] = (
+    TextForm("notebook", _is_notebook, _of_notebook),
     TextForm("page", _is_page, _of_page),
+    TextForm("Python", _is_python, _of_python),
     TextForm("script that writes files", _writes_files, _of_writer),
     TextForm("systemd unit", _is_unit, _of_unit),
     TextForm("YAML", _is_yaml, _of_yaml),
     TextForm("shell", _is_script, _of_script),
+    TextForm("log with vLLM's arguments", _is_log, _of_log),
+    TextForm("text with Python's calls", _has_call, _of_calls),
 )
 """In this order: what another form could be taken for stands before it."""

@@ -30,6 +30,8 @@ class Form(StrEnum):
     HELM = "helm"
     SYSTEMD = "systemd"
     CONFIG = "config"
+    PYTHON = "python"
+    LOG = "log"
 
 
 class Flaw(StrEnum):
@@ -160,6 +162,10 @@ class Written(Launch):
     config: str | None = None
     """The text of its --config file, where that is what was given."""
     holder: Holder | None = None
+    version: str | None = None
+    """vLLM's, where the text beside it tells it."""
+    of_keywords: bool = False
+    """Its words stand for keywords of Python: what is off there needs no flag that turns it off."""
 
     @classmethod
     def of(cls, launch: Launch, **more: Any) -> Written:
@@ -207,9 +213,10 @@ def judged(written: Written) -> Start:
         if not is_marked(flag) and isinstance(value, str) and is_marked(value)
     )
     unknown |= {as_written(command_line.flag_of_key(key)) for key in command.strange_keys if not is_marked(key)}
-    version = None if written.image is None else version_of(written.image)
+    version = (None if written.image is None else version_of(written.image)) or written.version
     shown = _shown(command, flags, unknown)
-    shown = replace(shown, flags=_as_taken(shown, version or catalogue.newest()))
+    if not written.of_keywords:
+        shown = replace(shown, flags=_as_taken(shown, version or catalogue.newest()))
     return Start(
         written.form,
         as_written(written.place),
