@@ -46,7 +46,8 @@ class StartSource:
 
     name: str
     starts: tuple[Start, ...]
-    document: WrittenDocument
+    document: WrittenDocument | None = None
+    """None: they stand within sentences, to which no patch applies."""
 
     def target(self, start: Start) -> str:
         """Where the start stands."""
@@ -79,18 +80,19 @@ def open_command(given: str, until: float | None = None) -> StartSource:
     Raises SourceError: not-found, denied, unreadable, empty, too-large, not-vllm, timeout.
     """
     if given == STDIN:
-        return _source("standard input", _content("standard input", None, until))
+        return of_text("standard input", _content("standard input", None, until))
     if os.path.isdir(given):
         raise SourceError("unreadable", f"--command {given}: is a folder; give one file of it")
     if os.path.exists(given):
-        return _source(given, _content(f"--command {given}", given, until), given)
+        return of_text(given, _content(f"--command {given}", given, until), given)
     if not re.search(r"\s", given) and not os.path.basename(given).startswith(_PROGRAMS):
         raise SourceError("not-found", f"--command {printed(given)}: there is no such file, and it is no command line")
     text = given.encode("utf-8", "surrogateescape")
-    return _source("--command", _decoded(text, "--command"))
+    return of_text("--command", _decoded(text, "--command"))
 
 
-def _source(name: str, text: str, path: str = "") -> StartSource:
+def of_text(name: str, text: str, path: str = "") -> StartSource:
+    """The starts in a text that was read already; `path`: of its file. Raises SourceError."""
     is_windows = "\r\n" in text
     starts, written = _read(text, path)
     exact = WrittenDocument(name, path or None, text.replace("\r\n", "\n"), written, starts, not is_windows)

@@ -105,7 +105,7 @@ def _setup(
     notes: list[str] = []
     models: tuple[str, ...] = ()
     count: int | None = None
-    is_told = how.command is not None or bool(seen.command) or bool(seen.models)
+    is_told = how.written is not None or bool(seen.command) or bool(seen.models)
     start = None if is_told else prose_command.start(text)
     if how.gpu is not None:
         count = gpu_name.parse(how.gpu).count
