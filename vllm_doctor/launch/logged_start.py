@@ -73,9 +73,9 @@ def _of_config(text: str, version: str | None, line: int) -> Written:
     flags: dict[str, Value] = {}
     for key, value in told.items():
         flag = f"--{_OF_CONFIG.get(key, key).replace('_', '-')}"
-        if value in ("None", "False", "auto") or not catalogue.is_flag(flag):
+        if value.rpartition(".")[2] in ("None", "False", "auto", "AUTO") or not catalogue.is_flag(flag):
             continue
-        flags[flag] = True if value == "True" else value.removeprefix("torch.").removeprefix("LoadFormat.")
+        flags[flag] = True if value == "True" else value.removeprefix("torch.")
     note = "from the configuration that vLLM logged, with what it chose by itself; other settings are not in it"
     return _written(model, flags, version, line, True, (note,))
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from vllm_doctor.launch import budget, diff, manifests, rewrite, shell, systemd, yaml_tree
+from vllm_doctor.launch import budget, diff, manifests, python_edit, rewrite, shell, systemd, yaml_tree
 from vllm_doctor.launch import unwrap as launching
 from vllm_doctor.launch.manifests import ConfigFile, Container, StackModel
+from vllm_doctor.launch.python_calls import Call
 from vllm_doctor.launch.rewrite import UnwritableError, Wanted
 from vllm_doctor.launch.start import Form, Launch, Start, Word, Written
 from vllm_doctor.launch.unexpanded import as_written, is_marked, mark
@@ -89,6 +90,9 @@ class WrittenDocument:
             yield from self._of_compose({n: h for n, h in holders.items() if isinstance(h, Container)}, changes)
         elif form is Form.KUBERNETES:
             yield from self._of_objects({n: h for n, h in holders.items() if isinstance(h, Container)}, changes)
+        elif form in (Form.PYTHON, Form.LOG):
+            for number, given in changes.items():
+                yield self._of_call(number, given)
         else:
             yield from self._of_units(changes)
 
@@ -148,6 +152,26 @@ class WrittenDocument:
         except (UnwritableError, budget.ExhaustedError):
             return ()
         return _of_lines(self.text, text, [self.written[number] for number in changes], self.path)
+
+    # ---- Python
+
+    def _of_call(self, number: int, changes: Sequence[Change]) -> Patch:
+        """A diff of the file where the keywords stand in the call; else what to change there."""
+        written, place = self.written[number], {number: changes}
+        if not written.of_keywords or written.form is Form.LOG:
+            shown = diff.of_words(self.starts[number].argv, changes, "").lines
+            return self._patch([number], place, lines=shown, apply=("start it with the lines of +",))
+        holder = written.holder
+        try:
+            if not (isinstance(holder, Call) and self.path and self.is_exact and holder.text == self.text):
+                raise UnwritableError("it is no file of its own")
+            new = python_edit.edited(self.text, holder.node, changes)
+            lines = python_edit.diff(self.text, new, self.path.lstrip("/").removeprefix("./"))
+        except UnwritableError as error:
+            apply = f"not in place ({error}): in Python flags are keyword arguments of the call; change there:"
+            return self._patch([number], place, lines=python_edit.settings(changes), apply=(apply,))
+        root = "-d / " if os.path.isabs(self.path) else ""
+        return self._patch([number], place, lines=lines, apply=(f"patch {root}-p1 < PATCH",))
 
     # ---- vLLM's own file
 

@@ -37,6 +37,7 @@ _MAGIC = re.compile(r"([ \t]{0,80})(?:([\w, ]{1,60})= ?)?([!%]{1,2})(.*)")
 _ENV = re.compile(r"(?:env|set_env)[ \t]+([A-Za-z_]\w*)(?:=|[ \t]+)(\S.*)")
 _PIN = re.compile(r"(?<![\w/.-])vllm(?:\[[\w,. -]{1,40}\])? {0,2}={2,3} {0,2}v?(\d{1,3}\.\d{1,4}\.[\w.]{1,30})")
 _IMAGE = re.compile(r"(?<![\w./-])[\w./-]{0,80}vllm[\w./-]{0,60}:[\w.-]{1,60}")
+_BY_USAGE = ("--max-num-seqs", "--max-num-batched-tokens")
 _NO_FLAGS = frozenset({"usage_context", "stat_loggers", "start_engine_loop"})
 """Of Python only."""
 _SERVER = re.compile(r"vllm|api_server")
@@ -306,6 +307,8 @@ def _of_engine(engine: Engine, flow: Flow, text_of_cell: str | None) -> Written:
     notes = [f"{engine.name}(…) in Python: its keywords are read as the flags of these names"]
     if engine.name == "LLM":
         notes.append("an offline engine: it answers no HTTP requests")
+    if unset := [flag for flag in _BY_USAGE if flag not in told]:
+        notes.append(f"an engine in Python takes other defaults than a server: {', '.join(unset)} is not known")
     if arguments.is_open:
         notes.append("more keywords may be given than stand in the text")
     holder = None if text_of_cell is None else Call(text_of_cell, engine.node, line)

@@ -297,7 +297,7 @@ class Flow:
                 elif isinstance(base, Class):
                     base.fields[target.attr] = value
             case ast.Subscript():
-                base, (is_known, key) = self._value(target.value, frame), known(self._value(target.slice, frame))
+                base, (_is_known, key) = self._value(target.value, frame), known(self._value(target.slice, frame))
                 if isinstance(base, Mapped):
                     if isinstance(key, str):
                         self._put(base, key, value)
@@ -494,13 +494,9 @@ class Flow:
         return made
 
     def _formatted(self, node: ast.JoinedStr, frame: _Frame) -> Value:
-        values = [
-            self._value(one.value if isinstance(one, ast.FormattedValue) else one, frame) for one in node.values
-        ]
+        values = [self._value(one.value if isinstance(one, ast.FormattedValue) else one, frame) for one in node.values]
         told = "".join(
-            mark(dotted(one.value))
-            if isinstance(one, ast.FormattedValue) and isinstance(value, Open)
-            else text(value)
+            mark(dotted(one.value)) if isinstance(one, ast.FormattedValue) and isinstance(value, Open) else text(value)
             for one, value in zip(node.values, values, strict=True)
         )
         return of(values, told) if len(told) <= MAX_TEXT else Open("…")
@@ -716,7 +712,9 @@ class Flow:
         if name in ("min", "max") and len(args) > 1:
             numbers = [known(one)[1] for one in args]
             if all(isinstance(one, (int, float)) for one in numbers):
-                return of(args, (min if name == "min" else max)(one for one in numbers if isinstance(one, (int, float))))
+                return of(
+                    args, (min if name == "min" else max)(one for one in numbers if isinstance(one, (int, float)))
+                )
         if name == "len" and isinstance(first, Listed) and not any(isinstance(i, (Open, Maybe)) for i in first.items):
             return len(first.items)
         if name == "dict":
@@ -775,7 +773,7 @@ class Flow:
             return self._of_parser(base, name, args, named)
         if isinstance(base, Engine):
             return self._merged_of(base) if name in ("dict", "model_dump") else Open(dotted(node))
-        is_known, scalar = known(base)
+        _is_known, scalar = known(base)
         if isinstance(scalar, str):
             return self._of_text(base, scalar, name, args, named, node)
         if name == "system" and args and dotted(node.func) == "get_ipython().system":
@@ -817,9 +815,7 @@ class Flow:
             return Listed(pairs if name == "items" else list(base.fields if name == "keys" else base.fields.values()))
         return Open(dotted(node))
 
-    def _of_text(
-        self, base: Value, scalar: str, name: str, args: list[Value], named: Mapped, node: ast.Call
-    ) -> Value:
+    def _of_text(self, base: Value, scalar: str, name: str, args: list[Value], named: Mapped, node: ast.Call) -> Value:
         if name == "join" and args and isinstance(args[0], Listed):
             return self._as_line(args[0]) if scalar in (" ", " \\\n") else self._between(scalar, args[0])
         if name in _TEXT_METHODS and all(isinstance(one, str) for one in args):
@@ -833,9 +829,9 @@ class Flow:
         if name == "format":
             return self._filled_in(scalar, args, named)
         if name == "split" and not args and scalar.strip():
-            made = Listed([*scalar.split()], node.lineno, self._path, place=self._place)
-            self.lists.append((made, self._resources))
-            return made
+            listed = Listed([*scalar.split()], node.lineno, self._path, place=self._place)
+            self.lists.append((listed, self._resources))
+            return listed
         return Open(dotted(node))
 
     def _between(self, sign: str, listed: Listed) -> str:
@@ -897,13 +893,15 @@ class Flow:
         return parser if name.startswith("add_") else Open(name)
 
     def _argument(self, flag: str, named: Mapped) -> Value:
-        is_told, action = known(named.fields.get("action"))
+        _is_told, action = known(named.fields.get("action"))
         if action in ("store_true", "store_false"):
             return Default(action == "store_false", flag)
         if "default" not in named.fields:
             is_needed = not flag.startswith("-") or is_true(named.fields.get("required")) is not False
-            return Open(flag) if is_needed and (not flag.startswith("-") or "required" in named.fields) else Default(
-                None, flag
+            return (
+                Open(flag)
+                if is_needed and (not flag.startswith("-") or "required" in named.fields)
+                else Default(None, flag)
             )
         default = named.fields["default"]
         is_known, scalar = known(default)
@@ -955,14 +953,14 @@ class Flow:
     def _parameters(self, function: Function, args: list[Value], named: Mapped, frame: _Frame) -> None:
         given = function.node.args
         names = [one.arg for one in (*given.posonlyargs, *given.args)]
-        if function.owner is not None and names and not any(
-            dotted(one) == "staticmethod" for one in function.node.decorator_list
+        if (
+            function.owner is not None
+            and names
+            and not any(dotted(one) == "staticmethod" for one in function.node.decorator_list)
         ):
             frame.names[names.pop(0)] = (function.owner, self._path)
         count = len(names)
-        defaults: dict[str, ast.expr] = dict(
-            zip(names[count - len(given.defaults) :], given.defaults, strict=False)
-        )
+        defaults: dict[str, ast.expr] = dict(zip(names[count - len(given.defaults) :], given.defaults, strict=False))
         defaults |= {
             one.arg: default for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default
         }
@@ -991,7 +989,7 @@ class Flow:
         before = self._resources
         for one in decorators:
             if isinstance(one, ast.Call):
-                given = {keyword.arg: self._value(keyword.value, self._module) for keyword in one.keywords}
+                given = {keyword.arg or "": self._value(keyword.value, self._module) for keyword in one.keywords}
                 self._resources = _asked(self._resources, given)
         try:
             yield
@@ -1058,11 +1056,11 @@ def _flag_of_either(values: Sequence[Value]) -> Value:
     return Maybe(flag, "…") if flag is not None else None
 
 
-def _asked(resources: Resources, given: Mapping[str | None, Value]) -> Resources:
+def _asked(resources: Resources, given: Mapping[str, Value]) -> Resources:
     """With what a decorator of Modal or Ray asks for: `gpu="H100:2"`, `num_gpus=1`, `ray_actor_options={…}`."""
     options = given.get("ray_actor_options")
     if isinstance(options, Mapped):
-        given = {**given, **options.fields}
+        given = dict(given) | options.fields
     gpu = given.get("gpu")
     if isinstance(gpu, Listed) and gpu.items:
         gpu = gpu.items[0]

@@ -1,5 +1,5 @@
-"""What an expression of Python stands for, as far as its text tells: constants, lists and dictionaries of them, and what
-is open. A text with open pieces holds them between marks (`unexpanded`). Nothing here calls what was read.
+"""What an expression of Python stands for, as far as its text tells: constants, lists and dictionaries of them, and
+what is open. A text with open pieces holds them between marks (`unexpanded`). Nothing here calls what was read.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from vllm_doctor.launch import budget
 from vllm_doctor.launch.unexpanded import is_marked, mark
@@ -129,7 +129,9 @@ def known(value: Value) -> tuple[bool, Scalar]:
         value = value.value
     if isinstance(value, str):
         return not is_marked(value), value
-    return value is None or isinstance(value, (bool, int, float)), value if _is_scalar(value) else None
+    if value is None or isinstance(value, (bool, int, float)):
+        return True, value
+    return False, None
 
 
 def _is_scalar(value: Value) -> bool:
@@ -210,7 +212,7 @@ def is_true(value: Value) -> bool | None:
     return bool(scalar) if is_known else None
 
 
-_COMPARED: Mapping[type[ast.cmpop], Callable[[object, object], object]] = {
+_COMPARED: Mapping[type[ast.cmpop], Callable[[Any, Any], object]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
     ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
 }  # fmt: skip

@@ -113,6 +113,8 @@ class Start:
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
 
+    is_engine: bool = False
+    """Python makes the engine: what is not given is not what a server takes."""
     variables: Mapping[str, bool] = field(default_factory=dict)
     """Of a text for a shell: the pieces that it expands where it runs, and whether to several words."""
 
@@ -230,6 +232,7 @@ def judged(written: Written) -> Start:
         written.resources,
         tuple(sorted(dict.fromkeys(faults), key=lambda fault: (list(Flaw).index(fault.kind), fault.line))),
         (*written.notes, *shown.notes),
+        written.of_keywords and written.form is Form.PYTHON,
         _variables(words) if written.form in (Form.SHELL, Form.DOCKER_RUN) else {},
     )
 
