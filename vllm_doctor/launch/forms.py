@@ -126,7 +126,9 @@ def _of_blocks(blocks: Iterator[tuple[str, int]], outer: Piece) -> list[Written]
 
 def _is_yaml(piece: Piece) -> bool:
     first = _FIRST_LINE.search(piece.text)
-    return first is not None and _YAML.match(first[0].strip()) is not None
+    if first is None or logged_start.has_arguments(first[0]):  # `args: Namespace(…)` is a line of a log
+        return False
+    return _YAML.match(first[0].strip()) is not None
 
 
 def _of_yaml(piece: Piece) -> list[Written]:

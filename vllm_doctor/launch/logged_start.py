@@ -14,7 +14,7 @@ from vllm_doctor.vllm import flags as catalogue
 
 _MOST = 8
 _LONGEST = 20_000
-_ARGUMENTS = re.compile(r"(?<!\w)(?P<set>non-default )?args: (?=\{|Namespace\(|(?:Async)?EngineArgs\()")
+_ARGUMENTS = re.compile(r"(?<!\w)(?:(?P<set>non-default )args: (?=[{A-Z])|args: (?=Namespace\())")
 _CONFIG = re.compile(r"LLM engine (?:\(v(?P<version>[^)\n]{1,60})\) )?with config: ")
 _VERSION = re.compile(r"(?:vLLM API server version |vLLM version |LLM engine \(v)(\d{1,3}\.\d{1,4}[\w.+]{0,60})")
 _OF_CONFIG = {"max_seq_len": "max_model_len", "chunked_prefill_enabled": "enable_chunked_prefill"}

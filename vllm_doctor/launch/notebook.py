@@ -10,6 +10,9 @@ from vllm_doctor.launch.python_calls import Cell
 from vllm_doctor.launch.start import Written
 from vllm_doctor.model import outside
 
+SUFFIX = ".ipynb"
+MAX_BYTES = 16_000_000
+"""With the pictures in it."""
 MOST_CELLS = 1_000
 MAX_TEXT = 10_000_000
 """Characters that its cells, or their outputs, hold together; pictures do not count."""

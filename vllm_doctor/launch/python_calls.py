@@ -82,16 +82,26 @@ def of_cells(cells: Sequence[Cell]) -> list[Written]:
         prepared = _prepared(cell.text)
         trees.append((_parsed(prepared) or _mended(prepared), cell, prepared))
     flow = Flow(is_fragment=not _IMPORT.search(whole))
-    for tree, cell, _ in trees:
-        if tree is not None:
-            flow.follow(tree, cell.place)
-    flow.finish()
+    is_followed = _followed(flow, [(tree, cell.place) for tree, cell, _ in trees if tree is not None])
     texts = {cell.place: prepared for _, cell, prepared in trees}
     found = list(_of_flow(flow, texts))
     if not found:
         found = [one for tree, cell, _ in trees if tree is None for one in in_text(cell.text, cell.place)]
     pinned = version(whole)
-    return [replace(one, version=one.version or pinned) for one in found]
+    notes = () if is_followed else ("the program is longer than is followed: what stands behind is not read",)
+    return [replace(one, version=one.version or pinned, notes=(*one.notes, *notes)) for one in found]
+
+
+def _followed(flow: Flow, trees: Sequence[tuple[ast.Module, str]]) -> bool:
+    """Whether all of the trees could be followed; what was found before the steps were used up counts."""
+    try:
+        with budget.limited():
+            for tree, place in trees:
+                flow.follow(tree, place)
+            flow.finish()
+    except budget.ExhaustedError:
+        return False
+    return True
 
 
 def in_text(text: str, place: str = "") -> list[Written]:

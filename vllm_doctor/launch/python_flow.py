@@ -61,6 +61,7 @@ _MOST_CALLS = 12
 """Of one function."""
 _DEEPEST = 60
 _MOST_ROUNDS = 64
+_MOST_ENGINES = 256
 _PIECE = re.compile(r"\{([^{}\n]{1,200})\}")
 
 
@@ -445,6 +446,7 @@ class Flow:
 
     def _joined_lists(self, left: Listed, right: Listed, line: int) -> Listed:
         left.is_part = right.is_part = True
+        budget.spend(len(left.items) + len(right.items))
         made = Listed([*left.items, *right.items], line, self._path, place=self._place, environment=left.environment)
         self.lists.append((made, self._resources))
         return made
@@ -499,6 +501,7 @@ class Flow:
             mark(dotted(one.value)) if isinstance(one, ast.FormattedValue) and isinstance(value, Open) else text(value)
             for one, value in zip(node.values, values, strict=True)
         )
+        budget.spend_on(told)
         return of(values, told) if len(told) <= MAX_TEXT else Open("…")
 
     def _unary(self, node: ast.UnaryOp, frame: _Frame) -> Value:
@@ -565,13 +568,16 @@ class Flow:
         else:
             callee = self._value(node.func, frame)
         args: list[Value] = []
+        named = Mapped(path=self._path)
         for one in node.args:
+            if isinstance(one, ast.Constant) and one.value is Ellipsis:  # as people leave out what does not matter
+                named.is_open = True
+                continue
             value = self._value(one, frame)
             if isinstance(one, ast.Starred):
                 args += value.items if isinstance(value, Listed) else [Open("…")]
             else:
                 args.append(value)
-        named = Mapped(path=self._path)
         for keyword in node.keywords:
             value = self._value(keyword.value, frame)
             if keyword.arg is None:
@@ -654,8 +660,11 @@ class Flow:
                 arguments.fields.setdefault(key, value)
             for key, one in zip(("model", "tokenizer"), node.args, strict=False):
                 arguments.nodes.setdefault(key, one)
-        engine = Engine(name, arguments, node, self._place, self._resources)
-        self.engines.append(engine)
+        return self._noted(Engine(name, arguments, node, self._place, self._resources))
+
+    def _noted(self, engine: Engine) -> Engine:
+        if len(self.engines) < _MOST_ENGINES:
+            self.engines.append(engine)
         return engine
 
     def _of_ray(self, name: str, named: Mapped, node: ast.Call) -> Engine:
@@ -678,9 +687,7 @@ class Flow:
         is_known, gpu = known(named.fields.get("accelerator_type"))
         if is_known and isinstance(gpu, str):
             resources = replace(resources, gpu=gpu)
-        engine = Engine(name, arguments, node, self._place, resources)
-        self.engines.append(engine)
-        return engine
+        return self._noted(Engine(name, arguments, node, self._place, resources))
 
     def _merged_of(self, engine: Engine) -> Mapped:
         engine.is_part = True
@@ -750,6 +757,7 @@ class Flow:
         return value
 
     def _as_line(self, listed: Listed) -> Joined:
+        budget.spend(len(listed.items))
         joined = Joined(" ".join(text(item.item if isinstance(item, Maybe) else item) for item in listed.items))
         joined.parts = listed
         return joined

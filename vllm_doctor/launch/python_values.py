@@ -140,6 +140,7 @@ def _is_scalar(value: Value) -> bool:
 
 def defaults_in(value: Value, depth: int = 0) -> Iterator[str]:
     """What may be given in the place of the defaults in it."""
+    budget.spend()
     if isinstance(value, Default):
         yield value.of
     elif depth < _DEEPEST and isinstance(value, Listed):
@@ -253,6 +254,7 @@ def combined(sign: ast.operator, left: Value, right: Value) -> Value | None:
     """What an operator makes of two constants; None where it makes none that we follow."""
     if isinstance(sign, ast.Add) and _is_text(left) and _is_text(right):
         joined = text(left) + text(right)
+        budget.spend_on(joined)
         return of([left, right], joined) if len(joined) <= MAX_TEXT else Open("…")
     if isinstance(sign, ast.Div) and (_is_text(left) or _is_text(right)):  # pathlib's
         return of([left, right], f"{text(left).rstrip('/')}/{text(right)}")

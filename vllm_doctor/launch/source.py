@@ -7,7 +7,7 @@ import re
 import sys
 from dataclasses import dataclass, replace
 
-from vllm_doctor.launch import budget, forms, model, processes, unwrap
+from vllm_doctor.launch import budget, forms, model, notebook, processes, unwrap
 from vllm_doctor.launch.forms import Piece
 from vllm_doctor.launch.patches import WrittenDocument
 from vllm_doctor.launch.start import Flaw, Form, Start, Written, judged, printed
@@ -101,24 +101,22 @@ def of_text(name: str, text: str, path: str = "") -> StartSource:
 
 def _content(name: str, path: str | None, until: float | None) -> str:
     """The text in a file; without one, on standard input."""
+    most = notebook.MAX_BYTES if path is not None and path.endswith(notebook.SUFFIX) else MAX_BYTES
     try:
-        raw = (
-            files.of_descriptor(sys.stdin.fileno(), MAX_BYTES, until)
-            if path is None
-            else files.read(path, MAX_BYTES, until)
-        )
+        raw = files.of_descriptor(sys.stdin.fileno(), most, until) if path is None else files.read(path, most, until)
     except PermissionError:
         raise SourceError("denied", f"{name}: permission denied") from None
     except TimeoutError as error:
         raise SourceError("timeout", f"{name}: {error.strerror}") from None
     except OSError as error:
         raise SourceError("unreadable", f"{name}: cannot be read ({error.strerror})") from None
-    return _decoded(raw, name)
+    return _decoded(raw, name, most)
 
 
-def _decoded(raw: bytes, name: str) -> str:
-    if len(raw) > MAX_BYTES:
-        raise SourceError("too-large", f"{name}: larger than 1 MB: a command line or a manifest is not")
+def _decoded(raw: bytes, name: str, most: int = MAX_BYTES) -> str:
+    if len(raw) > most:
+        says = f"{name}: larger than {most / 1e6:.0f} MB: a command line or a manifest is not"
+        raise SourceError("too-large", says)
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise SourceError("unreadable", f"{name}: is UTF-16; save it as UTF-8")
     try:
