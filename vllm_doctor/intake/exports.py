@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -13,6 +14,10 @@ _WRITTEN = frozenset({"title", "body", "text", "content", "message", "descriptio
 _MOST_PIECES = 2_000
 _DEPTH = 12
 _MOST_CHARS = 4 << 20
+_ESCAPED = re.compile(r"&(?:lt|gt|amp);")
+_FENCE_BEFORE = re.compile(r"```(?=[^\s`][^\n`]{0,2000}[ `])")
+"""One that a command follows, and no language."""
+_FENCE_BEHIND = re.compile(r"(?<=[^\n`])```")
 _IS_PAGE = re.compile(r"\s{0,200}<(?:!doctype html|html|body|div|article|section|head)\b", re.IGNORECASE)
 _SKIPPED = frozenset({"script", "style", "svg", "head", "nav", "button", "form", "noscript"})
 _BLOCKS = frozenset(
@@ -40,7 +45,14 @@ def _of_json(raw: str) -> str | None:
         if len(pieces) == _MOST_PIECES:
             break
     is_told = any("\n" in piece for piece in pieces)
-    return "\n\n".join(pieces).replace("\r\n", "\n")[:_MOST_CHARS] if is_told else None
+    return "\n\n".join(map(_fenced, pieces)).replace("\r\n", "\n")[:_MOST_CHARS] if is_told else None
+
+
+def _fenced(piece: str) -> str:
+    """A message with each fence on a line of its own, and without a chat's escapes."""
+    if _ESCAPED.search(piece):
+        piece = html.unescape(piece)
+    return _FENCE_BEHIND.sub("\n```", _FENCE_BEFORE.sub("```\n", piece))
 
 
 def _written(value: object, depth: int) -> Iterator[str]:

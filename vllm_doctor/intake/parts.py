@@ -43,9 +43,14 @@ class Parts:
     """What stands in it and cannot be read: one line each."""
 
     @property
+    def is_only_log(self) -> bool:
+        """Whether no more than a log is recognised."""
+        return not (self.commands or self.gpus or self.scrape or self.problems)
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing is recognised."""
-        return not (self.is_log or self.commands or self.gpus or self.scrape or self.problems)
+        return self.is_only_log and not self.is_log
 
 
 def of(given: Input, is_log: Callable[[Input], bool]) -> Parts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from vllm_doctor.launch import budget, forms, model, notebook, processes, unwrap
@@ -39,6 +40,18 @@ _NO_FLAGS = frozenset({"--omni"})
 _PROGRAMS = ("vllm", "python", "docker", "podman", "nerdctl", "sudo", "env", "uv", "uvx", "nohup", "bash", "sh")
 _WINDOWS = "its lines end as on Windows (\\r\\n): a shell would take the \\r for a part of the last word"
 
+_TAKEN_AS: Mapping[Form, str] = {
+    Form.SHELL: "a shell command",
+    Form.DOCKER_RUN: "a docker run command",
+    Form.COMPOSE: "a compose file",
+    Form.KUBERNETES: "a Kubernetes manifest",
+    Form.HELM: "values of a Helm chart",
+    Form.SYSTEMD: "a systemd unit",
+    Form.CONFIG: "a --config file of vLLM",
+    Form.PYTHON: "a program in Python",
+    Form.LOG: "the arguments that vLLM logged",
+}
+
 
 @dataclass(frozen=True)
 class StartSource:
@@ -48,6 +61,10 @@ class StartSource:
     starts: tuple[Start, ...]
     document: WrittenDocument | None = None
     """None: they stand within sentences, to which no patch applies."""
+
+    def taken_as(self, start: Start) -> str:
+        """What it was read as."""
+        return _TAKEN_AS[start.form] if self.document is not None else "a command within a text"
 
     def target(self, start: Start) -> str:
         """Where the start stands."""
@@ -66,6 +83,7 @@ class StartSource:
             facts=of_model | facts(start) | {"commands_written": Known(float(len(self.starts)), origin="cmdline")},
             models=(start.command.model,) if start.command.model else (),
             notes=(*notes(start), *said),
+            taken_as=self.taken_as(start),
             patient=patient,
             command=start.argv,
             variables=start.variables,

@@ -30,18 +30,18 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
     """
     if how.state is not None:
         how.state.check()
-    gpus.check(how)
     made = None
     if words and how.command is not None and (made := bench.made_by(how.command, how.deadline)) is not None:
         how = replace(how, command=None, benchmark=made)
     handed = inputs.sorted_out(words, how, _is_opened)
+    how = gpus.checked(how, handed.problems if words else None)
     is_asked = bool(words) or how.command is not None or how.smi is not None
     said, printed = inputs.of_options(how, handed)
     printed += handed.gpus
     if printed:
         how = replace(how, printed=printed[0])
     started = command.chosen(said, handed.commands)
-    how = replace(how, written=started.only, texts=handed.texts)
+    how = replace(how, written=started.only, texts=handed.texts, parted=frozenset(handed.parted))
     found = _named(handed.words, how, opened) if handed.words or not is_asked else []
     found += page.of_texts(handed.scrapes, how, found)
     if found:

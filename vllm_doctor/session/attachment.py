@@ -67,6 +67,8 @@ class Attachment:
     """The one command that was given: of a log, what its server was started with."""
     printed: PrintedGpus | None = None
     """What a program printed of the GPUs, in place of the driver's answer."""
+    parted: frozenset[str] = frozenset()
+    """Words that name files with more in them than a log."""
     texts: Mapping[str, bytes] = field(default_factory=dict)
     """By the words that name them: what people wrote, taken out of exports."""
 

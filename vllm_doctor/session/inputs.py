@@ -40,6 +40,8 @@ class Inputs:
     """`words`: those that an opener takes, logs among them."""
 
     words: list[str] = field(default_factory=list)
+    parted: set[str] = field(default_factory=set)
+    """Those that name files with more in them than a log."""
     texts: dict[str, bytes] = field(default_factory=dict)
     """Of words that are exports: what people wrote there."""
     commands: list[StartSource] = field(default_factory=list)
@@ -76,12 +78,16 @@ class _Sorter:
     how: Attachment
     is_opened: Callable[[str], bool]
     has_log: bool = False
+    said: list[str] = field(default_factory=list)
+    """Texts in which people say how fast it was, and nothing measured stands."""
     unknown: list[str] = field(default_factory=list)
     """Texts in which nothing is recognised."""
 
     def end(self) -> None:
         """A text in which nothing is recognised may be a log that has just begun, whose reader says what it is; beside
-        what else a server left it is not used."""
+        what else a server left it is not used. What a log measured goes before what people say."""
+        if self.said and not self.has_log and len(self.said) == 1:
+            self._add_log(self.said[0])
         if not (self.has_log or self.found.commands or self.found.gpus or self.found.scrapes):
             self.found.words += self.unknown
             return
@@ -140,8 +146,12 @@ class _Sorter:
         if given.is_export:
             self.found.texts[word] = given.text.encode("utf-8", "replace")
         self._add_parts(told)
-        if told.is_log or _has_figure(given.text):
+        if not told.is_only_log:
+            self.found.parted.add(word)
+        if told.is_log:
             self._add_log(word)
+        elif _has_figure(given.text):
+            self.said.append(word)
         elif told.is_empty:
             self.unknown.append(word)
 

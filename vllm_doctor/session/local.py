@@ -141,7 +141,13 @@ class Local:
         detail = (view.detail,) if view.detail and view.missing is not Reason.ABSENT else ()
         notes, rows = (*detail, *view.notes), gpu.rows(view, use)
         return Observation(
-            SourceKind.GPU, self.gpus_target, facts=facts, notes=notes, patient=self.patient, gpu_rows=rows
+            SourceKind.GPU,
+            self.gpus_target,
+            facts=facts,
+            notes=notes,
+            taken_as=f"GPUs, by {view.origin}" if self.printed is not None else "",
+            patient=self.patient,
+            gpu_rows=rows,
         )
 
     def _use(self) -> GpuUse:

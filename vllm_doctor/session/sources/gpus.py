@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.session.attachment import Attachment
-from vllm_doctor.session.source import Source, noted
+from vllm_doctor.session.source import Source, failed, noted
 
 if TYPE_CHECKING:
     from vllm_doctor.session.local import PrintedGpus
     from vllm_doctor.vllm.command_line import Command
 
 
-def check(how: Attachment) -> None:
-    """Raise now what is wrong with the name, before anybody is asked."""
-    if how.gpu is not None:
-        from vllm_doctor.sources.gpu import gpu_name
+def checked(how: Attachment, problems: list[Source] | None) -> Attachment:
+    """Without a --gpu that is no name of a GPU: that is one of the `problems` beside what can be examined; where there
+    is nothing else, None, it raises UsageError."""
+    if how.gpu is None:
+        return how
+    from vllm_doctor.sources.gpu import gpu_name
 
+    try:
         gpu_name.parse(how.gpu)
+    except UsageError as error:
+        if problems is None:
+            raise
+        problems.append(failed(SourceKind.GPU_NAME, gpu_name.OPTION, "usage", str(error)))
+        return replace(how, gpu=None)
+    return how
 
 
 def of_file(patient: str, how: Attachment, command: Command | None = None) -> list[Source]:
