@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from vllm_doctor.launch import budget, diff, manifests, rewrite, shell, systemd, yaml_tree
+from vllm_doctor.launch import budget, diff, manifests, rewrite, shell, shellwords, systemd, yaml_tree
 from vllm_doctor.launch import unwrap as launching
 from vllm_doctor.launch.manifests import ConfigFile, Container, StackModel
 from vllm_doctor.launch.rewrite import UnwritableError, Wanted
@@ -551,7 +551,7 @@ def _part(node: Node, holes: _Holes, is_compose: bool) -> _Part:
         return _Part(None, words)
     if node.is_scalar and is_compose:
         text = holes.out(node.text)
-        return _Part(text, shell.words(text, node.text_line)[0])
+        return _Part(text, [word for word in shellwords.words(text)[0] if word.text != shellwords.LINE_END])
     raise UnwritableError("its words are no list")
 
 
