@@ -34,6 +34,7 @@ _INTERPOLATED = re.compile(r"\$\$|\$\{[^{}]*\}|\$[A-Za-z_]\w*")
 _PARTED = re.compile(r"\S\s{0,999}\n---")
 _ASSIGNED = re.compile(r"((?:-e|--env=)?([A-Za-z_]\w*)=).+", re.DOTALL)
 _HIDDEN = "\0"
+_IN_WORDS = "change it in place; the command, with all filled in that the text holds:"
 _MOST_LINES = 2000
 _STEPS = 2 * budget.STEPS
 """For all changes of one text, which is read anew for each of them."""
@@ -62,20 +63,27 @@ class WrittenDocument:
 
     def patched(self, changes: Mapping[int, Sequence[Change]]) -> tuple[Patch, ...]:
         left = {n: kept for n, given in changes.items() if (kept := not_in_force(self.starts[n], given))}
-        of_forms: dict[Form, list[int]] = {}
+        of_forms: dict[Form | None, list[int]] = {}
         for number in sorted(left):
             of_forms.setdefault(self._form(number), []).append(number)
         return tuple(
             patch for form, numbers in of_forms.items() for patch in self._of_form(form, {n: left[n] for n in numbers})
         )
 
-    def _form(self, number: int) -> Form:
+    def _form(self, number: int) -> Form | None:
+        """The form of its patch; None where that is told in words."""
         form = self.starts[number].form
+        if self.written[number].holder is None:
+            return None
         return Form.SHELL if isinstance(self.written[number].holder, launching.Script) else form
 
-    def _of_form(self, form: Form, changes: Mapping[int, Sequence[Change]]) -> Iterator[Patch]:
+    def _of_form(self, form: Form | None, changes: Mapping[int, Sequence[Change]]) -> Iterator[Patch]:
         holders = {number: self.written[number].holder for number in changes}
-        if form is Form.CONFIG:
+        if form is None:
+            for number, given in changes.items():
+                lines = diff.of_words(self.starts[number].argv, given, "").lines
+                yield self._patch([number], changes, lines=lines, apply=(_IN_WORDS,))
+        elif form is Form.CONFIG:
             for number, holder in holders.items():
                 if isinstance(holder, ConfigFile):
                     yield self._of_config(number, holder, changes[number])
