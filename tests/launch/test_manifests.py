@@ -148,7 +148,9 @@ def test_backslashes_in_a_folded_text() -> None:
     [start] = read("services:\n  a:\n    command: >\n      vllm serve m \\\n      --dtype half\n")
     assert start.lost == ("--dtype",)
     [start] = read("services:\n  a:\n    command: |\n      vllm serve m \\\n      --dtype half\n")
-    assert start.faults == ()
+    assert start.lost == ("--dtype",)
+    [start] = read("services:\n  a:\n    command: |\n      vllm serve m \\\n        --dtype half\n")
+    assert [(fault.kind, fault.line) for fault in start.faults] == [(Flaw.STRAY_WORD, 4)]
     assert start.command.flags == {"--dtype": "half"}
 
 

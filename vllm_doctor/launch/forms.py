@@ -5,10 +5,28 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
-from vllm_doctor.launch import budget, logged_start, manifests, notebook, python_calls, systemd, unwrap, yaml_tree
+from vllm_doctor.launch import (
+    bare_flags,
+    budget,
+    dockerfile,
+    justfile,
+    logged_start,
+    makefile,
+    manifests,
+    notebook,
+    process_list,
+    python_calls,
+    quadlet,
+    slurm,
+    supervisor,
+    systemd,
+    terraform,
+    unwrap,
+    yaml_tree,
+)
 from vllm_doctor.launch.start import Written
 from vllm_doctor.model.errors import SourceError
 
@@ -20,8 +38,9 @@ _FENCE = re.compile(r"^[ \t]{0,3}(?:>[ \t]?)?(`{3,}|~{3,})[ \t]*([\w+.-]*)[^\n]*
 _HEREDOC = re.compile(r"<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_]\w*)(?P=quote)[^\n]*$", re.MULTILINE)
 _PROSE = frozenset({"json", "output", "text", "txt", "diff", "log", "js", "go", "rust", "promql"})
 _YAML = re.compile(r"---|%YAML|-[ \t]|[{\[]|\"[^\"\n]*\"[ \t]*:|[\w./-]+[ \t]*:(?:\s|$)|'[^'\n]*'[ \t]*:")
-_FIRST_LINE = re.compile(r"^[^\S\n]*(?!\s|#|\{\{)[^\n]+", re.MULTILINE)
+_FIRST_LINE = re.compile(r"^[^\S\n]*(?!\s|#|\{\{|\{%)[^\n]+", re.MULTILINE)
 """Neither empty, nor a comment or a template alone."""
+_CONTINUED = re.compile(r"(?<=[ \t])[`^]\n")
 
 
 @dataclass(frozen=True)
@@ -147,15 +166,30 @@ def _is_script(piece: Piece) -> bool:
 
 
 def _of_script(piece: Piece) -> list[Written]:
-    return unwrap.of_script(piece.text, piece.line)
+    found = unwrap.of_script(piece.text, piece.line)
+    if slurm.is_batch(piece.text):
+        by_job = slurm.asked(piece.text)
+        found = [replace(written, resources=slurm.granted(written.resources, by_job)) for written in found]
+    return found
 
 
-def _is_unit(piece: Piece) -> bool:
-    return systemd.is_unit(piece.text)
+def _is_powershell(piece: Piece) -> bool:
+    return len(_CONTINUED.findall(piece.text)) > 1 and "\\\n" not in piece.text
 
 
-def _of_unit(piece: Piece) -> list[Written]:
-    return systemd.starts(piece.text, piece.line)
+def _of_powershell(piece: Piece) -> list[Written]:
+    """Its lines go on after a backtick, those of a batch file after ^: the rest is near enough to a shell's."""
+    script = _CONTINUED.sub("\\\\\n", piece.text)
+    return [replace(written, holder=None) for written in unwrap.of_script(script, piece.line)]
+
+
+def _without_name(is_it: Callable[[str], bool], starts: Callable[[str, int], list[Written]], name: str) -> TextForm:
+    """A form that is told by the text alone."""
+    return TextForm(name, lambda piece: is_it(piece.text), lambda piece: starts(piece.text, piece.line))
+
+
+def _is_any(piece: Piece) -> bool:
+    return not _is_yaml(piece)
 
 
 # ---- Python
@@ -204,11 +238,28 @@ FORMS: tuple[TextForm, ...] = (
     TextForm("notebook", _is_notebook, _of_notebook),
     TextForm("page", _is_page, _of_page),
     TextForm("Python", _is_python, _of_python),
+    TextForm(
+        "Dockerfile",
+        lambda piece: dockerfile.is_it(piece.text, piece.name),
+        lambda piece: dockerfile.starts(piece.text, piece.line),
+    ),
+    _without_name(terraform.is_it, terraform.starts, "Terraform"),
+    _without_name(makefile.is_it, makefile.starts, "Makefile"),
+    TextForm(
+        "justfile",
+        lambda piece: justfile.is_it(piece.text, piece.name),
+        lambda piece: justfile.starts(piece.text, piece.line),
+    ),
     TextForm("script that writes files", _writes_files, _of_writer),
-    TextForm("systemd unit", _is_unit, _of_unit),
+    _without_name(supervisor.is_it, supervisor.starts, "supervisor"),
+    _without_name(quadlet.is_it, quadlet.starts, "quadlet"),
+    _without_name(systemd.is_unit, systemd.starts, "systemd unit"),
     TextForm("YAML", _is_yaml, _of_yaml),
+    TextForm("PowerShell", _is_powershell, _of_powershell),
     TextForm("shell", _is_script, _of_script),
     TextForm("log with vLLM's arguments", _is_log, _of_log),
     TextForm("text with Python's calls", _has_call, _of_calls),
+    TextForm("list of processes", _is_any, lambda piece: process_list.starts(piece.text, piece.line)),
+    TextForm("flags alone", _is_any, lambda piece: bare_flags.starts(piece.text, piece.line)),
 )
 """In this order: what another form could be taken for stands before it."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from vllm_doctor.launch import budget, docker, machine, shell
+from vllm_doctor.launch import budget, docker, machine, shell, shellwords
 from vllm_doctor.launch.start import Fault, Flaw, Form, Holder, Launch, Resources, Word, Written
 from vllm_doctor.launch.unexpanded import is_marked, mark
 from vllm_doctor.launch.unwrap import SAYS, of_script, of_words
@@ -31,6 +31,10 @@ _STACK_FLAGS = {
     "gpuMemoryUtilization": "--gpu-memory-utilization",
 }
 _STACK_SWITCHES = {"enablePrefixCaching": "--enable-prefix-caching", "enableChunkedPrefill": "--enable-chunked-prefill"}
+_LINE_END = (
+    "a backslash at the end of the line: compose is no shell, and makes the line's end an argument, which vLLM refuses:"
+    " leave it out"
+)
 _KSERVE_OWN = ("--model_", "--model-", "--http_", "--http-", "--backend", "--predictor", "--enable_docs_url")
 
 
@@ -168,9 +172,12 @@ def _compose_words(node: Node) -> tuple[tuple[Word, ...], tuple[Fault, ...]]:
         return tuple(replace(word, text=_interpolated(word.text)) for word in _texts(node)), ()
     if not node.is_scalar:
         return (), ()
-    words, broken = shell.words(_interpolated(node.text), node.text_line)
-    faults = () if broken is None else (Fault(broken.kind, broken.line, SAYS[broken.kind]),)
-    return tuple(words), faults
+    words, broken = shellwords.words(_interpolated(node.text), node.text_line)
+    faults = [] if broken is None else [Fault(broken.kind, broken.line, SAYS[broken.kind])]
+    line_end = next((word for word in words if word.text == shellwords.LINE_END), None)
+    if line_end is not None:
+        faults.append(Fault(Flaw.STRAY_WORD, line_end.line, _LINE_END))
+    return tuple(word for word in words if word.text != shellwords.LINE_END), tuple(faults)
 
 
 def _interpolated(text: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from vllm_doctor.launch import budget, forms, model, notebook, processes, unwrap
+from vllm_doctor.launch import budget, engines, forms, model, notebook, processes, unwrap
 from vllm_doctor.launch.forms import Piece
 from vllm_doctor.launch.patches import WrittenDocument
 from vllm_doctor.launch.start import Flaw, Form, Start, Written, judged, printed
@@ -21,7 +22,7 @@ from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.text import files
-from vllm_doctor.vllm import flags
+from vllm_doctor.vllm import command_line, flags
 from vllm_doctor.vllm.environment import number_or_text
 
 STDIN = "-"
@@ -50,6 +51,14 @@ _TAKEN_AS: Mapping[Form, str] = {
     Form.CONFIG: "a --config file of vLLM",
     Form.PYTHON: "a program in Python",
     Form.LOG: "the arguments that vLLM logged",
+    Form.DOCKERFILE: "a Dockerfile",
+    Form.QUADLET: "a quadlet of Podman",
+    Form.SUPERVISOR: "a configuration of supervisord",
+    Form.MAKEFILE: "a Makefile",
+    Form.JUSTFILE: "a justfile",
+    Form.TERRAFORM: "Terraform",
+    Form.PROCESS_LIST: "a list of processes",
+    Form.FLAGS: "flags of vLLM",
 }
 
 
@@ -141,6 +150,8 @@ def _decoded(raw: bytes, name: str, most: int = MAX_BYTES) -> str:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise SourceError("unreadable", f"{name}: is no text (UTF-8)") from None
+    if "\0" in text and command_line.program_of(argv := text.rstrip("\0").split("\0")) is not None:
+        return shlex.join(argv)  # /proc/PID/cmdline
     if "\0" in text:
         raise SourceError("unreadable", f"{name}: is no text (it holds NUL bytes)")
     if not text.strip():
@@ -164,6 +175,8 @@ def _read(text: str, name: str) -> tuple[tuple[Start, ...], tuple[Written, ...]]
     if not found:
         with budget.limited():
             raise SourceError("not-vllm", _nothing(text))
+    if others := engines.said(text):
+        found = (replace(found[0], notes=(*found[0].notes, *others)), *found[1:])
     if is_windows and any(start.form in (Form.SHELL, Form.DOCKER_RUN) for start in found):
         found = tuple(replace(start, notes=(*start.notes, _WINDOWS)) for start in found)
     return found, tuple(written)
@@ -173,9 +186,11 @@ def _nothing(text: str) -> str:
     broken = unwrap.broken_before_vllm(text)
     if broken is not None and broken.kind is not Flaw.MISSING_BACKSLASH:
         return f"no vLLM server is started here; line {broken.line}: {unwrap.SAYS[broken.kind]}"
+    if others := engines.said(text):
+        return f"no vLLM server is started here; {'; '.join(others)}"
     if re.search(r"\bvllm[ \t]+(bench|chat|complete|run-batch|collect-env)\b|\bvllm\.benchmarks\b", text):
         return "this is a command of vLLM, but it starts no server: give the one with `vllm serve`"
-    return "no vLLM server is started here: give a line with `vllm serve MODEL`, or the YAML that holds it"
+    return "no vLLM server is started here: give a line with `vllm serve MODEL`, or the file that holds it"
 
 
 def facts(start: Start) -> dict[str, Reading]:
