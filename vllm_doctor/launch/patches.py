@@ -74,7 +74,7 @@ class WrittenDocument:
     def _form(self, number: int) -> Form | None:
         """The form of its patch; None where that is told in words."""
         form = self.starts[number].form
-        if self.written[number].holder is None:
+        if self.written[number].holder is None and not self.starts[number].is_engine:
             return None
         return Form.SHELL if isinstance(self.written[number].holder, launching.Script) else form
 
@@ -98,7 +98,7 @@ class WrittenDocument:
             yield from self._of_compose({n: h for n, h in holders.items() if isinstance(h, Container)}, changes)
         elif form is Form.KUBERNETES:
             yield from self._of_objects({n: h for n, h in holders.items() if isinstance(h, Container)}, changes)
-        elif form in (Form.PYTHON, Form.LOG):
+        elif form is Form.PYTHON:
             for number, given in changes.items():
                 yield self._of_call(number, given)
         else:
@@ -165,11 +165,7 @@ class WrittenDocument:
 
     def _of_call(self, number: int, changes: Sequence[Change]) -> Patch:
         """A diff of the file where the keywords stand in the call; else what to change there."""
-        written, place = self.written[number], {number: changes}
-        if not written.of_keywords or written.form is Form.LOG:
-            shown = diff.of_words(self.starts[number].argv, changes, "").lines
-            return self._patch([number], place, lines=shown, apply=("start it with the lines of +",))
-        holder = written.holder
+        holder, place = self.written[number].holder, {number: changes}
         try:
             if not (isinstance(holder, Call) and self.path and self.is_exact and holder.text == self.text):
                 raise UnwritableError("it is no file of its own")
