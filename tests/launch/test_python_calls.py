@@ -110,7 +110,7 @@ def test_unknown_keywords_leave_it_open() -> None:
 def test_an_engine_is_no_server() -> None:
     [start] = starts("LLM('a/b')")
     assert facts(start)["usage_context"] == Known("engine")
-    assert any("no HTTP requests" in note for note in notes(start))
+    assert any("answers no HTTP requests" in note for note in notes(start))
     [server] = starts("subprocess.run(['vllm', 'serve', 'a/b'])")
     assert "usage_context" not in facts(server)
 

@@ -10,11 +10,18 @@ import pytest
 from vllm_doctor.launch import python_edit
 from vllm_doctor.launch.rewrite import UnwritableError
 from vllm_doctor.launch.source import open_command
-from vllm_doctor.model.report import Change
+from vllm_doctor.model.report import Change, Patch
 
 
 def call(text: str) -> ast.Call:
     return next(node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+
+
+def patched(given: str, *changes: Change) -> Patch:
+    document = open_command(given).document
+    assert document is not None
+    [patch] = document.patched({0: changes})
+    return patch
 
 
 @pytest.mark.parametrize(
@@ -49,7 +56,7 @@ def test_what_does_not_stand_in_the_call_is_said(text: str, name: str) -> None:
 def test_a_patch_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "x.py"
     path.write_text("from vllm import LLM\n\nllm = LLM('a/b', enforce_eager=True)\nTOKEN = 'secret'\n")
-    [patch] = open_command(str(path)).document.patched({0: [Change("--enforce-eager", True, None, "r")]})
+    patch = patched(str(path), Change("--enforce-eager", True, None, "r"))
     assert patch.form == "python"
     assert patch.lines[2:] == ("@@ -3 +3 @@", "-llm = LLM('a/b', enforce_eager=True)", "+llm = LLM('a/b')")
 
@@ -58,14 +65,14 @@ def test_what_cannot_be_patched_is_told_as_keywords(tmp_path: Path) -> None:
     path = tmp_path / "x.py"
     path.write_text("from vllm import LLM\nkw = dict(enforce_eager=True, hf_token='x')\nllm = LLM('a/b', **kw)\n")
     changes = [Change("--enforce-eager", True, None, "r"), Change("--max-num-seqs", None, 8.0, "r")]
-    [patch] = open_command(str(path)).document.patched({0: [*changes, Change("VLLM_X", None, "1", "r")]})
+    patch = patched(str(path), *changes, Change("VLLM_X", None, "1", "r"))
     assert patch.lines == ("-enforce_eager=True", "+max_num_seqs=8", '+os.environ["VLLM_X"] = "1"')
-    [patch] = open_command("python - <<E\nfrom vllm import LLM\nLLM('a/b')\nE").document.patched({0: changes[1:]})
+    patch = patched("python - <<E\nfrom vllm import LLM\nLLM('a/b')\nE", *changes[1:])
     assert patch.lines == ("+max_num_seqs=8",)
 
 
 def test_a_line_with_a_secret_is_not_shown(tmp_path: Path) -> None:
     path = tmp_path / "x.py"
     path.write_text("from vllm import LLM\nLLM('a/b', enforce_eager=True, hf_token='abc')\n")
-    [patch] = open_command(str(path)).document.patched({0: [Change("--enforce-eager", True, None, "r")]})
+    patch = patched(str(path), Change("--enforce-eager", True, None, "r"))
     assert patch.lines == ("-enforce_eager=True",)

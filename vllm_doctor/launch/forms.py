@@ -200,9 +200,11 @@ def _is_notebook(piece: Piece) -> bool:
 
 
 def _of_notebook(piece: Piece) -> list[Written]:
+    printed = notebook.outputs(piece.text)
     if found := notebook.starts(piece.text):
-        return found
-    if found := logged_start.starts(notebook.outputs(piece.text)):
+        version = logged_start.version_in(printed)
+        return [replace(written, version=written.version or version) for written in found]
+    if found := logged_start.starts(printed):
         return found
     raise SourceError("not-vllm", "no cell of this notebook starts vLLM, and none printed how it was started")
 

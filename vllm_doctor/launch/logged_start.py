@@ -35,8 +35,7 @@ def has_arguments(text: str) -> bool:
 
 def starts(text: str, line: int = 1) -> list[Written]:
     """The servers whose arguments stand in a text; the configuration counts where no arguments do."""
-    told = _VERSION.search(text)
-    version = told[1].partition("+")[0] if told else None
+    version = version_in(text)
     found = [
         _of_arguments(text[match.end() : match.end() + _LONGEST], not match["set"], version, _line(text, match, line))
         for match in _first(_ARGUMENTS, text)
@@ -46,6 +45,12 @@ def starts(text: str, line: int = 1) -> list[Written]:
         for match in _first(_CONFIG, text)
     ]
     return list({tuple(word.text for word in one.words): one for one in found}.values())
+
+
+def version_in(text: str) -> str | None:
+    """vLLM's version, as it logs it."""
+    told = _VERSION.search(text)
+    return told[1].partition("+")[0] if told else None
 
 
 def _first(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:

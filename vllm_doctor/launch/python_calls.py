@@ -296,7 +296,8 @@ def _of_flow(flow: Flow, texts: Mapping[str, str]) -> Iterator[Written]:
         key = (*(word.text for word in one.words), "", one.resources.gpu or "", str(sorted(one.environment.items())))
         if key not in seen:
             seen.add(key)
-            yield one
+            by_default = _of_defaults({"the GPU": flow.gpu_defaults}) if one.resources.gpu else ()
+            yield replace(one, notes=(*one.notes, *by_default))
 
 
 def _of_engine(engine: Engine, flow: Flow, text_of_cell: str | None) -> Written:
@@ -314,11 +315,10 @@ def _of_engine(engine: Engine, flow: Flow, text_of_cell: str | None) -> Written:
         at = getattr(arguments.nodes.get(name), "lineno", line)
         words += _flag(flag, value, at)
         told[flag] = list(defaults_in(value))
-    notes = [f"{engine.name}(…) in Python: its keywords are read as the flags of these names"]
-    if engine.name == "LLM":
-        notes.append("an offline engine: it answers no HTTP requests")
+    offline = ", which runs offline and answers no HTTP requests" if engine.name == "LLM" else ""
+    notes = [f"{engine.name}(…) in Python{offline}: its keywords are read as the flags of these names"]
     if unset := [flag for flag in _BY_USAGE if flag not in told]:
-        notes.append(f"an engine in Python takes other defaults than a server: {', '.join(unset)} is not known")
+        notes.append(f"an engine in Python takes other defaults than a server: not known of {' and '.join(unset)}")
     if arguments.is_open:
         notes.append("more keywords may be given than stand in the text")
     holder = None if text_of_cell is None else Call(text_of_cell, engine.node, line)

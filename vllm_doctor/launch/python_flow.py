@@ -33,6 +33,7 @@ from vllm_doctor.launch.python_values import (
     as_json,
     combined,
     compared,
+    defaults_in,
     dotted,
     is_true,
     known,
@@ -111,6 +112,8 @@ class Flow:
         self.lists: list[tuple[Listed, Resources]] = []
         self.processes: list[Process] = []
         self.environment = Mapped(is_open=True)
+        self.gpu_defaults: list[str] = []
+        """What may be given in the place of the GPU that is asked for."""
         self._is_fragment = is_fragment
         self._module = _Frame(names={"__name__": ("__main__", ())})
         self._path: Path = ()
@@ -999,6 +1002,7 @@ class Flow:
             if isinstance(one, ast.Call):
                 given = {keyword.arg or "": self._value(keyword.value, self._module) for keyword in one.keywords}
                 self._resources = _asked(self._resources, given)
+                self.gpu_defaults += defaults_in(given.get("gpu"))
         try:
             yield
         finally:
