@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from vllm_doctor.launch import budget
-from vllm_doctor.launch.unexpanded import as_written, is_marked, mark, pieces
+from vllm_doctor.launch.unexpanded import ARGUMENTS, as_written, is_marked, mark, pieces
 from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.reading import Value
@@ -32,6 +32,16 @@ class Form(StrEnum):
     CONFIG = "config"
     VALUES = "values"
     """Values out of which another program than Helm makes the command."""
+    PYTHON = "python"
+    LOG = "log"
+    DOCKERFILE = "dockerfile"
+    QUADLET = "quadlet"
+    SUPERVISOR = "supervisor"
+    MAKEFILE = "makefile"
+    JUSTFILE = "justfile"
+    TERRAFORM = "terraform"
+    PROCESS_LIST = "process-list"
+    FLAGS = "flags"
 
 
 class Flaw(StrEnum):
@@ -113,6 +123,8 @@ class Start:
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
 
+    is_engine: bool = False
+    """Python makes the engine: what is not given is not what a server takes."""
     variables: Mapping[str, bool] = field(default_factory=dict)
     """Of a text for a shell: the pieces that it expands where it runs, and whether to several words."""
 
@@ -164,6 +176,10 @@ class Written(Launch):
     config: str | None = None
     """The text of its --config file, where that is what was given."""
     holder: Holder | None = None
+    version: str | None = None
+    """vLLM's, where the text beside it tells it."""
+    of_keywords: bool = False
+    """Its words stand for keywords of Python: what is off there needs no flag that turns it off."""
 
     @classmethod
     def of(cls, launch: Launch, **more: Any) -> Written:
@@ -212,9 +228,10 @@ def judged(written: Written) -> Start:
         if not is_marked(flag) and isinstance(value, str) and is_marked(value)
     )
     unknown |= {as_written(command_line.flag_of_key(key)) for key in command.strange_keys if not is_marked(key)}
-    version = written.version or (None if written.image is None else version_of(written.image))
+    version = (None if written.image is None else version_of(written.image)) or written.version
     shown = _shown(command, flags, unknown)
-    shown = replace(shown, flags=_as_taken(shown, version or catalogue.newest()))
+    if not written.of_keywords:
+        shown = replace(shown, flags=_as_taken(shown, version or catalogue.newest()))
     return Start(
         written.form,
         as_written(written.place),
@@ -228,6 +245,7 @@ def judged(written: Written) -> Start:
         written.resources,
         tuple(sorted(dict.fromkeys(faults), key=lambda fault: (list(Flaw).index(fault.kind), fault.line))),
         (*written.notes, *shown.notes),
+        written.of_keywords and written.form is Form.PYTHON,
         _variables(words) if written.form in (Form.SHELL, Form.DOCKER_RUN) else {},
     )
 
@@ -384,6 +402,8 @@ def _has_open_word(words: Sequence[Word]) -> bool:
     ]  # fmt: skip
     if not places:
         return False
+    if any(as_written(texts[place]) in ARGUMENTS for place in places):
+        return True
     probes = {place: f"probe {place}" for place in places}
     probed = [mark(probes[place]) if place in probes else text for place, text in enumerate(texts)]
     command = command_line.parse(probed, lambda path: Reason.NOT_IN_COMMAND)
@@ -441,7 +461,9 @@ def _unexpanded(written: Written, flags: Mapping[str, object], model: str | None
             owner = owners[min(place, len(owners) - 1)] if owners else None
             if owner is None and model is not None and at in model:
                 owner = "the model"
-            what = f"the value of {owner}" if owner and owner != "the model" else owner or "an argument"
+            if piece in ARGUMENTS:
+                owner = "what else it is given"
+            what = f"the value of {owner}" if owner and owner.startswith("-") else owner or "an argument"
             says = f"{printed(piece)} is not in the text: {what} is not known"
             faults.append(Fault(Flaw.UNEXPANDED, word.line, says))
     return faults
