@@ -17,7 +17,6 @@ from vllm_doctor.sources.collect_env import document
 from vllm_doctor.sources.collect_env.document import CollectEnv
 from vllm_doctor.sources.gpu import gpu, nvidia_smi_text
 from vllm_doctor.sources.gpu.gpu import GpuUse, GpuView
-from vllm_doctor.sources.host.kernel import cpu_list
 from vllm_doctor.vllm import gpu_names, gpus
 from vllm_doctor.vllm.environment import is_shown, number_or_text
 
@@ -28,8 +27,7 @@ _UNTAGGED = "0.1.dev"
 """How a build calls itself that was made without the tags of its releases."""
 _DEVICES = frozenset({"cpu", "tpu", "xpu", "hpu", "npu", "neuron"})
 _OF_PACKAGES = {"torch-xla": "tpu", "torch_xla": "tpu", "torch-npu": "npu", "torch_npu": "npu"}
-_MAX_LIST = 10_000
-"""Characters of a list of CPUs."""
+_SPAN = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 
 
 def examine(text: str, target: str, patient: str, wanted: int | None = None) -> Observation:
@@ -139,16 +137,16 @@ def _amd(told: CollectEnv) -> dict[str, Reading]:
 def _cpus(told: CollectEnv) -> dict[str, Reading]:
     """The machine's CPUs. lscpu shows all of them in a container, too, which may be granted fewer; and the clock that
     it shows is that of CPUs at rest."""
-    online = _online(told)
+    online, last = _online(told.cpu.get("online", ""))
     if not online:
         return {}
-    found: dict[str, Reading] = {"last_cpu": Known(float(max(online)))}
+    found: dict[str, Reading] = {"last_cpu": Known(float(last))}
     if told.nodes:
         found["numa_nodes"] = Known(float(told.nodes))
-    found |= {name: _at_most(float(len(online))) for name in ("cpus_usable", "cpus_allowed")}
+    found |= {name: _at_most(float(online)) for name in ("cpus_usable", "cpus_allowed")}
     threads = _count(told.cpu.get("threads", ""))
     if threads is not None:
-        cores = max(1.0, len(online) // threads)
+        cores = max(1.0, online // threads)
         found |= {"threads_per_core": Known(threads), "cores_of_host": Known(cores), "cores_usable": _at_most(cores)}
     return found
 
@@ -157,12 +155,16 @@ def _at_most(count: float) -> Known:
     return Known(count, low=1.0, high=count)
 
 
-def _online(told: CollectEnv) -> frozenset[int]:
-    text = told.cpu.get("online", "")
-    try:
-        return cpu_list(text) if len(text) < _MAX_LIST else frozenset()
-    except ValueError:
-        return frozenset()
+def _online(text: str) -> tuple[int, int]:
+    """How many CPUs a list like "0-23,48-71" has, and the last of them; (0, 0) of what is no such list."""
+    count, last = 0, -1
+    for part in text.split(","):
+        span = _SPAN.fullmatch(part.strip())
+        first, final = (int(span[1]), int(span[2] or span[1])) if span else (0, -1)
+        if not last < first <= final:
+            return 0, 0
+        count, last = count + final - first + 1, final
+    return count, last
 
 
 def _count(text: str) -> float | None:
