@@ -27,6 +27,8 @@ _UNTAGGED = "0.1.dev"
 """How a build calls itself that was made without the tags of its releases."""
 _DEVICES = frozenset({"cpu", "tpu", "xpu", "hpu", "npu", "neuron"})
 _OF_PACKAGES = {"torch-xla": "tpu", "torch_xla": "tpu", "torch-npu": "npu", "torch_npu": "npu"}
+_MAX_WORDS = 80
+"""Characters of a version that a note repeats."""
 _SPAN = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 
 
@@ -203,4 +205,4 @@ def _installed(told: CollectEnv) -> Iterator[str]:
         ("Python", told.told("python version").split(" ")[0]),
         ("", told.told("os")),
     ):
-        yield f"{name} {said}".strip() if said else ""
+        yield f"{name} {said[:_MAX_WORDS]}".strip() if said else ""
