@@ -196,6 +196,12 @@ def test_amd_tells_the_name_of_one_gpu_and_the_links_of_all() -> None:
     assert (pcie["gpu_link"], pcie["nvlink"]) == ("pcie", False)
 
 
+def test_of_two_names_the_first_is_taken_and_said() -> None:
+    seen = examine(AMD.replace("MI300X (", "MI250X/MI250 ("), "env.txt", "p")
+    assert seen.facts["gpu_name"] == Known("MI250X")
+    assert "the GPU is taken for MI250X" in seen.notes
+
+
 def test_lscpu_may_speak_chinese() -> None:
     facts = told(CHINESE)
     assert (facts["cores_of_host"], facts["last_cpu"], facts["numa_nodes"]) == (32, 63, 1)

@@ -118,8 +118,7 @@ def _amd(told: CollectEnv) -> dict[str, Reading]:
     """AMD's GPUs: PyTorch tells the name of the first, rocm-smi how many there are and what links them."""
     if not told.told("rocm used to build pytorch"):
         return {}
-    name = told.told("gpu models and configuration").partition(" (")[0].partition("/")[0]
-    named = gpu_names.named(name) if name else None
+    named = _amd_named(told)
     figures: dict[str, Value] = {} if named is None else {**gpus.figures(named.gpu)}
     count = len(told.rocm_links)
     links = {link for row in told.rocm_links for link in row} & {"XGMI", "PCIE"}
@@ -131,6 +130,13 @@ def _amd(told: CollectEnv) -> dict[str, Reading]:
         is_linked = links == {"XGMI"}
         figures |= {"nvlink": is_linked, "gpu_link": "nvlink" if is_linked else "pcie"}
     return {fact: Known(value) for fact, value in figures.items()}
+
+
+def _amd_named(told: CollectEnv) -> gpu_names.Named | None:
+    """The GPU of "AMD Instinct MI250X/MI250 (gfx90a:sramecc+:xnack-)"; of two names the first."""
+    name, other, _ = told.told("gpu models and configuration").partition(" (")[0].partition("/")
+    named = gpu_names.named(name) if name else None
+    return replace(named, assumptions=(f"the GPU is taken for {named.gpu.name}",)) if named and other else named
 
 
 # --- CPUs -----------------------------------------------------------------------------------------------------------
@@ -185,6 +191,8 @@ def _notes(told: CollectEnv, view: GpuView | None) -> Iterator[str]:
         yield f"vLLM {told.told('vllm version').split()[0]}: a build without a release's number"
     if told.others:
         yield f"{told.others + 1} outputs of collect-env stand in it: the first is read"
+    if told.told("rocm used to build pytorch") and (amd := _amd_named(told)):
+        yield from amd.assumptions
     if view is not None:
         yield from (note for note in view.notes if note not in (nvidia_smi_text.NO_TABLE, nvidia_smi_text.NO_CLOCKS))
     if told.variables:

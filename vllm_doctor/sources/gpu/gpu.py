@@ -641,7 +641,7 @@ def _linked(gpus: Sequence[Gpu], pairs: Mapping[tuple[int, int], bool]) -> Readi
 def _linked_alike(gpus: Sequence[Gpu], pairs: Mapping[tuple[int, int], bool]) -> Reading:
     """The same, whichever of them are meant: where all pairs are linked, or none is."""
     told = {pairs.get((one.index, other.index)) for one, other in combinations(gpus, 2)}
-    return Known(told == {True}) if told in ({True}, {False}) else NOT_TOLD
+    return Known(told == {True}) if told in ({True}, {False}) else Unknown(Reason.ABSENT)
 
 
 def _link(of_data_sheet: Reading, nvlink: Reading) -> Reading:
