@@ -182,7 +182,7 @@ def facts(view: GpuView, use: GpuUse) -> dict[str, Reading]:
     Each is the worst over the chosen GPUs, and a mean over a GPU's samples. `_where` names the GPUs that are meant.
     A GPU that does not tell is passed over where another one does. Without a GPU to speak of, all is unknown:
     for `view.missing`, or `absent` where the server's GPUs cannot be told; but of what kind they are is known where all
-    are of one kind.
+    are of one kind, and how they are linked where all are linked alike.
     """
     gpus = chosen(view, use) if view.missing is None else ()
     readings: dict[str, Reading] = dict.fromkeys(FACTS, Unknown(view.missing or Reason.ABSENT))
@@ -196,6 +196,8 @@ def facts(view: GpuView, use: GpuUse) -> dict[str, Reading]:
         readings["gpu_link"] = _link(readings["gpu_link"], readings["nvlink"])
     elif view.missing is None and len({(gpu.name, gpu.memory_total, gpu.mig_profile) for gpu in view.gpus}) == 1:
         readings |= _kind([_Watched(gpu, ()) for gpu in view.gpus])
+        readings["nvlink"] = _linked_alike(view.gpus, view.nvlink_pairs)
+        readings["gpu_link"] = _link(readings["gpu_link"], readings["nvlink"])
     return {
         name: replace(reading, origin=view.origin) if isinstance(reading, Known) else reading
         for name, reading in readings.items()
@@ -634,6 +636,12 @@ def _linked(gpus: Sequence[Gpu], pairs: Mapping[tuple[int, int], bool]) -> Readi
     if False in told:
         return Known(False)
     return NOT_TOLD if None in told else Known(True)
+
+
+def _linked_alike(gpus: Sequence[Gpu], pairs: Mapping[tuple[int, int], bool]) -> Reading:
+    """The same, whichever of them are meant: where all pairs are linked, or none is."""
+    told = {pairs.get((one.index, other.index)) for one, other in combinations(gpus, 2)}
+    return Known(told == {True}) if told in ({True}, {False}) else Unknown(Reason.ABSENT)
 
 
 def _link(of_data_sheet: Reading, nvlink: Reading) -> Reading:
