@@ -65,7 +65,7 @@ _CUSTOM = re.compile(
     r"(?![0-9]{2}-[0-9]{2} )",  # "vllm.log:12:INFO 05-01 …" is what grep writes
     re.ASCII,
 )
-# After another's time: "[INFO] [loggers.py:236] "
+# Without a time: "[INFO] [loggers.py:236] "
 _CUSTOM_PLACE = re.compile(
     rf"[\s|\[-]{{0,5}}(?P<level>{LEVEL})[\s\]:|-]{{1,10}}\[(?:[^\s\]:/]{{0,80}}+/){{0,20}}+"
     r"(?P<source>[\w.-]{1,80}\.py:[0-9]{1,6})\] ?",
@@ -136,7 +136,7 @@ def _read_line(text: str, within: Wrapping, layers: int) -> list[Record]:
             return list(_split(text, within))
         layers -= 1
         text = rest
-        if begin[0] == "{":  # only what was in JSON has lines and colours that were not seen yet
+        if begin[0] in '{"':  # only what was in JSON has lines and colours that were not seen yet
             return _read(text, within.copy(), layers)
 
 
@@ -192,7 +192,7 @@ def _custom(text: str, within: Wrapping) -> Record | None:
         name, line = match["name"] or match["second_name"], match["line"] or match["second_line"]
         source = f"{name.partition(':')[0].rpartition('.')[2]}.py:{line}" if line else ""
         return _made(match["first"] or match["second"], source, text[match.end() :], within, None)
-    if within.stamp is not None and (match := _CUSTOM_PLACE.match(text)):
+    if match := _CUSTOM_PLACE.match(text):
         return _made(match["level"], match["source"], text[match.end() :], within, None)
     return None
 
