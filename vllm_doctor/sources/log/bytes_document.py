@@ -27,13 +27,15 @@ NESTED = ("jsonPayload", "_source", "attributes", "result")
 """What an entry may keep its line in, beside what its store knows of it."""
 
 _HEAD = 64 * 1024
-MOST_OF_ENTRY = 8 << 20
+MOST_OF_ENTRY = 3 << 20
 """Characters of one entry; of Loki, of one stream."""
-_STEP = 1 << 18
+_STEP, _DROPPED = 1 << 18, 1 << 14
 _SHORT, _MANY = 48, 100_000
 """So many entries of fewer characters each are no log's."""
-_MOST_CUT = 48 * 1024
+_MOST_CUT, _MOST_BROKEN = 48 * 1024, 10_000
 _MOST_PIECE = 1 << 20
+
+_TOO_SHORT = "only its first {:,} entries were read: they are too short to be a log's"
 
 _LISTS = ("data", "entries", "events", "hits", "items", "logs", "records", "result", "results", "tables", "value")
 _LIST = re.compile(rb'"(?:%b)"[ \t\r\n]{0,80}:[ \t\r\n]{0,80}\[[ \t\r\n]{0,200}\{' % "|".join(_LISTS).encode())
@@ -101,9 +103,9 @@ def _is_answer(head: bytes) -> bool:
 def _of_json(begin: int, texts: Iterator[str], notes: list[str]) -> Iterator[bytes]:
     decode = json.JSONDecoder(strict=False).raw_decode
     text = "".join(_some(texts, _STEP))
-    at, given, read, ended = begin, 0, 0, False
+    at, given, broken, read, ended = begin, 0, 0, 0, False
     while True:
-        if at > _STEP:
+        if at > _DROPPED and at > len(text) // 8:  # an error in JSON counts the lines before it
             text, read, at = text[at:], read + at, 0
         at = cast("re.Match[str]", _TO_OBJECT.match(text, at)).end()
         if at >= len(text):
@@ -122,10 +124,13 @@ def _of_json(begin: int, texts: Iterator[str], notes: list[str]) -> Iterator[byt
                 text, ended = text + more, not more
                 if more:
                     continue
-            yield _one_line(text[at : at + _MOST_CUT])
             after = _NEXT_LINE.search(text, at + 1)
-            if after is None:
+            end = after.start() if after is not None else len(text)
+            yield _one_line(text[at : min(end, at + _MOST_CUT)])
+            broken += 1
+            if broken == 1:
                 notes.append("its JSON is broken or cut: read as far as it goes")
+            if after is None or broken > _MOST_BROKEN:
                 return
             at = after.end() - 1
             continue
@@ -135,7 +140,7 @@ def _of_json(begin: int, texts: Iterator[str], notes: list[str]) -> Iterator[byt
             yield from (json.dumps(entry).encode() for entry in _entries(found))
         at, given = end, given + 1
         if given > _MANY and (read + at) < _SHORT * given:
-            notes.append(f"only its first {given:,} entries were read: they are too short to be a log's")
+            notes.append(_TOO_SHORT.format(given))
             return
 
 
@@ -210,7 +215,7 @@ def _columns(head: bytes) -> tuple[str, list[str]] | None:
         return None
     for delimiter in ",;\t":
         names = [name.strip(' "').lower() for name in first.decode("utf-8", "replace").split(delimiter)]
-        if len(names) > 1 and not _text_column(names) is None and any(name in TIMES for name in names):
+        if len(names) > 1 and _text_column(names) is not None and any(name in TIMES for name in names):
             return delimiter, names
     return None
 
@@ -222,12 +227,17 @@ def _text_column(names: Sequence[str]) -> str | None:
 def _of_table(columns: tuple[str, list[str]], texts: Iterator[str], notes: list[str]) -> Iterator[bytes]:
     delimiter, names = columns
     text = _text_column(names)
+    given = size = 0
     rows = csv.reader(_lines(texts), delimiter=delimiter)
     try:
         for row in rows:
             fields = dict(zip(names, row, strict=False))
             if text is None or not fields.get(text) or fields[text].lower() == text:  # or the head, perhaps again
                 continue
+            given, size = given + 1, size + sum(map(len, row)) + len(row)
+            if given > _MANY and size < _SHORT * given:
+                notes.append(_TOO_SHORT.format(given))
+                return
             yield json.dumps({name: _iso(value) if name in TIMES else value for name, value in fields.items()}).encode()
     except csv.Error as error:
         notes.append(f"its table is damaged in line {rows.line_num:,} ({error}): read as far as it goes")

@@ -64,7 +64,8 @@ def turned(blocks: Iterable[bytes], notes: list[str]) -> Iterator[bytes]:
 
 
 def _with_what_follows(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    entry, rest = [], b""
+    entry: list[bytes] = []
+    rest = b""
     for block in blocks:
         *whole, rest = (rest + block).split(b"\n")
         if len(rest) > MOST_TURNED:
@@ -82,7 +83,8 @@ def _with_what_follows(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 def _blocks(entries: Iterable[bytes]) -> Iterator[bytes]:
     """Of about one size: what is read is not the speed of single lines."""
-    here, size = [], 0
+    here: list[bytes] = []
+    size = 0
     for entry in entries:
         here.append(entry)
         size += len(entry) + 1
