@@ -17,7 +17,7 @@ from pathlib import Path
 from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.sources.host.process_log import ProcessLog
-from vllm_doctor.sources.log import bytes_document, bytes_order
+from vllm_doctor.sources.log import bytes_document, bytes_order, bytes_wrapped
 from vllm_doctor.sources.log.bytes_tail import Tail
 from vllm_doctor.sources.log.bytes_unpacked import BLOCK, Block, Blocks, Rest, read
 
@@ -145,6 +145,9 @@ def _readable(blocks: Iterator[Block], notes: list[str]) -> Iterator[Block]:
             return
         if bytes_order.is_newest_first(head):
             yield from bytes_order.turned((bytes(block) for block in read(chain([first], blocks))), notes)
+            return
+        if bytes_wrapped.is_broken(head):
+            yield from bytes_wrapped.joined(head, (bytes(block) for block in read(chain([first], blocks))))
             return
     yield from _journal(chain([first], blocks))
 
