@@ -79,8 +79,10 @@ def _begin(head: bytes) -> int | None:
         return 0
     if head.lstrip()[:1] != b"{":
         return None
+    if _is_entry(head.lstrip().partition(b"\n")[0]):
+        return None
     within = _LIST.search(head)
-    if within is not None and not _is_entry(head.lstrip().partition(b"\n")[0]):
+    if within is not None:
         return within.end() - 1
     return 0 if _PRETTY.match(head) or _is_answer(head) else None
 

@@ -19,8 +19,9 @@ _WINDOW = 400
 """Characters of a line in which its time is looked for."""
 _BLOCK = 1 << 18
 _JUDGED, _MOST_FOLLOWING = 2000, 2000
+_LONGEST = 1 << 20
 _TURNED = "its newest lines stand first: it is read from its end"
-_TOO_LONG = (
+TOO_LONG = (
     f"its newest lines stand first, and it is too long to be turned round ({MOST_TURNED >> 20} MiB): how things went on"
     " is told the wrong way round; turn it yourself: tac FILE | vllm-doctor -"
 )
@@ -54,7 +55,7 @@ def oldest_first(entries: Iterable[bytes], notes: list[str]) -> Iterator[bytes]:
     if is_newest_first(b"\n".join(entry[:_WINDOW] for entry in held[:_JUDGED])):
         if is_whole:
             held.reverse()
-        notes.append(_TURNED if is_whole else _TOO_LONG)
+        notes.append(_TURNED if is_whole else TOO_LONG)
     yield from _blocks(chain(held, rest))
 
 
@@ -65,20 +66,25 @@ def turned(blocks: Iterable[bytes], notes: list[str]) -> Iterator[bytes]:
 
 def _with_what_follows(blocks: Iterable[bytes]) -> Iterator[bytes]:
     entry: list[bytes] = []
+    for line in _lines(blocks):
+        if entry and (_TIME.search(line, 0, _WINDOW) or len(entry) >= _MOST_FOLLOWING):
+            yield b"\n".join(entry)
+            entry = []
+        entry.append(line)
+    if entry:
+        yield b"\n".join(entry)
+
+
+def _lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
     rest = b""
     for block in blocks:
         *whole, rest = (rest + block).split(b"\n")
-        if len(rest) > MOST_TURNED:
-            whole, rest = [*whole, rest], b""
-        for line in whole:
-            if entry and (_TIME.search(line, 0, _WINDOW) or len(entry) >= _MOST_FOLLOWING):
-                yield b"\n".join(entry)
-                entry = []
-            entry.append(line)
+        yield from whole
+        if len(rest) > _LONGEST:
+            yield rest
+            rest = b""
     if rest:
-        entry.append(rest)
-    if entry:
-        yield b"\n".join(entry)
+        yield rest
 
 
 def _blocks(entries: Iterable[bytes]) -> Iterator[bytes]:
