@@ -40,6 +40,7 @@ _TOO_SHORT = "only its first {:,} entries were read: they are too short to be a 
 _LISTS = ("data", "entries", "events", "hits", "items", "logs", "records", "result", "results", "tables", "value")
 _LIST = re.compile(rb'"(?:%b)"[ \t\r\n]{0,80}:[ \t\r\n]{0,80}\[[ \t\r\n]{0,200}\{' % "|".join(_LISTS).encode())
 _ARRAY = re.compile(rb"[ \t\r\n]{0,200}\[[ \t\r\n]{0,200}\{[ \t\r\n]{0,200}[\"}]")
+_OBJECT = re.compile(rb'[ \t\r\n]{0,200}\{[ \t\r\n]{0,200}"')
 _PRETTY = re.compile(rb'[ \t\r\n]{0,200}\{[ \t]{0,80}\r?\n[ \t\r\n]{0,200}"')
 _TO_OBJECT = re.compile(r'(?:[^{"]++|"(?:[^"\\]++|\\.)*+"?)*+', re.DOTALL)
 _NEXT_LINE = re.compile(r"\n[ \t]{0,80}\{")
@@ -77,7 +78,7 @@ def _begin(head: bytes) -> int | None:
     """Where its first entry is looked for."""
     if _ARRAY.match(head):
         return 0
-    if head.lstrip()[:1] != b"{":
+    if not _OBJECT.match(head):
         return None
     if _is_entry(head.lstrip().partition(b"\n")[0]):
         return None
