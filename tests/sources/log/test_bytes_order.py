@@ -37,7 +37,9 @@ def test_the_text_that_grafana_saves(tmp_path: Path) -> None:
 
 
 def test_what_has_no_time_stays_below_its_line() -> None:
-    text = b"head\n" + head("10:00:04", "10:00:03", "10:00:02", "10:00:01").replace(b":02Z line", b":02Z line\n  more\n  and more")
+    text = b"head\n" + head("10:00:04", "10:00:03", "10:00:02", "10:00:01").replace(
+        b":02Z line", b":02Z line\n  more\n  and more"
+    )
     again = b"".join(turned(iter([text[:20], text[20:]]), [])).split(b"\n")
     assert again[1:4] == [b"2025-11-20T10:00:02Z line", b"  more", b"  and more"]
     assert again[0] == b"2025-11-20T10:00:01Z line"
