@@ -13,10 +13,9 @@ from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.run import RUNNING, Death, Round, Run, Series
 from vllm_doctor.rules.log_lines import LogLine, LogLines
 from vllm_doctor.sources.log.entry_arguments import Arguments
+from vllm_doctor.sources.log.entry_clock import INTERVAL
 from vllm_doctor.sources.log.reader import Sighting
 
-_INTERVAL = 10.0
-"""Seconds between two statistics lines, where a log holds too few to tell: vLLM's default."""
 _SHUTDOWN = 120.0
 """Seconds in which a server that was told to stop may still log errors."""
 _EPISODE = 600.0
@@ -128,6 +127,8 @@ class Runs:
             current = self._starting(seen, key, known, newest)
         elif known is not None and (known.died is None or newest is known):
             current = known
+        elif newest is not None and known is None and _is_of_another(newest, seen):
+            current = self._begin(key, began=False)
         else:
             current = newest or self._unnamed(seen, key)
         self._current.setdefault(key, current)
@@ -311,6 +312,18 @@ def _is_uncalled_for(before: Run, run: Run) -> bool:
     return is_same and not (before.up and before.stopped)
 
 
+def _is_of_another(run: _OpenRun, seen: Sighting) -> bool:
+    """Whether these statistics are another server's, whose start is not in the log: the same process of the same engine
+    spoke under another pid."""
+    if not seen.line.samples or seen.pid is None:
+        return False
+    engine = f"{float(seen.values['engine']):.0f}" if "engine" in seen.values else "0"
+    return any(
+        process == seen.process and pid not in (None, seen.pid) and spoken == engine
+        for (process, pid), spoken in run.engine_of.items()
+    )
+
+
 def _begins_again(run: _OpenRun, seen: Sighting) -> bool:
     """Whether this line of a start belongs to a new run, and not to another process of the current one."""
     if run.points or run.died or run.stopped_at is not None:
@@ -434,4 +447,4 @@ def _interval(points: Sequence[_Point]) -> float:
         if before is not None and at > before:
             steps.append(at - before)
         latest[engine, line.id] = at
-    return sorted(steps)[(len(steps) - 1) // 2] if len(steps) > 2 else _INTERVAL
+    return sorted(steps)[(len(steps) - 1) // 2] if len(steps) > 2 else INTERVAL
