@@ -219,6 +219,8 @@ def test_facts() -> None:
         "flags_in_no_version": 0.0,
         "flags_judged_as": "0.11.0",
         "flags_version_told": 1.0,
+        "flags_of_release": 1.0,
+        "flags_written": "--model --max-num-seqs --enforce-eager --port",
     }
     assert found["--port"] == found["$HF_TOKEN"] == UNTOLD
     origins = {name: reading.origin for name, reading in found.items() if isinstance(reading, Known)}
@@ -364,7 +366,7 @@ def test_a_flag_that_is_gone_and_one_that_never_was() -> None:
     assert found["flags_unknown_names"] == "--swap-space --num-speculative-decoder-samples"
     says = str(found["flags_unknown_says"])
     assert says.startswith("--swap-space (in 0.4.3 to 0.17.1; gone: ")
-    assert says.endswith("--num-speculative-decoder-samples (in no version; nearest: --speculative-config)")
+    assert says.endswith("--num-speculative-decoder-samples (in no release; a fork or a development build may have it; nearest: --speculative-config)")
     assert (found["flags_judged_as"], found["flags_version_told"]) == ("0.32.0", 1.0)
 
 
@@ -393,6 +395,7 @@ def test_without_a_version_the_newest_judges() -> None:
     found = told("vllm serve m --max-num-seqs 4")
     assert found == {
         "flags_unknown": 0.0, "flags_in_no_version": 0.0, "flags_judged_as": flags.newest(), "flags_version_told": 0.0,
+        "flags_of_release": 0.0, "flags_written": "--max-num-seqs", "flags_window": " ".join(flags.releases()),
     }  # fmt: skip
 
 

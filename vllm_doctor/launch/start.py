@@ -119,6 +119,12 @@ class Start:
         return self.command.argv
 
     @property
+    def written_flags(self) -> tuple[str, ...]:
+        """The names of its flags, each as it was written: --disable-x, not --enable-x that is off."""
+        off = _written_off(self.command)
+        return tuple(off.get(name, name) for name in (*self.command.flags, *sorted(self.unknown_flags)))
+
+    @property
     def lost(self) -> tuple[str, ...]:
         """The flags that never reach vLLM, in their order."""
         return tuple(dict.fromkeys(flag for fault in self.faults for flag in fault.lost))
@@ -278,15 +284,23 @@ def _as_taken(command: Command, version: str) -> dict[str, Value]:
     """Its flags. What is off was perhaps written as its opposite, which not every version takes: then it stands here as
     it was written."""
     taken = dict(command.flags)
+    for name, spelling in _written_off(command).items():
+        if False in (catalogue.has(version, spelling), catalogue.has(version, name)):
+            del taken[name]
+            taken[spelling] = True
+    return taken
+
+
+def _written_off(command: Command) -> dict[str, str]:
+    """The flags that are off and were written as their opposite, by name: "--disable-x" of "--enable-x"."""
     written = {text.partition("=")[0].replace("_", "-") for text in command.argv}
-    for name in [name for name, value in taken.items() if value is False]:
+    found: dict[str, str] = {}
+    for name in (name for name, value in command.flags.items() if value is False):
         verb = "--disable-" if name.startswith("--enable-") else "--enable-"
         bare = name.removeprefix("--enable-").removeprefix("--disable-").removeprefix("--")
         for spelling in sorted({verb + bare, "--no-" + name.removeprefix("--")} & written):
-            if name in taken and False in (catalogue.has(version, spelling), catalogue.has(version, name)):
-                del taken[name]
-                taken[spelling] = True
-    return taken
+            found.setdefault(name, spelling)
+    return found
 
 
 def _is_model(name: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from vllm_doctor.launch import dated
 from vllm_doctor.model import restarts
 from vllm_doctor.model.facts import COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM, SAID
 from vllm_doctor.model.kinds import SERVERS, SourceKind, Trust
@@ -64,6 +65,10 @@ class Examined:
             said = observation.facts
             is_given = observation.kind.trust >= Trust.WRITTEN
             facts = _completed(facts, said) if is_given else {**said, **facts}
+        written = next((o for o in self.observations if o.kind is SourceKind.COMMAND), None)
+        version = facts.get("vllm_version")
+        if written is not None and isinstance(version, Known) and written.facts.get("vllm_version") != version:
+            facts = _without_window(facts) | dated.by_version(written.facts, str(version.value))
         if is_written_alone(self.observations) and "flags_judged_as" in facts:
             facts["flags_checked_by"] = facts["flags_judged_as"]
         return facts
@@ -163,6 +168,11 @@ def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observat
 def without_load(facts: Mapping[str, Reading]) -> dict[str, Reading]:
     """The facts without those of the load whose speed is expected (load_*)."""
     return {name: fact for name, fact in facts.items() if not name.startswith("load_")}
+
+
+def _without_window(facts: Mapping[str, Reading]) -> dict[str, Reading]:
+    """The facts without what was said of a command's version as long as nothing told it."""
+    return {name: fact for name, fact in facts.items() if not name.startswith(("flags_window", "flags_contradiction"))}
 
 
 def _with_defaults(facts: Mapping[str, Reading]) -> dict[str, Reading]:
