@@ -333,10 +333,10 @@ def test_nothing_that_a_terminal_obeys_comes_through(form: str, doctor: Doctor, 
 
 
 def test_a_flag_with_a_value_of_elsewhere_is_left_out_of_the_corrected_command(doctor: Doctor) -> None:
-    ran = doctor("--command", 'vllm serve "$MODEL" --swap-space $SWAP --seed 0', "--json")
-    assert ran.report["command"]["now"] == ["vllm", "serve", "$MODEL", "--seed", "0"]
-    text = doctor("--command", 'vllm serve "$MODEL" --swap-space $SWAP --seed 0', "--text").out
-    assert 'vllm serve "$MODEL" --seed 0' in text
+    ran = doctor("--command", 'vllm serve "$MODEL" --swap-space $SWAP --watermark 0.1', "--json")
+    assert ran.report["command"]["now"] == ["vllm", "serve", "$MODEL", "--watermark", "0.1"]
+    text = doctor("--command", 'vllm serve "$MODEL" --swap-space $SWAP --watermark 0.1', "--text").out
+    assert 'vllm serve "$MODEL" --watermark 0.1' in text
     assert "--format patch" in text
 
 
@@ -344,6 +344,6 @@ def test_what_stands_in_a_config_file_is_not_told_to_be_changed_on_the_command_l
     doctor: Doctor, tmp_path: Path
 ) -> None:
     path = tmp_path / "server.yaml"
-    path.write_text("model: m\nswap-space: 4\nmax-model-len: 100\n", "utf-8")
+    path.write_text("model: m\nswap-space: 4\nwatermark: 0.1\n", "utf-8")
     out = doctor("--command", path, "--text").out
     assert "with these changes, to fix flag-unknown:\n              -  --swap-space 4" in out

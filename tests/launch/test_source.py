@@ -366,7 +366,9 @@ def test_a_flag_that_is_gone_and_one_that_never_was() -> None:
     assert found["flags_unknown_names"] == "--swap-space --num-speculative-decoder-samples"
     says = str(found["flags_unknown_says"])
     assert says.startswith("--swap-space (in 0.4.3 to 0.17.1; gone: ")
-    assert says.endswith("--num-speculative-decoder-samples (in no release; a fork or a development build may have it; nearest: --speculative-config)")
+    assert says.endswith(
+        "--num-speculative-decoder-samples (in no release; a fork or a development build may have it; nearest: --speculative-config)"
+    )
     assert (found["flags_judged_as"], found["flags_version_told"]) == ("0.32.0", 1.0)
 
 

@@ -68,9 +68,8 @@ def strangers(written: Sequence[str], version: str, is_release: bool) -> dict[st
         "flags_judged_as": flags.judged_as(version) or version,
         "flags_version_told": 1.0,
         "flags_of_release": float(is_release),
+        "flags_written": " ".join(name for name in written if name.split() == [name]),
     }
-    if written:
-        told["flags_written"] = " ".join(name for name in written if name.split() == [name])
     if strange:
         if names := [name for name in strange if name.split() == [name]]:  # else it is no flag of anybody
             told["flags_unknown_names"] = " ".join(names)

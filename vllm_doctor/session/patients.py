@@ -65,10 +65,10 @@ class Examined:
             said = observation.facts
             is_given = observation.kind.trust >= Trust.WRITTEN
             facts = _completed(facts, said) if is_given else {**said, **facts}
-        written = next((o for o in self.observations if o.kind is SourceKind.COMMAND), None)
+        written = next((o.facts for o in self.observations if "flags_written" in o.facts), {})
         version = facts.get("vllm_version")
-        if written is not None and isinstance(version, Known) and written.facts.get("vllm_version") != version:
-            facts = _without_window(facts) | dated.by_version(written.facts, str(version.value))
+        if written and isinstance(version, Known) and written.get("vllm_version") != version:
+            facts = _without_window(facts) | dated.by_version(written, str(version.value))
         if is_written_alone(self.observations) and "flags_judged_as" in facts:
             facts["flags_checked_by"] = facts["flags_judged_as"]
         return facts

@@ -62,10 +62,6 @@ class Dating:
             return ""
         return f"{' or '.join(_stretch(*ends) for ends in _stretches(self.places))}, by {_listed(self.by)}"
 
-    def lacking(self, flag: str) -> bool:
-        """Whether some of these releases do not have the flag."""
-        return any(flags.has(name, flag) is False for name in self.releases)
-
 
 def dated(clues: Iterable[Clue], hints: Iterable[Clue] = ()) -> Dating:
     """By clues that must all hold, where the server starts, and by hints: each counts where the rest allows it."""
