@@ -15,9 +15,6 @@ _NAMED = 3
 _NO_FLAGS = frozenset({"--omni"})
 """What vLLM's main looks for before its parser does."""
 
-_NO_CLUES = frozenset({"--model"})
-"""What `vllm serve` did not take for two releases, while the other way to start a server did."""
-
 _SHORT = re.compile(r"-[a-zA-Z]+")
 _SERVE, _SERVE_SINCE = "vllm serve", (0, 5, 5)
 _OWN_IMAGE = re.compile(
@@ -28,9 +25,8 @@ _OWN_IMAGE = re.compile(
 
 def dating_of(start: Start) -> Dating:
     """Of which releases the start can be, as far as its words tell."""
-    long = [name for name in _asked(start.written_flags) if name not in _NO_CLUES]
     short = [text.partition("=")[0] for text in start.argv if _SHORT.match(text)]
-    clues = [*dating.of_flags(long), *dating.of_flags(dict.fromkeys(short))]
+    clues = [*dating.of_flags(_asked(start.written_flags)), *dating.of_flags(dict.fromkeys(short))]
     hints = [*dating.of_values(start.command.flags), *dating.of_environment(start.environment)]
     found = dating.dated(clues, hints)
     if found.by and start.form is Form.SHELL and start.command.program == _SERVE:  # by itself it is too little to tell

@@ -15,6 +15,8 @@ from vllm_doctor.vllm import flags
 
 _NAMED = 2
 """Clues that are told for one end of a stretch of releases."""
+_NO_CLUES = frozenset({"--model"})
+"""What `vllm serve` did not take for two releases, while the other way to start a server did."""
 
 Places = frozenset[int]
 """Releases, by where they stand in `flags.releases`."""
@@ -88,6 +90,8 @@ def of_flags(names: Iterable[str]) -> Iterator[Clue]:
     """
     known_from = flags.releases().index(flags.first())
     for name in names:
+        if name in _NO_CLUES:
+            continue
         places = _places(flags.spans(name))
         if "." in name:
             places &= _places(flags.spans(":dotted" if name.startswith("--") else ":dotted-short"))
