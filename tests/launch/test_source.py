@@ -411,7 +411,7 @@ def test_without_a_version_the_newest_judges() -> None:
         ("vllm serve m --swap-space 4", "0.17.1", "after 0.4.3, up to 0.17.1, by vllm serve and --swap-space"),
         (f"{SERVER} --swap-space 4", "0.17.1", "up to 0.17.1, by --swap-space"),
         (f"{LATEST} --swap-space 4", "0.17.1", "up to 0.17.1, by --swap-space"),
-        (f"{LATEST} --disable-log-requests", "0.33.0", "up to 0.16.0 or 0.33.0 or later, by --disable-log-requests"),
+        (f"{LATEST} --disable-log-requests", "0.33.0", "up to 0.16.0, or 0.33.0 or later, by --disable-log-requests"),
         (f"{LATEST} --enable-log-requests", "0.33.0", "0.10.1 or later, by --enable-log-requests"),
         (f"VLLM_ALL2ALL_BACKEND=naive {SERVER} -tp 2", "0.33.0", "0.9.0 or later, by VLLM_ALL2ALL_BACKEND"),
         (f"{LATEST} --eplb-window-size $SIZE", "0.11.2", "0.9.2 to 0.11.2, by --eplb-window-size"),

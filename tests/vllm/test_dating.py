@@ -56,7 +56,7 @@ def test_before_0_8_not_every_release_is_known(names: list[str], says: str) -> N
 
 def test_a_flag_that_went_and_came_again() -> None:
     found = of("--disable-log-requests")
-    assert found.says == "up to 0.16.0 or 0.33.0 or later, by --disable-log-requests"
+    assert found.says == "up to 0.16.0, or 0.33.0 or later, by --disable-log-requests"
     assert found.newest == flags.newest()
     assert of("--disable-log-requests", "--swap-space").says.startswith("up to 0.16.0, by --disable-log-requests")
 

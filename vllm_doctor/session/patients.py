@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from vllm_doctor.launch import dated
 from vllm_doctor.model import restarts
 from vllm_doctor.model.facts import COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM, SAID
 from vllm_doctor.model.kinds import SERVERS, SourceKind, Trust
@@ -68,6 +67,8 @@ class Examined:
         written = next((o.facts for o in self.observations if "flags_written" in o.facts), {})
         version = facts.get("vllm_version")
         if written and isinstance(version, Known) and written.get("vllm_version") != version:
+            from vllm_doctor.launch import dated  # late: where a command is given
+
             facts = _without_window(facts) | dated.by_version(written, str(version.value))
         if is_written_alone(self.observations) and "flags_judged_as" in facts:
             facts["flags_checked_by"] = facts["flags_judged_as"]

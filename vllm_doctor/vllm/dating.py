@@ -62,7 +62,7 @@ class Dating:
         where the clues contradict each other."""
         if not self.by or self.contradiction:
             return ""
-        return f"{' or '.join(_stretch(*ends) for ends in _stretches(self.places))}, by {_listed(self.by)}"
+        return f"{', or '.join(_stretch(*ends) for ends in _stretches(self.places))}, by {_listed(self.by)}"
 
 
 def dated(clues: Iterable[Clue], hints: Iterable[Clue] = ()) -> Dating:
