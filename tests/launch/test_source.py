@@ -386,6 +386,10 @@ def test_a_flag_that_is_gone_and_one_that_never_was() -> None:
         ("0.33.0", "--disable-log-requests", 0),
         ("0.32.0", "--no-enable-log-requests", 0),
         ("0.32.0", "--enable_log_requests=False", 0),
+        ("0.10.0", "-O3", 0),  # where --optimization-level came later
+        ("0.10.0", "--optimization-level 3", 1),
+        ("0.33.0", "-O3", 0),
+        ("0.33.0", "-O 3", 0),
     ],
 )
 def test_a_switch_is_looked_up_as_it_is_written(version: str, flag: str, strange: int) -> None:

@@ -29,6 +29,7 @@ def of(*names: str, values: dict[str, str] | None = None, environment: tuple[str
         (["--attention-config.backend"], "0.13.0 or later, by --attention-config.backend"),
         (["--compilation-config.mode"], "0.9.0 or later, by --compilation-config.mode"),
         (["--no-such-flag.key"], ""),
+        (["--model", "-O3", "-O"], ""),
     ],
 )
 def test_the_releases_that_have_all_flags(names: list[str], says: str) -> None:

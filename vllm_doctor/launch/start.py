@@ -120,9 +120,11 @@ class Start:
 
     @property
     def written_flags(self) -> tuple[str, ...]:
-        """The names of its flags, each as it was written: --disable-x, not --enable-x that is off."""
-        off = _written_off(self.command)
-        return tuple(off.get(name, name) for name in (*self.command.flags, *sorted(self.unknown_flags)))
+        """The names of its flags, each as it was written: --disable-x, not --enable-x that is off; and -O3."""
+        written = _written_off(self.command)
+        if not any(text.partition("=")[0].replace("_", "-") == _LEVEL for text in self.argv):
+            written |= {_LEVEL: text.partition("=")[0] for text in self.argv if text.startswith("-O")}
+        return tuple(written.get(name, name) for name in (*self.command.flags, *sorted(self.unknown_flags)))
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -174,6 +176,8 @@ class Written(Launch):
 
 
 MAX_WORDS = 2000
+_LEVEL = "--optimization-level"
+"""What -O3 sets; the older releases take the short form alone."""
 _MOST_CHARACTERS = 128 * 1024
 """Of one argument: MAX_ARG_STRLEN of Linux."""
 _STEPS_OF_A_WORD = 10

@@ -7,6 +7,7 @@ known, so that what 0.7.3 has and 0.6.6 has not came after 0.6.6, in whichever r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,8 +16,9 @@ from vllm_doctor.vllm import flags
 
 _NAMED = 2
 """Clues that are told for one end of a stretch of releases."""
-_NO_CLUES = frozenset({"--model"})
-"""What `vllm serve` did not take for two releases, while the other way to start a server did."""
+_NO_CLUE = re.compile(r"--model|-O.*")
+"""`vllm serve` did not take --model for two releases, while the other way to start a server did; -O3 is another flag in
+later releases, and was there all the time."""
 
 Places = frozenset[int]
 """Releases, by where they stand in `flags.releases`."""
@@ -90,7 +92,7 @@ def of_flags(names: Iterable[str]) -> Iterator[Clue]:
     """
     known_from = flags.releases().index(flags.first())
     for name in names:
-        if name in _NO_CLUES:
+        if _NO_CLUE.fullmatch(name):
             continue
         places = _places(flags.spans(name))
         if "." in name:
