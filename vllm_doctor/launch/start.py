@@ -122,8 +122,10 @@ class Start:
     def written_flags(self) -> tuple[str, ...]:
         """The names of its flags, each as it was written: --disable-x, not --enable-x that is off; and -O3."""
         written = _written_off(self.command)
-        if not any(text.partition("=")[0].replace("_", "-") == _LEVEL for text in self.argv):
-            written |= {_LEVEL: text.partition("=")[0] for text in self.argv if text.startswith("-O")}
+        names = [text.partition("=")[0].replace("_", "-") for text in self.argv]
+        short = next((name for name in names if name.startswith("-O")), None)
+        if short is not None and _LEVEL not in names:
+            written[_LEVEL] = short
         return tuple(written.get(name, name) for name in (*self.command.flags, *sorted(self.unknown_flags)))
 
     @property
