@@ -52,6 +52,7 @@ def document(report: Report) -> dict[str, Any]:
         "error": _problem(report.error),
         "patient": {
             "vllm": report.patient.vllm,
+            "vllm_window": report.patient.vllm_window,
             "model": model_name(report.patient.model),
             "engines": report.patient.engines,
             "gpus": report.patient.gpus,

@@ -68,6 +68,12 @@ class Examined:
             said = observation.facts
             is_given = observation.kind.trust >= Trust.WRITTEN
             facts = _completed(facts, said) if is_given else {**said, **facts}
+        written = next((o.facts for o in self.observations if "flags_written" in o.facts), {})
+        version = facts.get("vllm_version")
+        if written and isinstance(version, Known) and written.get("vllm_version") != version:
+            from vllm_doctor.launch import dated  # late: where a command is given
+
+            facts = _without_window(facts) | dated.by_version(written, str(version.value))
         if is_written_alone(self.observations) and "flags_judged_as" in facts:
             facts["flags_checked_by"] = facts["flags_judged_as"]
         return facts
@@ -192,6 +198,11 @@ def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observat
 def without_load(facts: Mapping[str, Reading]) -> dict[str, Reading]:
     """The facts without those of the load whose speed is expected (load_*)."""
     return {name: fact for name, fact in facts.items() if not name.startswith("load_")}
+
+
+def _without_window(facts: Mapping[str, Reading]) -> dict[str, Reading]:
+    """The facts without what was said of a command's version as long as nothing told it."""
+    return {name: fact for name, fact in facts.items() if not name.startswith(("flags_window", "flags_contradiction"))}
 
 
 def _with_defaults(facts: Mapping[str, Reading]) -> dict[str, Reading]:

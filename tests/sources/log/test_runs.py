@@ -243,6 +243,24 @@ def test_a_server_that_was_started_and_stopped(log: LogFolder) -> None:
     assert fact(run, "log_ends_abruptly") is False
 
 
+def test_a_log_without_its_version_is_dated_by_its_lines(log: LogFolder) -> None:
+    truncating = "Truncating max_cudagraph_capture_size to 40"
+    assert fact(log.run([*start(0), record(20, truncating)]), "flags_window_says") is None
+    lines = [record(0, truncating), *busy(40, 90)]
+    assert fact(log.run(lines), "flags_window_says") == '0.11.1 or later, by "Truncating max_cudagraph_capture_size to"'
+    assert fact(log.run(busy(40, 90)), "flags_window_says") is None
+
+
+def test_a_log_without_its_version_is_dated_by_its_flags_and_its_engine(log: LogFolder) -> None:
+    given = record(0, "non-default args: {'model': 'm', 'swap_space': 8.0, 'cuda_graph_sizes': [8]}")
+    assert fact(log.run([given]), "flags_window_says") == "0.9.0 to 0.12.0, by --cuda-graph-sizes"
+    v0 = (
+        "Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 9.0 tokens/s, Running: 1 reqs,"
+        " Swapped: 0 reqs, Pending: 0 reqs, GPU KV cache usage: 0.3%, CPU KV cache usage: 0.0%."
+    )
+    assert fact(log.run([record(9, v0)]), "flags_window_says") == 'up to 0.10.2, by "Swapped:" of the V0 engine'
+
+
 def test_a_log_that_just_stops_while_the_server_works(log: LogFolder) -> None:
     run = log.run([*start(0), *busy(40, 90)])
     assert (run.stopped, run.death) == (False, None)
