@@ -16,7 +16,7 @@ from vllm_doctor.model.plain import of_plain, plain
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Problem
-from vllm_doctor.sources.gpu import gpu, kernel_log, nvidia_smi
+from vllm_doctor.sources.gpu import gpu, kernel_log, printed
 from vllm_doctor.sources.gpu.gpu import GpuSample, GpuUse, GpuView
 from vllm_doctor.sources.gpu.nvml import Nvml
 from vllm_doctor.sources.host import host, model_files, topology
@@ -108,7 +108,7 @@ class Local:
     def examine_gpus(self, seconds: float, deadline: float) -> Observation:
         """The GPUs over `seconds`, done by `deadline`."""
         if self.smi is not None:
-            view = nvidia_smi.read(self.smi)
+            view = printed.read(self.smi)
         else:
             before = self._recalled("gpus", tuple[GpuSample, ...])
             view = Nvml(self.kernel, self.clock, self.sleep).watch(0.0 if before else seconds, deadline)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def check(how: Attachment) -> None:
     """Raise now what is wrong with the file or the name, before anybody is asked."""
     if how.smi is not None:
-        from vllm_doctor.sources.gpu import nvidia_smi
+        from vllm_doctor.sources.gpu import printed
 
-        nvidia_smi.read(how.smi)
+        printed.read(how.smi)
     if how.gpu is not None:
         from vllm_doctor.sources.gpu import gpu_name
 
