@@ -26,9 +26,9 @@ _SMI = (
 @harness(lambda: corpus.pieces(corpus.smi(), 6000, 3), *_SMI, weight=2)
 def nvidia_smi(data: bytes) -> Hashable:
     """A file of nvidia-smi, in any of its forms."""
-    from vllm_doctor.sources.gpu import gpu, nvidia_smi
+    from vllm_doctor.sources.gpu import gpu, printed
 
-    view = nvidia_smi.read(file_of(data, "smi.txt"))
+    view = printed.read(file_of(data, "smi.txt"))
     use = gpu.GpuUse(frozenset({1234}), "0,1", 2)
     gpu.rows(view, use)
     return finite(gpu.facts(view, use)), len(view.gpus), len(view.samples), len(view.notes)

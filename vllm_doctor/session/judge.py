@@ -340,7 +340,7 @@ def _patient(
     gpus = [count for reading in known("gpus") if (count := outside.number(reading.value)) is not None]
     return Patient(
         vllm=text("vllm_version"),
-        vllm_window=text("flags_window_says") if len(snapshots) == 1 and not values("vllm_version") else None,
+        vllm_window=text("flags_window_says") if len(snapshots) == 1 and not known("vllm_version") else None,
         model=", ".join(dict.fromkeys(models)) or None,
         engines=len(named) or None,
         gpus=round(sum(gpus)) if len(gpus) == len(snapshots) else None,
