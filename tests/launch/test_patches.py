@@ -66,7 +66,7 @@ services:
     image: {IMAGE}
     environment: [VLLM_TRACE_FUNCTION=1]
     command: >
-      --model m --max-num-seqs ${{N:-6 4}}
+      --model m --max-num-seqs ${{N:- 64}}
       --enforce-eager --seed=$$X
 """
 COMPOSE_ENTRYPOINT = """\

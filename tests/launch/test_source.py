@@ -336,7 +336,7 @@ def test_the_fifth_guide() -> None:
 
 def test_no_data_file_is_forgotten() -> None:
     names = {path.name for path in COMMANDS.iterdir()}
-    tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.rglob("test_*.py"))
     assert {name for name in names if name not in tests} == set()
 
 

@@ -19,6 +19,7 @@ Variables = dict[str, "str | tuple[Word, ...] | None"]
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+_POSITIONAL = re.compile(r"[@1-9](?![\w@])")
 _BLANKS = " \t"
 _BLANK_RUN = re.compile(r"[ \t]+")
 _LETTERS = re.compile(r"[^ \t\r\n;&|()#<>\\'\"$`]+")
@@ -64,10 +65,17 @@ class Simple:
     rest: str = ""
 
 
-def commands(text: str, line: int = 1, variables: Mapping[str, str | None] | None = None) -> Iterator[Simple]:
-    """The commands of a script that begins in this line; `variables` are set before it."""
+def commands(
+    text: str,
+    line: int = 1,
+    variables: Mapping[str, str | None] | None = None,
+    arguments: Sequence[Word] | None = None,
+) -> Iterator[Simple]:
+    """The commands of a script that begins in this line; `variables` are set before it, and it gets the `arguments`."""
     given: Variables = dict(variables or {})
     exported = dict.fromkeys(given)
+    if arguments is not None:
+        given |= _positional(arguments)
     depth = 0
     reader = _Reader(text, line, given)
     while (found := reader.command()) is not None:
@@ -91,6 +99,11 @@ def commands(text: str, line: int = 1, variables: Mapping[str, str | None] | Non
             here = {name: _text(given.get(name)) for name in exported}
             simple.environment = here | {name: _text(value) for name, value in assigned.items()}
             yield simple
+
+
+def _positional(arguments: Sequence[Word]) -> Variables:
+    """$@ and $1."""
+    return {"@": tuple(arguments)} | {str(place): word.text for place, word in enumerate(arguments[:9], 1)}
 
 
 def _led(simple: Simple, assigned: Variables) -> int:
@@ -424,7 +437,7 @@ class _Reader:
             self._value(name[0], f"${name[0]}", is_quoted)
         elif following and following in "@*#?$!-0123456789":
             self._next()
-            self._unknown(f"${following}", is_quoted)
+            self._value("@" if following == "*" else following, f"${following}", is_quoted)
         else:
             self._add("$")
 
@@ -446,7 +459,7 @@ class _Reader:
             if depth == 0:
                 break
         inner = self._all[start + 1 : self._at - 1]
-        name = _NAME.match(inner)
+        name = _NAME.match(inner) or _POSITIONAL.match(inner)
         rest = inner[name.end() :] if name else inner
         if name is None:
             self._unknown("${…}", is_quoted)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from vllm_doctor.launch import budget, manifests, model, processes, systemd, unwrap, yaml_tree
+from vllm_doctor.launch import budget, llm_d_scenario, manifests, model, processes, systemd, unwrap, yaml_tree
 from vllm_doctor.launch.patches import WrittenDocument
 from vllm_doctor.launch.start import Flaw, Form, Start, Written, judged, printed
 from vllm_doctor.launch.unexpanded import without_marks
@@ -103,9 +104,27 @@ def open_command(given: str, until: float | None = None) -> StartSource:
 
 def _source(name: str, text: str, path: str = "") -> StartSource:
     is_windows = "\r\n" in text
-    starts, written = _read(text, path)
+    with manifests.files(_beside(path) if path else lambda _: None):
+        starts, written = _read(text, path)
     exact = WrittenDocument(name, path or None, text.replace("\r\n", "\n"), written, starts, not is_windows)
     return StartSource(name, starts, exact)
+
+
+def _beside(path: str) -> Callable[[str], str | None]:
+    """Reads files in the same folder, by their names: plain ones of the same user, that are no links elsewhere."""
+    folder = os.path.dirname(os.path.abspath(path))
+
+    def text(name: str) -> str | None:
+        whole = os.path.join(folder, name)
+        try:
+            about = os.lstat(whole)
+            if not stat.S_ISREG(about.st_mode) or about.st_uid != os.stat(path).st_uid:
+                return None
+            return _decoded(files.read(whole, MAX_BYTES), name)
+        except (OSError, SourceError):
+            return None
+
+    return text
 
 
 def _content(name: str, path: str | None, until: float | None) -> str:
@@ -176,6 +195,8 @@ def _written(text: str, name: str, line: int = 1, nested: int = 0) -> list[Writt
     fences = list(islice(_FENCE.finditer(text), MAX_FENCES)) if nested < MAX_NESTED else []
     if len(fences) > 1:
         return _of_blocks(_in_fences(text, fences), line, nested)
+    if llm_d_scenario.is_scenario(text) and (of_scenario := llm_d_scenario.starts(text, line)):
+        return of_scenario
     if _HEREDOC.search(text) and not _looks_like_yaml(text):
         if (of_itself := unwrap.of_script(text, line)) or nested == MAX_NESTED:
             return of_itself
@@ -188,8 +209,8 @@ def _written(text: str, name: str, line: int = 1, nested: int = 0) -> list[Writt
             return found
         raise SourceError(
             "not-vllm",
-            "this YAML is neither a compose file, nor a Kubernetes manifest, nor values of vLLM's production stack,"
-            " nor a --config file of vLLM",
+            "this YAML holds no command and no flags of a vLLM server: it is neither a compose file, nor a Kubernetes"
+            " manifest, nor values of a chart or a recipe with vLLM's flags, nor a --config file of vLLM",
         )
     return unwrap.of_script(text, line)
 

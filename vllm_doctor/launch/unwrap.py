@@ -55,6 +55,13 @@ def of_script(text: str, line: int = 1, variables: Mapping[str, str | None] | No
     ]
 
 
+def of_script_with(
+    script: Word, arguments: Sequence[Word], form: Form, environment: Mapping[str, str | None]
+) -> list[Launch]:
+    """The servers that a script starts which is given these arguments, as "$@"."""
+    return list(_of_script(script.text, form, script.line, environment, _MAX_DEPTH, arguments))
+
+
 def of_words(words: Sequence[Word], form: Form, environment: Mapping[str, str | None]) -> list[Launch]:
     """The servers that one command starts: none, one, or those of a script given to a shell."""
     return list(_of_words(words, form, environment, _MAX_DEPTH))
@@ -65,8 +72,15 @@ def broken_before_vllm(text: str) -> Broken | None:
     return next((simple.broken for simple in commands(text) if simple.broken is not None), None)
 
 
-def _of_script(text: str, form: Form, line: int, variables: Mapping[str, str | None], depth: int) -> Iterator[Launch]:
-    simples = list(commands(text, line, variables))
+def _of_script(
+    text: str,
+    form: Form,
+    line: int,
+    variables: Mapping[str, str | None],
+    depth: int,
+    arguments: Sequence[Word] | None = None,
+) -> Iterator[Launch]:
+    simples = list(commands(text, line, variables, arguments))
     for place, simple in enumerate(simples):
         for launch in _of_words(simple.words, form, simple.environment, depth):
             fault = _ended_early(simple, (simples[n] for n in range(place + 1, len(simples))))

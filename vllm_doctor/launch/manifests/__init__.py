@@ -4,6 +4,7 @@ One module a form, which gives the servers that one document starts. `forms.py` 
 and `pod.py` what several of them have.
 """
 
+from vllm_doctor.launch.manifests.around import files
 from vllm_doctor.launch.manifests.chart import CHART_KEYS
 from vllm_doctor.launch.manifests.config_file import ConfigFile
 from vllm_doctor.launch.manifests.container import Container
@@ -11,4 +12,4 @@ from vllm_doctor.launch.manifests.forms import starts
 from vllm_doctor.launch.manifests.production_stack import STACK_KEYS, StackModel
 from vllm_doctor.launch.manifests.values import Values
 
-__all__ = ["CHART_KEYS", "STACK_KEYS", "ConfigFile", "Container", "StackModel", "Values", "starts"]
+__all__ = ["CHART_KEYS", "STACK_KEYS", "ConfigFile", "Container", "StackModel", "Values", "files", "starts"]

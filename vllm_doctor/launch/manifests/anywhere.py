@@ -136,11 +136,7 @@ def _is_map(node: Node, known: Mapping[str, str], above: tuple[Node, ...]) -> bo
     own = [flag for flag in known.values() if flag not in _NOT_OWN]
     scalars = [key for key, value in node.fields.items() if value.kind != "map"]
     is_told = _is_vllm(node, above)
-    return (
-        len(known) >= _LEAST
-        and len(own) >= (1 if is_told else _LEAST_UNNAMED)
-        and (is_told or len(known) >= _SHARE * len(scalars))
-    )
+    return len(own) >= (1 if is_told else _LEAST_UNNAMED) and (is_told or len(known) >= _SHARE * len(scalars))
 
 
 def _arguments(node: Node, above: tuple[Node, ...]) -> tuple[Word, ...]:

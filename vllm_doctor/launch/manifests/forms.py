@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from vllm_doctor.launch.manifests import (
     anywhere,
+    around,
     chart,
     compose,
     config_file,
@@ -17,10 +18,10 @@ from vllm_doctor.launch.manifests import (
     llm_d,
     llm_d_benchmark,
     production_stack,
+    runpod,
     sky,
     srt_slurm,
     truss,
-    worker_vllm,
 )
 from vllm_doctor.launch.start import Written
 from vllm_doctor.launch.yaml_tree import Documents, Node
@@ -37,7 +38,7 @@ _FORMS: tuple[_Read, ...] = (
     dstack.starts,
     truss.starts,
     llama_swap.starts,
-    worker_vllm.starts,
+    runpod.starts,
     kustomize.starts,
     config_file.starts,
     kubernetes.starts,
@@ -50,10 +51,11 @@ def starts(documents: Documents, name: str) -> list[Written] | None:
     """The servers that the documents start; None where they are of no known form. `name`: of the file, if it is one."""
     known = False
     found: list[Written] = []
-    for root in documents.roots:
-        read = next((given for form in _FORMS if (given := form(root, name)) is not None), None)
-        known = known or read is not None
-        found += read or ()
+    with around.documents(documents.roots):
+        for root in documents.roots:
+            read = next((given for form in _FORMS if (given := form(root, name)) is not None), None)
+            known = known or read is not None
+            found += read or ()
     if documents.is_open:
         found = [replace(written, is_open=True) for written in found]
     return found if known else None

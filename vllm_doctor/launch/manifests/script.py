@@ -43,7 +43,7 @@ def joined(lines: Sequence[Word]) -> Word | None:
     script, line = lines[0].text, lines[0].line
     for word in lines[1:]:
         gap = word.line - line - script.count("\n")
-        script += "\n" * max(1, gap) + word.text
+        script += "\n" * max(gap, not script.endswith("\n")) + word.text
     return Word(script, line)
 
 
