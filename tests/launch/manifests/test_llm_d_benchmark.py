@@ -32,7 +32,8 @@ def test_each_role_has_its_command() -> None:
     assert decode.command.flags["--max-model-len"] == 16384.0
     assert decode.command.flags["--tensor-parallel-size"] == 2.0
     assert "--kv-transfer-config" in decode.command.flags
-    assert (decode.unknown_flags, decode.is_open) == ({"--max-num-seqs"}, True)
+    assert decode.unknown_flags == {"--max-num-seqs"}
+    assert decode.is_open
     assert (prefill.place, prefill.command.model) == ("scenario[0].modelservice.prefill", "org/m")
     assert prefill.command.flags["--enable-prefix-caching"] is False
     assert prefill.command.flags["--max-num-seqs"] == 32.0
