@@ -14,7 +14,8 @@ from typing import Any
 
 from vllm_doctor.launch import budget, diff, docker, manifests, rewrite, shell, systemd, yaml_tree
 from vllm_doctor.launch import unwrap as launching
-from vllm_doctor.launch.manifests import ConfigFile, Container, StackModel, Values, flag_map
+from vllm_doctor.launch.manifests import ConfigFile, Container, Pool, Runtime, StackModel, Values, flag_map
+from vllm_doctor.launch.manifests.llm_inference_service import ADDITIONAL, PARALLELISM
 from vllm_doctor.launch.rewrite import UnwritableError, Wanted
 from vllm_doctor.launch.start import Form, Launch, Start, Word, Written
 from vllm_doctor.launch.unexpanded import as_written, is_marked, mark
@@ -96,6 +97,11 @@ class WrittenDocument:
             yield from self._of_compose({n: h for n, h in holders.items() if isinstance(h, Container)}, changes)
         elif form is Form.KUBERNETES:
             yield from self._of_objects({n: h for n, h in holders.items() if isinstance(h, Container)}, changes)
+            for number, holder in holders.items():
+                if isinstance(holder, Runtime):
+                    yield self._of_runtime(number, holder, changes[number])
+                elif isinstance(holder, Pool):
+                    yield self._of_pool(number, holder, changes[number])
         else:
             yield from self._of_units(changes)
 
@@ -222,7 +228,7 @@ class WrittenDocument:
                     yield self._patch(
                         [number],
                         changes,
-                        apply=tuple(self._kubectl(holder, "json")),
+                        apply=tuple(self._kubectl(holder.object, "json")),
                         lines=tuple(yaml.dump(operations)),
                     )
             if merged:
@@ -233,12 +239,11 @@ class WrittenDocument:
                 yield self._patch(
                     [number for number, _ in merged],
                     changes,
-                    apply=tuple(self._kubectl(first, "strategic")),
+                    apply=tuple(self._kubectl(first.object, "strategic")),
                     lines=tuple(yaml.dump(whole)),
                 )
 
-    def _kubectl(self, holder: Container, kind: str) -> Iterator[str]:
-        object = holder.object
+    def _kubectl(self, object: Node, kind: str) -> Iterator[str]:
         group = object["apiVersion"].text.rpartition("/")[0]
         is_own = group in ("", "apps", "batch")
         named = object["kind"].text.lower() if is_own else f"{object['kind'].text.lower()}.{group}"
@@ -259,6 +264,28 @@ class WrittenDocument:
         if is_own and is_alone:
             yield f"for the file itself: kubectl patch --local -f {self._file}{how} --patch-file PATCH -o yaml"
 
+    def _of_runtime(self, number: int, holder: Runtime, changes: Sequence[Change]) -> Patch:
+        """Of the production stack's operator, as a merge patch (RFC 7396)."""
+        spec: dict[str, Any] = {}
+        try:
+            for keys, value in _of_keys(holder, rewrite.wanted(changes)).items():
+                _put(spec, keys, value, keeps_null=True)
+        except UnwritableError as error:
+            return self._patch([number], {number: changes}, problem=f"{error}: change it by hand")
+        if _has_marks(holder.node) or _has_secrets(spec):
+            return self._patch([number], {number: changes}, problem=_SECRET)
+        apply = tuple(self._kubectl(holder.object, "merge"))
+        return self._patch([number], {number: changes}, apply=apply, lines=tuple(yaml.dump({"spec": spec})))
+
+    def _of_pool(self, number: int, holder: Pool, changes: Sequence[Change]) -> Patch:
+        """Of KServe's LLMInferenceService, as a JSON patch."""
+        try:
+            operations = list(_of_pool(holder, rewrite.wanted(changes)))
+        except UnwritableError as error:
+            return self._patch([number], {number: changes}, problem=f"{error}: change it by hand")
+        apply = tuple(self._kubectl(holder.object, "json"))
+        return self._patch([number], {number: changes}, apply=apply, lines=tuple(yaml.dump(operations)))
+
     # ---- Helm values of the production stack
 
     def _of_stack(self, holders: Mapping[int, StackModel], changes: Mapping[int, Sequence[Change]]) -> Patch:
@@ -268,7 +295,7 @@ class WrittenDocument:
         sets: list[str] = []
         try:
             for number, holder in holders.items():
-                for key, value in _of_model(holder, rewrite.wanted(changes[number])).items():
+                for key, value in _of_keys(holder, rewrite.wanted(changes[number])).items():
                     _put(models[holder.number], key, value)
                     path = f"servingEngineSpec.modelSpec[{holder.number}].{'.'.join(key)}"
                     sets.append(f"{path}={json.dumps(value)}")
@@ -657,8 +684,15 @@ def _operations(holder: Container, new: _New) -> Iterator[dict[str, Any]]:
                 yield {"op": "remove", "path": f"{at}/{key}/{place}"}
             for text in reversed(part[k:m]):
                 yield {"op": "add", "path": f"{at}/{key}/{i}", "value": text}
-    listed = [item["name"].text for item in holder.node["env"].items]
     variables = _variables(holder, new)
+    if holder.is_environment_a_map:
+        told = {str(item["name"]): item["value"] for item in variables}
+        if told and not holder.node["env"]:
+            yield {"op": "add", "path": f"{at}/env", "value": told}
+        elif told:
+            yield from ({"op": "add", "path": f"{at}/env/{name}", "value": value} for name, value in told.items())
+        return
+    listed = [item["name"].text for item in holder.node["env"].items]
     if variables and not holder.node["env"]:
         yield {"op": "add", "path": f"{at}/env", "value": variables}
         return
@@ -670,8 +704,47 @@ def _operations(holder: Container, new: _New) -> Iterator[dict[str, Any]]:
             yield {"op": "add", "path": f"{at}/env/-", "value": variable}
 
 
-def _put(tree: Any, keys: Sequence[str], value: Any) -> None:
-    """Raises UnwritableError where one of the keys is of no mapping."""
+def _of_pool(pool: Pool, wanted: Wanted) -> Iterator[dict[str, Any]]:
+    """JSON Patch of the variable with vLLM's arguments, and of the parallel sizes. Raises UnwritableError."""
+    spec, container, at = pool.node, pool.container, "/" + "/".join(pool.keys)
+    names = {flag: key for key, flag in PARALLELISM.items()}
+    sizes = {name for name in (*wanted.set, *wanted.unset) if name in names and spec["parallelism"][names[name]]}
+    for name in sorted(sizes):
+        path = f"{at}/parallelism/{names[name]}"
+        if name in wanted.set:
+            yield {"op": "replace", "path": path, "value": _stack_value(wanted.set[name])}
+        else:
+            yield {"op": "remove", "path": path}
+    listed = [item["name"].text for item in container["env"].items]
+    variables = dict(wanted.environment)
+    old = next((item["value"] for item in container["env"].items if item["name"].text == ADDITIONAL), container["none"])
+    words = ["vllm", "serve", "m", *(word.text for word in shell.words(old.text)[0])]
+    edits = {edit.name for edit in command_line.edits(words, {}, {*wanted.set, *wanted.unset})}
+    if lost := wanted.unset - edits - sizes:
+        raise UnwritableError(f"{', '.join(sorted(lost))} is set elsewhere")
+    if pool.place is None or _has_marks(old):
+        raise UnwritableError("no container of it has variables")
+    added = {name: text for name, text in wanted.set.items() if name not in sizes}
+    new = list(command_line.changed(words, added, wanted.unset | (edits & sizes)))
+    if new != words:
+        if command_line.without_secrets(new) != new:
+            raise UnwritableError(_SECRET)
+        variables[ADDITIONAL] = shlex.join(new[3:])
+    at += f"/template/containers/{pool.place}/env"
+    if variables and not container["env"]:
+        yield {"op": "add", "path": at, "value": [{"name": name, "value": text} for name, text in variables.items()]}
+        return
+    for name, text in variables.items():
+        value = {"name": name, "value": text}
+        if name in listed:
+            yield {"op": "replace", "path": f"{at}/{listed.index(name)}", "value": value}
+        else:
+            yield {"op": "add", "path": f"{at}/-", "value": value}
+
+
+def _put(tree: Any, keys: Sequence[str], value: Any, keeps_null: bool = False) -> None:
+    """`keeps_null`: of a merge patch, in which null takes a key out. Raises UnwritableError where one of the keys is of
+    no mapping."""
     for place, key in enumerate(keys):
         if not isinstance(tree, dict):
             raise UnwritableError(f"what holds {'.'.join(keys[place:])} is no mapping")
@@ -679,7 +752,7 @@ def _put(tree: Any, keys: Sequence[str], value: Any) -> None:
             if tree.get(key) is None:  # not there, or there without a value
                 tree[key] = {}
             tree = tree[key]
-    if value is None:
+    if value is None and not keeps_null:
         tree.pop(keys[-1], None)
     else:
         tree[keys[-1]] = value
@@ -694,29 +767,31 @@ def _at(tree: Any, keys: Path) -> Any:
 # ---- Helm
 
 
-def _of_model(holder: StackModel, wanted: Wanted) -> dict[tuple[str, ...], Any]:
-    """What changes of a model, by its keys; None: the key goes. Raises UnwritableError."""
-    config = holder.node["vllmConfig"]
+def _of_keys(holder: StackModel | Runtime, wanted: Wanted) -> dict[tuple[str, ...], Any]:
+    """What changes of the production stack's keys; None: the key goes. Raises UnwritableError."""
+    node = holder.node
     found: dict[tuple[str, ...], Any] = {}
-    extra = config["extraArgs"]
+    extra = node.at(*holder.extra)
     if extra and not (extra.kind == "seq" and all(item.is_scalar for item in extra.items)):
         raise UnwritableError("its extraArgs are no list")
     words = ["vllm", "serve", "m", *(item.text for item in extra.items)]
     edits = command_line.edits(words, {}, {*wanted.set, *wanted.unset})
     extras = {edit.name for edit in edits}
-    of_keys = {name for name in (*wanted.set, *wanted.unset) if config[manifests.STACK_KEYS.get(name, "")]}
-    if lost := wanted.unset - extras - of_keys:
+    places = {name: holder.keys[name] for name in (*wanted.set, *wanted.unset) if name in holder.keys}
+    of_keys = {name: place for name, place in places.items() if node.at(*place)}
+    if lost := wanted.unset - extras - of_keys.keys():
         raise UnwritableError(f"{', '.join(sorted(lost))} is set elsewhere")
-    for name in of_keys:
-        key = manifests.STACK_KEYS[name]
-        found["vllmConfig", key] = _stack_value(wanted.set[name]) if name in wanted.set else None
+    for name, place in of_keys.items():
+        found[place] = _stack_value(wanted.set[name]) if name in wanted.set else None
     added = {name: text for name, text in wanted.set.items() if name not in of_keys}
-    new = list(command_line.changed(words, added, wanted.unset | (extras & of_keys)))[3:]
+    new = list(command_line.changed(words, added, wanted.unset | (extras & of_keys.keys())))[3:]
     if new != words[3:]:
-        found["vllmConfig", "extraArgs"] = new
+        found[holder.extra] = new
     if wanted.environment:
-        kept = [item.plain for item in holder.node["env"].items if item["name"].text not in wanted.environment]
-        found["env",] = [*kept, *({"name": name, "value": value} for name, value in wanted.environment.items())]
+        items = node.at(*holder.environment).items
+        kept = [item.plain for item in items if item["name"].text not in wanted.environment]
+        new_ones = ({"name": name, "value": value} for name, value in wanted.environment.items())
+        found[holder.environment] = [*kept, *new_ones]
     return found
 
 

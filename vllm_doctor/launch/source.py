@@ -11,7 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from vllm_doctor.launch import budget, llm_d_scenario, manifests, model, processes, systemd, unwrap, yaml_tree
+from vllm_doctor.launch import (
+    budget,
+    llm_d_scenario,
+    manifests,
+    model,
+    other_engines,
+    processes,
+    systemd,
+    unwrap,
+    yaml_tree,
+)
 from vllm_doctor.launch.patches import WrittenDocument
 from vllm_doctor.launch.start import Flaw, Form, Start, Written, judged, printed
 from vllm_doctor.launch.unexpanded import without_marks
@@ -176,12 +186,18 @@ def _read(text: str, name: str) -> tuple[tuple[Start, ...], tuple[Written, ...]]
     if not found:
         with budget.limited():
             raise SourceError("not-vllm", _nothing(text))
+    engines = other_engines.named(text) if any(start.form is not Form.SHELL for start in found) else []
+    if engines:
+        note = f"the text names {' and '.join(engines)} as well: engines other than vLLM are not read"
+        found = (replace(found[0], notes=(*found[0].notes, note)), *found[1:])
     if is_windows and any(start.form in (Form.SHELL, Form.DOCKER_RUN) for start in found):
         found = tuple(replace(start, notes=(*start.notes, _WINDOWS)) for start in found)
     return found, tuple(written)
 
 
 def _nothing(text: str) -> str:
+    if engines := other_engines.named(text):
+        return f"{' and '.join(engines)} is started here, an engine other than vLLM, which is not read"
     broken = unwrap.broken_before_vllm(text)
     if broken is not None and broken.kind is not Flaw.MISSING_BACKSLASH:
         return f"no vLLM server is started here; line {broken.line}: {unwrap.SAYS[broken.kind]}"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from vllm_doctor.launch import budget, docker
+from vllm_doctor.launch import budget, docker, dynamo
 from vllm_doctor.launch.shell import Broken, Simple, commands, lost_after
 from vllm_doctor.launch.start import Fault, Flaw, Form, Holder, Launch, Word, Written, flags_in
 from vllm_doctor.launch.unexpanded import is_marked
@@ -104,7 +104,9 @@ def _of_words(words: Sequence[Word], form: Form, environment: Mapping[str, str |
         yield Launch(words, form, environment)
         return
     name = posixpath.basename(texts[0])
-    if name in _SHELLS:
+    if (engine := dynamo.engine(words, form, environment)) is not None:
+        yield engine
+    elif name in _SHELLS:
         yield from _of_shell(words, form, environment, depth - 1)
     elif name in docker.PROGRAMS:
         yield from _of_container(words, depth - 1)
@@ -115,7 +117,9 @@ def _of_words(words: Sequence[Word], form: Form, environment: Mapping[str, str |
 def _of_shell(words: Sequence[Word], form: Form, environment: Mapping[str, str | None], depth: int) -> Iterator[Launch]:
     for place, word in enumerate(words[1:], 1):
         if re.fullmatch(r"-[abd-z]*c[a-z]*", word.text) and place + 1 < len(words):
-            yield from _within(words[place + 1], form, environment, depth)
+            at = place + 2 if words[place + 1].text == "--" else place + 1
+            if at < len(words):
+                yield from _within(words[at], form, environment, depth)
             return
         if not word.text.startswith("-"):
             return

@@ -30,7 +30,7 @@ def test_a_list_of_objects() -> None:
     leader, job, kserve = of_file("mixed.yaml")
     assert leader.place.startswith("LeaderWorkerSet/big items[0].spec.leaderWorkerTemplate.leaderTemplate.spec")
     assert leader.argv == ("vllm", "serve", "org/big", "-tp", "8", "-pp", "2")
-    assert leader.notes == ("envFrom is not read: what it sets is not known",)
+    assert leader.notes == ("envFrom is not read: what it sets is not known", "nodes: 2")
     assert not leader.is_environment_whole
 
     assert (job.command.model, job.is_open, job.resources.host_ipc) == ("org/m", True, True)

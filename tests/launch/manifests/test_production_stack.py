@@ -12,4 +12,4 @@ def test_values_of_the_production_stack() -> None:
         "--no-enable-chunked-prefill", "--dtype", "bfloat16", "--tensor-parallel-size", "1", "--max-num-seqs", "32",
         "--gpu-memory-utilization", "0.95", "--disable-log-requests", "--swap-space=4",
     )  # fmt: skip
-    assert start.notes == ("not read of vllmConfig: v1",)
+    assert (start.notes, start.environment["VLLM_USE_V1"]) == ((), "1")

@@ -9,7 +9,8 @@ from vllm_doctor.launch.manifests.chart import CHART_KEYS
 from vllm_doctor.launch.manifests.config_file import ConfigFile
 from vllm_doctor.launch.manifests.container import Container
 from vllm_doctor.launch.manifests.forms import starts
-from vllm_doctor.launch.manifests.production_stack import STACK_KEYS, StackModel
+from vllm_doctor.launch.manifests.llm_inference_service import Pool
+from vllm_doctor.launch.manifests.production_stack import Runtime, StackModel
 from vllm_doctor.launch.manifests.values import Values
 
-__all__ = ["CHART_KEYS", "STACK_KEYS", "ConfigFile", "Container", "StackModel", "Values", "files", "starts"]
+__all__ = ["CHART_KEYS", "ConfigFile", "Container", "Pool", "Runtime", "StackModel", "Values", "files", "starts"]

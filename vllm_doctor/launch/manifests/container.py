@@ -42,6 +42,7 @@ class Container(Holder):
     """What the manifest itself puts into it, by the paths there."""
     said: tuple[str, ...] = ()
     """Notes of another kind."""
+    is_environment_a_map: bool = False
 
     def starts(self) -> Iterator[Written]:
         budget.spend(_STEPS_OF_A_CONTAINER)

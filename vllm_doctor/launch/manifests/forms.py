@@ -12,12 +12,15 @@ from vllm_doctor.launch.manifests import (
     compose,
     config_file,
     dstack,
+    kaito,
+    kserve,
     kubernetes,
     kustomize,
     llama_swap,
     llm_d,
     llm_d_benchmark,
     production_stack,
+    ray_serve,
     runpod,
     sky,
     srt_slurm,
@@ -31,6 +34,7 @@ _FORMS: tuple[_Read, ...] = (
     compose.starts,
     production_stack.starts,
     chart.starts,
+    ray_serve.starts,
     llm_d.starts,
     llm_d_benchmark.starts,
     srt_slurm.starts,
@@ -56,6 +60,7 @@ def starts(documents: Documents, name: str) -> list[Written] | None:
             read = next((given for form in _FORMS if (given := form(root, name)) is not None), None)
             known = known or read is not None
             found += read or ()
+    found = [kaito.configured(written, documents.roots) for written in kserve.joined(found)]
     if documents.is_open:
         found = [replace(written, is_open=True) for written in found]
     return found if known else None
