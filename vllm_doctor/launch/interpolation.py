@@ -14,7 +14,8 @@ from vllm_doctor.text.secret_names import is_secret
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _OPERATOR = re.compile(r":?[-?+]")
-_DEPTH = 20
+_BRACE = re.compile(r"\$\{|\}")
+_DEPTH = 10
 
 
 class Interpolation:
@@ -68,11 +69,8 @@ class Interpolation:
 def _closing(text: str, at: int) -> int:
     """Behind the brace that closes; the end of the text where none does."""
     depth = 1
-    for place in range(at, len(text)):
-        if text.startswith("${", place):
-            depth += 1
-        elif text[place] == "}":
-            depth -= 1
-            if depth == 0:
-                return place + 1
+    for brace in _BRACE.finditer(text, at):
+        depth += 1 if brace[0] == "${" else -1
+        if depth == 0:
+            return brace.end()
     return len(text) + 1

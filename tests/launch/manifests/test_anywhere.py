@@ -76,3 +76,18 @@ def test_much_of_it_ends() -> None:
         read(wide)
     assert read(deep)
     assert time.monotonic() - began < 20
+
+
+def test_arguments_in_one_text_and_keys_of_an_engine() -> None:
+    [start] = read(
+        "deploy: {image: vllm, hf_model_handle: org/m, max_model_len: 8, extra_vllm_args: '--seed 1 --block-size 32'}\n"
+    )
+    assert start.argv == ("vllm", "serve", "org/m", "--max-model-len", "8", "--seed", "1", "--block-size", "32")
+    [start] = read("engineArgs: {max-model-len: 8192}\nmodel: hf://org/m\nresources: {accelerator: 'A10G:2'}\n")
+    assert (start.command.model, start.command.flags) == ("org/m", {"--max-model-len": 8192.0})
+    assert (start.resources.gpu, start.resources.gpus) == ("A10G", 2.0)
+
+
+def test_a_proxy_starts_no_engine() -> None:
+    with pytest.raises(SourceError, match="LiteLLM, which starts no engine"):
+        read("model_list:\n- {model_name: x, litellm_params: {model: hosted_vllm/org/m, api_base: 'http://x'}}\n")
