@@ -7,7 +7,7 @@ import re
 import stat
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -61,6 +61,16 @@ _FIRST_LINE = re.compile(r"^[^\S\n]*(?!\s|#|\{\{)[^\n]+", re.MULTILINE)
 """Neither empty, nor a comment or a template alone."""
 _WINDOWS = "its lines end as on Windows (\\r\\n): a shell would take the \\r for a part of the last word"
 
+_TAKEN_AS: Mapping[Form, str] = {
+    Form.SHELL: "a shell command",
+    Form.DOCKER_RUN: "a docker run command",
+    Form.COMPOSE: "a compose file",
+    Form.KUBERNETES: "a Kubernetes manifest",
+    Form.HELM: "values of a Helm chart",
+    Form.SYSTEMD: "a systemd unit",
+    Form.CONFIG: "a --config file of vLLM",
+}
+
 
 @dataclass(frozen=True)
 class StartSource:
@@ -68,7 +78,12 @@ class StartSource:
 
     name: str
     starts: tuple[Start, ...]
-    document: WrittenDocument
+    document: WrittenDocument | None = None
+    """None: they stand within sentences, to which no patch applies."""
+
+    def taken_as(self, start: Start) -> str:
+        """What it was read as."""
+        return _TAKEN_AS[start.form] if self.document is not None else "a command within a text"
 
     def target(self, start: Start) -> str:
         """Where the start stands."""
@@ -87,6 +102,7 @@ class StartSource:
             facts=of_model | facts(start) | {"commands_written": Known(float(len(self.starts)), origin="cmdline")},
             models=(start.command.model,) if start.command.model else (),
             notes=(*notes(start), *said),
+            taken_as=self.taken_as(start),
             patient=patient,
             command=start.argv,
             variables=start.variables,
@@ -101,18 +117,19 @@ def open_command(given: str, until: float | None = None) -> StartSource:
     Raises SourceError: not-found, denied, unreadable, empty, too-large, not-vllm, timeout.
     """
     if given == STDIN:
-        return _source("standard input", _content("standard input", None, until))
+        return of_text("standard input", _content("standard input", None, until))
     if os.path.isdir(given):
         raise SourceError("unreadable", f"--command {given}: is a folder; give one file of it")
     if os.path.exists(given):
-        return _source(given, _content(f"--command {given}", given, until), given)
+        return of_text(given, _content(f"--command {given}", given, until), given)
     if not re.search(r"\s", given) and not os.path.basename(given).startswith(_PROGRAMS):
         raise SourceError("not-found", f"--command {printed(given)}: there is no such file, and it is no command line")
     text = given.encode("utf-8", "surrogateescape")
-    return _source("--command", _decoded(text, "--command"))
+    return of_text("--command", _decoded(text, "--command"))
 
 
-def _source(name: str, text: str, path: str = "") -> StartSource:
+def of_text(name: str, text: str, path: str = "") -> StartSource:
+    """The starts in a text that was read already; `path`: of its file. Raises SourceError."""
     is_windows = "\r\n" in text
     with manifests.files(_beside(path) if path else lambda _: None):
         starts, written = _read(text, path)

@@ -150,8 +150,10 @@ def _flag(key: str, value: Node) -> str | None:
 def _is_map(node: Node, known: Mapping[str, str], above: tuple[Node, ...]) -> bool:
     own = [flag for flag in known.values() if flag not in _NOT_OWN]
     scalars = [key for key, value in node.fields.items() if value.kind != "map"]
-    is_told = _is_vllm(node, above)
-    return len(own) >= (1 if is_told else _LEAST_UNNAMED) and (is_told or len(known) >= _SHARE * len(scalars))
+    if _is_named(node):
+        return bool(own)
+    is_told = _is_vllm(node, (node, *above))
+    return len(own) >= (_LEAST if is_told else _LEAST_UNNAMED) and (is_told or len(known) >= _SHARE * len(scalars))
 
 
 def _arguments(node: Node, above: tuple[Node, ...]) -> tuple[Word, ...]:
@@ -175,9 +177,13 @@ def _parted(word: Word) -> list[Word]:
     return [word]
 
 
+def _is_named(node: Node) -> bool:
+    return "vllm" in node.path.lower() or _ENGINE.search(node.path) is not None
+
+
 def _is_vllm(node: Node, above: tuple[Node, ...]) -> bool:
     """Whether a key, an image or a word around names vLLM."""
-    if "vllm" in node.path.lower() or _ENGINE.search(node.path):
+    if _is_named(node):
         return True
     said = ("engine", "backend", "image", "runtime", "framework", "type", "inference_engine", "imageName")
     return any("vllm" in _said(place[key]).lower() for place in above for key in said)
