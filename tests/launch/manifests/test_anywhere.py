@@ -80,9 +80,10 @@ def test_much_of_it_ends() -> None:
 
 def test_arguments_in_one_text_and_keys_of_an_engine() -> None:
     [start] = read(
-        "deploy: {image: vllm, model: org/m, max_model_len: 8, max_num_seqs: 4, extra_args: '--seed 1 --block-size 32'}\n"
+        "deploy: {image: vllm, model: org/m, max_model_len: 8, max_num_seqs: 4,\n"
+        "  extra_args: '--seed 1 --block-size 32'}\n"
     )
-    assert start.argv[3:] == ("--max-model-len", "8", "--max-num-seqs", "4", "--seed", "1", "--block-size", "32")
+    assert start.argv[4:] == ("--max-model-len", "8", "--max-num-seqs", "4", "--seed", "1", "--block-size", "32")
     assert start.command.model == "org/m"
     [start] = read("engineArgs: {max-model-len: 8192}\nmodel: hf://org/m\nresources: {accelerator: 'A10G:2'}\n")
     assert (start.command.model, start.command.flags) == ("org/m", {"--max-model-len": 8192.0})
