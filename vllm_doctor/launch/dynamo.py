@@ -10,17 +10,24 @@ from vllm_doctor.vllm import flags as catalogue
 from vllm_doctor.vllm.command_line import is_python
 
 _MODULE = "dynamo.vllm"
+_BEFORE = 8
+"""Words in which the module stands: behind Python's own options."""
 _ROLES = frozenset({"prefill", "decode"})
 _OF_ROLE = {"--disaggregation-mode": "", "--is-prefill-worker": "prefill", "--is-decode-worker": "decode"}
 """Its flags that tell the role: by their name, or by their value."""
 
 
+def is_worker(words: Sequence[Word]) -> bool:
+    """Whether the command is a Python that runs the worker's module."""
+    texts = [word.text for word in words[:_BEFORE]]
+    return is_python(texts) and "-m" in texts and texts[texts.index("-m") + 1 :][:1] == [_MODULE]
+
+
 def engine(words: Sequence[Word], form: Form, environment: Mapping[str, str | None]) -> Launch | None:
     """What the worker gives vLLM, as `vllm serve`; None of any other command."""
-    texts = [word.text for word in words]
-    at = texts.index("-m") if is_python(texts) and "-m" in texts[:4] else len(texts)
-    if texts[at + 1 : at + 2] != [_MODULE]:
+    if not is_worker(words):
         return None
+    at = next(place for place, word in enumerate(words) if word.text == "-m")
     arguments = words[at + 2 :]
     own = list(_own(arguments))
     program = [replace(words[0], text="vllm"), replace(words[at + 1], text="serve")]

@@ -16,6 +16,7 @@ from vllm_doctor.launch import budget, diff, docker, manifests, rewrite, shell, 
 from vllm_doctor.launch import unwrap as launching
 from vllm_doctor.launch.manifests import ConfigFile, Container, Pool, Runtime, StackModel, Values, flag_map
 from vllm_doctor.launch.manifests.llm_inference_service import ADDITIONAL, PARALLELISM
+from vllm_doctor.launch.manifests.production_stack import SWITCHES
 from vllm_doctor.launch.rewrite import UnwritableError, Wanted
 from vllm_doctor.launch.start import Form, Launch, Start, Word, Written
 from vllm_doctor.launch.unexpanded import as_written, is_marked, mark
@@ -275,7 +276,11 @@ class WrittenDocument:
         if _has_marks(holder.node) or _has_secrets(spec):
             return self._patch([number], {number: changes}, problem=_SECRET)
         apply = tuple(self._kubectl(holder.object, "merge"))
-        return self._patch([number], {number: changes}, apply=apply, lines=tuple(yaml.dump({"spec": spec})))
+        object = holder.object
+        metadata = {key: node.text for key, node in object["metadata"].fields.items() if key in ("name", "namespace")}
+        whole = {"apiVersion": object["apiVersion"].text, "kind": object["kind"].text, "metadata": metadata}
+        lines = tuple(yaml.dump({**whole, "spec": spec}))
+        return self._patch([number], {number: changes}, apply=apply, lines=lines)
 
     def _of_pool(self, number: int, holder: Pool, changes: Sequence[Change]) -> Patch:
         """Of KServe's LLMInferenceService, as a JSON patch."""
@@ -706,32 +711,26 @@ def _operations(holder: Container, new: _New) -> Iterator[dict[str, Any]]:
 
 def _of_pool(pool: Pool, wanted: Wanted) -> Iterator[dict[str, Any]]:
     """JSON Patch of the variable with vLLM's arguments, and of the parallel sizes. Raises UnwritableError."""
-    spec, container, at = pool.node, pool.container, "/" + "/".join(pool.keys)
-    names = {flag: key for key, flag in PARALLELISM.items()}
-    sizes = {name for name in (*wanted.set, *wanted.unset) if name in names and spec["parallelism"][names[name]]}
-    for name in sorted(sizes):
+    sizes, container, at = pool.node["parallelism"], pool.container, "/" + "/".join(pool.keys)
+    names = {flag: key for key, flag in PARALLELISM.items() if sizes[key]}
+    for name in sorted(names.keys() & {*wanted.set, *wanted.unset}):
         path = f"{at}/parallelism/{names[name]}"
         if name in wanted.set:
             yield {"op": "replace", "path": path, "value": _stack_value(wanted.set[name])}
         else:
             yield {"op": "remove", "path": path}
+    rest = Wanted(
+        {name: words for name, words in wanted.set.items() if name not in names}, wanted.unset - names.keys(), {}
+    )
+    variables = {name: _of_kubernetes_text(text) for name, text in wanted.environment.items()}
     listed = [item["name"].text for item in container["env"].items]
-    variables = dict(wanted.environment)
-    old = next((item["value"] for item in container["env"].items if item["name"].text == ADDITIONAL), container["none"])
-    words = ["vllm", "serve", "m", *(word.text for word in shell.words(old.text)[0])]
-    edits = {edit.name for edit in command_line.edits(words, {}, {*wanted.set, *wanted.unset})}
-    if lost := wanted.unset - edits - sizes:
-        raise UnwritableError(f"{', '.join(sorted(lost))} is set elsewhere")
-    if pool.place is None or _has_marks(old):
+    if rest.set or rest.unset:
+        old = container["env"].items[listed.index(ADDITIONAL)]["value"] if ADDITIONAL in listed else container["none"]
+        variables[ADDITIONAL] = _additional(old, rest)
+    if pool.place is None:
         raise UnwritableError("no container of it has variables")
-    added = {name: text for name, text in wanted.set.items() if name not in sizes}
-    new = list(command_line.changed(words, added, wanted.unset | (edits & sizes)))
-    if new != words:
-        if command_line.without_secrets(new) != new:
-            raise UnwritableError(_SECRET)
-        variables[ADDITIONAL] = shlex.join(new[3:])
     at += f"/template/containers/{pool.place}/env"
-    if variables and not container["env"]:
+    if variables and not listed:
         yield {"op": "add", "path": at, "value": [{"name": name, "value": text} for name, text in variables.items()]}
         return
     for name, text in variables.items():
@@ -740,6 +739,22 @@ def _of_pool(pool: Pool, wanted: Wanted) -> Iterator[dict[str, Any]]:
             yield {"op": "replace", "path": f"{at}/{listed.index(name)}", "value": value}
         else:
             yield {"op": "add", "path": f"{at}/-", "value": value}
+
+
+def _additional(old: Node, wanted: Wanted) -> str:
+    """The text of VLLM_ADDITIONAL_ARGS with the changes. Raises UnwritableError."""
+    if _has_marks(old):
+        raise UnwritableError("it is a chart's template")
+    holes = _Holes(_REFERENCE)
+    text = holes.out(old.text)
+    escaped = {name: tuple(map(_of_kubernetes_text, words)) for name, words in wanted.set.items()}
+    words = [*(Word(word, old.line) for word in (*docker.SERVE, "m")), *shell.words(text)[0]]
+    launch = Launch(words, Form.KUBERNETES)
+    if rewrite.may_tell(text, launch):
+        raise UnwritableError(_SECRET)
+    if not text.strip():
+        return " ".join(shlex.join(added) for added in escaped.values())
+    return holes.back(rewrite.in_text(text, launch, Wanted(escaped, wanted.unset, {})))
 
 
 def _put(tree: Any, keys: Sequence[str], value: Any, keeps_null: bool = False) -> None:
@@ -778,7 +793,7 @@ def _of_keys(holder: StackModel | Runtime, wanted: Wanted) -> dict[tuple[str, ..
     edits = command_line.edits(words, {}, {*wanted.set, *wanted.unset})
     extras = {edit.name for edit in edits}
     places = {name: holder.keys[name] for name in (*wanted.set, *wanted.unset) if name in holder.keys}
-    of_keys = {name: place for name, place in places.items() if node.at(*place)}
+    of_keys = {name: place for name, place in places.items() if node.at(*place) or _is_switch(name, wanted)}
     if lost := wanted.unset - extras - of_keys.keys():
         raise UnwritableError(f"{', '.join(sorted(lost))} is set elsewhere")
     for name, place in of_keys.items():
@@ -793,6 +808,11 @@ def _of_keys(holder: StackModel | Runtime, wanted: Wanted) -> dict[tuple[str, ..
         new_ones = ({"name": name, "value": value} for name, value in wanted.environment.items())
         found[holder.environment] = [*kept, *new_ones]
     return found
+
+
+def _is_switch(name: str, wanted: Wanted) -> bool:
+    """Whether a switch is to be set that the production stack turns off where it has no key."""
+    return name in SWITCHES and name in wanted.set
 
 
 def _stack_value(words: Sequence[str]) -> Any:

@@ -169,6 +169,7 @@ def _may_start(words: Sequence[Word], place: int) -> bool:
         name in _SHELLS
         or name in docker.PROGRAMS
         or name in _WRAPPERS
+        or dynamo.is_worker(words[place : place + 64])
         or program_of([word.text for word in words[place : place + 64]]) is not None
     )
 

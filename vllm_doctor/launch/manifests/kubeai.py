@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from vllm_doctor.launch import docker
 from vllm_doctor.launch.manifests.container import Container, text, texts
-from vllm_doctor.launch.manifests.pod import not_text
+from vllm_doctor.launch.manifests.pod import not_text, referenced
 from vllm_doctor.launch.start import Form, Resources, Word, Written
 from vllm_doctor.launch.yaml_tree import Node
 from vllm_doctor.vllm import gpu_names
@@ -22,9 +22,9 @@ def of_model(owner: str, object: Node) -> Iterator[Written]:
     url = spec["url"]
     named = url.text.removeprefix("hf://").partition("?")[0]
     line = spec["args"].line
-    arguments = texts(spec["args"])
     adapters = [Word("--enable-lora", spec["adapters"].line)] if spec["adapters"].items else []
     environment = {name: text(value) for name, value in spec["env"].fields.items()}
+    arguments = tuple(referenced(texts(spec["args"]), environment))
     place = f"{owner} {spec['args'].path}"
     image = text(spec["image"])
     resources = _resources(spec["resourceProfile"].text)

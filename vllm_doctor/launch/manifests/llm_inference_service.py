@@ -74,7 +74,8 @@ def _pool(pool: Pool, owner: str, role: str | None) -> Iterator[Written]:
     words = [*(Word(word, line) for word in docker.SERVE), *_model(pool.object.at("spec", "model"))]
     words += flag_map.words(_named(spec["parallelism"]), turns_off=False)
     words += referenced(texts(container["args"]), environment)
-    words += [replace(word, start=-1, end=-1) for word in shell.words(more.text, more.text_line)[0]]
+    for told in referenced([Word(more.text, more.text_line)], environment):
+        words += [replace(word, start=-1, end=-1) for word in shell.words(told.text, told.line)[0]]
     resources = resources_of(spec["template"], container)
     nodes = _nodes(spec)
     yield Written(

@@ -21,6 +21,7 @@ _ON = {
 }
 """Switches beside vllmConfig: nothing is said of what is off."""
 _SWITCHES = {"enablePrefixCaching": "--enable-prefix-caching", "enableChunkedPrefill": "--enable-chunked-prefill"}
+SWITCHES = frozenset(_SWITCHES.values())
 _OF_BOTH = {
     "maxModelLen": "--max-model-len",
     "dtype": "--dtype",

@@ -82,13 +82,11 @@ def _configs(args: Node, role: str | None = None) -> Iterator[tuple[Node, str | 
         yield args, role
         return
     for key, value in args.fields.items():
-        if value.is_scalar and key in ("llm_config", *_ROLES):
-            yield value, _ROLES.get(key, role)
-        elif key == "llm_configs":
-            yield from ((item, role) for item in value.items if item.is_scalar)
-        yield from _configs(value, _ROLES.get(key, role))
-    for item in args.items:
-        yield from _configs(item, role)
+        for one in value.items if key == "llm_configs" else (value,):
+            if one.is_scalar and key in ("llm_config", "llm_configs", *_ROLES):
+                yield one, _ROLES.get(key, role)
+            else:
+                yield from _configs(one, _ROLES.get(key, role))
 
 
 def _configured(config: Node, place: _Place, environment: Mapping[str, str | None], role: str | None) -> Written:
