@@ -181,8 +181,8 @@ def _without_name(is_it: Callable[[str], bool], starts: Callable[[str, int], lis
     return TextForm(name, lambda piece: is_it(piece.text), lambda piece: starts(piece.text, piece.line))
 
 
-def _is_any(piece: Piece) -> bool:
-    return not _is_yaml(piece)
+def _is_flags(piece: Piece) -> bool:
+    return bare_flags.begins(piece.text) or _is_script(piece)
 
 
 FORMS: tuple[TextForm, ...] = (
@@ -203,10 +203,10 @@ FORMS: tuple[TextForm, ...] = (
     _without_name(supervisor.is_it, supervisor.starts, "supervisor"),
     _without_name(quadlet.is_it, quadlet.starts, "quadlet"),
     _without_name(systemd.is_unit, systemd.starts, "systemd unit"),
+    TextForm("flags alone", _is_flags, lambda piece: bare_flags.starts(piece.text, piece.line)),
     TextForm("YAML", _is_yaml, _of_yaml),
     TextForm("PowerShell", _is_powershell, _of_powershell),
     TextForm("shell", _is_script, _of_script),
-    TextForm("list of processes", _is_any, lambda piece: process_list.starts(piece.text, piece.line)),
-    TextForm("flags alone", _is_any, lambda piece: bare_flags.starts(piece.text, piece.line)),
+    TextForm("list of processes", _is_script, lambda piece: process_list.starts(piece.text, piece.line)),
 )
 """In this order: what another form could be taken for stands before it."""

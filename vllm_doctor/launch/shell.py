@@ -36,7 +36,7 @@ _CONTROL = re.compile(r"\{%[-+]?[ \t]*(?P<word>\w*)[^{}\n]{0,300}%\}")
 _BLOCKS = {"if": re.compile(r"\{%[-+]?[ \t]*(end)?if\b[^{}\n]{0,300}%\}"), "for": re.compile(
     r"\{%[-+]?[ \t]*(end)?for\b[^{}\n]{0,300}%\}"
 )}  # fmt: skip
-_MOST_OF_A_BLOCK = 1500
+_MOST_OF_A_BLOCK = 800
 _LINE_END = re.compile(r"[ \t]*\n")
 _OPERATOR = re.compile(r":?([-=?+])(.*)", re.DOTALL)
 _DEFAULT = re.compile(
