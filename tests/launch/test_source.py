@@ -30,8 +30,9 @@ def values(found: dict[str, Reading]) -> dict[str, Value]:
 def test_a_script() -> None:
     [start] = of_file("start.sh")
     assert (start.form, start.place) == (Form.SHELL, "line 19")
-    assert start.command.flags == {"--max-num-seqs": 64.0, "--enforce-eager": True, "--trust-remote-code": True}
-    assert start.unknown_flags == {"--port", "--uvicorn-log-level"}
+    switches = {"--enforce-eager": True, "--trust-remote-code": True}
+    assert start.command.flags == {"--max-num-seqs": 64.0, "--port": 8000.0, **switches}
+    assert start.unknown_flags == {"--uvicorn-log-level"}
     assert not start.is_open
     assert start.environment == {
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",

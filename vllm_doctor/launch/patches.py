@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from vllm_doctor.launch import budget, diff, docker, manifests, rewrite, shell, systemd, yaml_tree
+from vllm_doctor.launch import budget, diff, docker, manifests, rewrite, shell, shellwords, systemd, yaml_tree
 from vllm_doctor.launch import unwrap as launching
 from vllm_doctor.launch.manifests import ConfigFile, Container, Pool, Runtime, StackModel, Values, flag_map
 from vllm_doctor.launch.manifests.llm_inference_service import ADDITIONAL, PARALLELISM
@@ -36,6 +36,7 @@ _INTERPOLATED = re.compile(r"\$\$|\$\{[^{}]*\}|\$[A-Za-z_]\w*")
 _PARTED = re.compile(r"\S\s{0,999}\n---")
 _ASSIGNED = re.compile(r"((?:-e|--env=)?([A-Za-z_]\w*)=).+", re.DOTALL)
 _HIDDEN = "\0"
+_IN_WORDS = "change it in place; the command, with all filled in that the text holds:"
 _MOST_LINES = 2000
 _STEPS = 2 * budget.STEPS
 """For all changes of one text, which is read anew for each of them."""
@@ -64,18 +65,21 @@ class WrittenDocument:
 
     def patched(self, changes: Mapping[int, Sequence[Change]]) -> tuple[Patch, ...]:
         left = {n: kept for n, given in changes.items() if (kept := not_in_force(self.starts[n], given))}
-        of_forms: dict[Form, list[int]] = {}
+        of_forms: dict[Form | None, list[int]] = {}
         for number in sorted(left):
             of_forms.setdefault(self._form(number), []).append(number)
         return tuple(
             patch for form, numbers in of_forms.items() for patch in self._of_form(form, {n: left[n] for n in numbers})
         )
 
-    def _form(self, number: int) -> Form:
+    def _form(self, number: int) -> Form | None:
+        """The form of its patch; None where that is told in words."""
         form = self.starts[number].form
+        if self.written[number].holder is None:
+            return None
         return Form.SHELL if isinstance(self.written[number].holder, launching.Script) else form
 
-    def _of_form(self, form: Form, changes: Mapping[int, Sequence[Change]]) -> Iterator[Patch]:
+    def _of_form(self, form: Form | None, changes: Mapping[int, Sequence[Change]]) -> Iterator[Patch]:
         holders = {number: self.written[number].holder for number in changes}
         for number, holder in list(holders.items()):
             if isinstance(holder, Values):
@@ -84,7 +88,11 @@ class WrittenDocument:
         changes = {number: changes[number] for number in holders}
         if not changes:
             return
-        if form is Form.CONFIG:
+        if form is None:
+            for number, given in changes.items():
+                lines = diff.of_words(self.starts[number].argv, given, "").lines
+                yield self._patch([number], changes, lines=lines, apply=(_IN_WORDS,))
+        elif form is Form.CONFIG:
             for number, holder in holders.items():
                 if isinstance(holder, ConfigFile):
                     yield self._of_config(number, holder, changes[number])
@@ -599,7 +607,7 @@ def _part(node: Node, holes: _Holes, is_compose: bool) -> _Part:
         return _Part(None, words)
     if node.is_scalar and is_compose:
         text = holes.out(node.text)
-        return _Part(text, shell.words(text, node.text_line)[0])
+        return _Part(text, [word for word in shellwords.words(text)[0] if word.text != shellwords.LINE_END])
     raise UnwritableError("its words are no list")
 
 

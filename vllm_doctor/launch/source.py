@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 import sys
-import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 
-from vllm_doctor.launch import (
-    budget,
-    llm_d_scenario,
-    manifests,
-    model,
-    other_engines,
-    processes,
-    systemd,
-    unwrap,
-    yaml_tree,
-)
+from vllm_doctor.launch import budget, engines, forms, manifests, model, processes, unwrap
+from vllm_doctor.launch.forms import Piece
 from vllm_doctor.launch.patches import WrittenDocument
 from vllm_doctor.launch.start import Flaw, Form, Start, Written, judged, printed
 from vllm_doctor.launch.unexpanded import without_marks
@@ -33,15 +23,12 @@ from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.text import files
-from vllm_doctor.vllm import flags
+from vllm_doctor.vllm import command_line, flags
 from vllm_doctor.vllm.environment import number_or_text
 
 STDIN = "-"
 MAX_BYTES = 1_000_000
 MAX_STARTS = 64
-MAX_FENCES = 200
-MAX_NESTED = 3
-"""A page that holds a script that writes a manifest."""
 
 _NAMED = 3
 _PLATFORM = re.compile(r"(?:^|[-_/:.])(cpu|xpu|tpu|hpu|rocm)(?=$|[-_/:.\d])")
@@ -53,12 +40,6 @@ _NO_FLAGS = frozenset({"--omni"})
 """What vLLM's main looks for before its parser does."""
 
 _PROGRAMS = ("vllm", "python", "docker", "podman", "nerdctl", "sudo", "env", "uv", "uvx", "nohup", "bash", "sh")
-_FENCE = re.compile(r"^[ \t]{0,3}(?:>[ \t]?)?(`{3,}|~{3,})[ \t]*([\w+.-]*)[^\n]*$", re.MULTILINE)
-_HEREDOC = re.compile(r"<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_]\w*)(?P=quote)[^\n]*$", re.MULTILINE)
-_PROSE = frozenset({"python", "py", "json", "output", "text", "txt", "diff", "log", "js", "go", "rust", "promql"})
-_YAML = re.compile(r"---|%YAML|-[ \t]|[{\[]|\"[^\"\n]*\"[ \t]*:|[\w./-]+[ \t]*:(?:\s|$)|'[^'\n]*'[ \t]*:")
-_FIRST_LINE = re.compile(r"^[^\S\n]*(?!\s|#|\{\{)[^\n]+", re.MULTILINE)
-"""Neither empty, nor a comment or a template alone."""
 _WINDOWS = "its lines end as on Windows (\\r\\n): a shell would take the \\r for a part of the last word"
 
 _TAKEN_AS: Mapping[Form, str] = {
@@ -69,6 +50,15 @@ _TAKEN_AS: Mapping[Form, str] = {
     Form.HELM: "values of a Helm chart",
     Form.SYSTEMD: "a systemd unit",
     Form.CONFIG: "a --config file of vLLM",
+    Form.VALUES: "values of a program that starts vLLM",
+    Form.DOCKERFILE: "a Dockerfile",
+    Form.QUADLET: "a quadlet of Podman",
+    Form.SUPERVISOR: "a program of supervisord",
+    Form.MAKEFILE: "a Makefile",
+    Form.JUSTFILE: "a justfile",
+    Form.TERRAFORM: "Terraform",
+    Form.PROCESS_LIST: "a list of processes",
+    Form.FLAGS: "flags of vLLM",
 }
 
 
@@ -180,6 +170,8 @@ def _decoded(raw: bytes, name: str) -> str:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise SourceError("unreadable", f"{name}: is no text (UTF-8)") from None
+    if "\0" in text and command_line.program_of(argv := text.rstrip("\0").split("\0")) is not None:
+        return shlex.join(argv)  # /proc/PID/cmdline
     if "\0" in text:
         raise SourceError("unreadable", f"{name}: is no text (it holds NUL bytes)")
     if not text.strip():
@@ -196,105 +188,29 @@ def _read(text: str, name: str) -> tuple[tuple[Start, ...], tuple[Written, ...]]
     is_windows = "\r\n" in text
     text = without_marks(text.replace("\r\n", "\n"))
     with budget.limited():
-        written = _written(text, name)
+        written = forms.starts(Piece(text, name))
         if len(written) > MAX_STARTS:
             raise SourceError("too-large", f"{len(written):,} vLLM commands are more than one examination takes")
         found = tuple(map(judged, written))
     if not found:
         with budget.limited():
             raise SourceError("not-vllm", _nothing(text))
-    engines = other_engines.named(text) if any(start.form is not Form.SHELL for start in found) else []
-    if engines:
-        note = f"the text names {' and '.join(engines)} as well: engines other than vLLM are not read"
-        found = (replace(found[0], notes=(*found[0].notes, note)), *found[1:])
+    if others := engines.said(text):
+        found = (replace(found[0], notes=(*found[0].notes, *others)), *found[1:])
     if is_windows and any(start.form in (Form.SHELL, Form.DOCKER_RUN) for start in found):
         found = tuple(replace(start, notes=(*start.notes, _WINDOWS)) for start in found)
     return found, tuple(written)
 
 
 def _nothing(text: str) -> str:
-    if engines := other_engines.named(text):
-        return f"{' and '.join(engines)} is started here, an engine other than vLLM, which is not read"
     broken = unwrap.broken_before_vllm(text)
     if broken is not None and broken.kind is not Flaw.MISSING_BACKSLASH:
         return f"no vLLM server is started here; line {broken.line}: {unwrap.SAYS[broken.kind]}"
+    if others := engines.said(text):
+        return f"no vLLM server is started here; {'; '.join(others)}"
     if re.search(r"\bvllm[ \t]+(bench|chat|complete|run-batch|collect-env)\b|\bvllm\.benchmarks\b", text):
         return "this is a command of vLLM, but it starts no server: give the one with `vllm serve`"
-    return "no vLLM server is started here: give a line with `vllm serve MODEL`, or the YAML that holds it"
-
-
-def _written(text: str, name: str, line: int = 1, nested: int = 0) -> list[Written]:
-    """The starts, by the form that the structure of the text shows; it begins in this line, `nested` in others."""
-    fences = list(islice(_FENCE.finditer(text), MAX_FENCES)) if nested < MAX_NESTED else []
-    if len(fences) > 1:
-        return _of_blocks(_in_fences(text, fences), line, nested)
-    if llm_d_scenario.is_scenario(text) and (of_scenario := llm_d_scenario.starts(text, line)):
-        return of_scenario
-    if _HEREDOC.search(text) and not _looks_like_yaml(text):
-        if (of_itself := unwrap.of_script(text, line)) or nested == MAX_NESTED:
-            return of_itself
-        return _of_blocks(_in_heredocs(text), line, nested)
-    if systemd.is_unit(text):
-        return systemd.starts(text, line)
-    if _looks_like_yaml(text):
-        found = manifests.starts(yaml_tree.read(text, line), name)
-        if found is not None:
-            return found
-        raise SourceError(
-            "not-vllm",
-            "this YAML holds no command and no flags of a vLLM server: it is neither a compose file, nor a Kubernetes"
-            " manifest, nor values of a chart or a recipe with vLLM's flags, nor a --config file of vLLM",
-        )
-    return unwrap.of_script(text, line)
-
-
-def _of_blocks(blocks: Iterator[tuple[str, int]], line: int, nested: int) -> list[Written]:
-    """What stands in these pieces of a text that begins in this line, each by its own form; what cannot be read there
-    is not a command."""
-    found: list[Written] = []
-    for block, lines_above in blocks:
-        try:
-            found += _written(block, "", line + lines_above, nested + 1)
-        except budget.ExhaustedError:
-            raise
-        except SourceError:
-            continue
-    return found
-
-
-def _in_heredocs(text: str) -> Iterator[tuple[str, int]]:
-    """What a script that starts nothing by itself writes or hands on (a manifest for `kubectl apply -f -`, a unit),
-    with the number of lines above. What stands in one is read with it, and not again."""
-    at = line = 0
-    for _ in range(MAX_FENCES):
-        opening = _HEREDOC.search(text, at)
-        if opening is None:
-            return
-        start = opening.end() + 1
-        line += text.count("\n", at, start)
-        end = re.compile(rf"^[ \t]*{re.escape(opening['word'])}[ \t]*$", re.MULTILINE).search(text, start)
-        at = end.start() if end else len(text)
-        body = textwrap.dedent(text[start:at])
-        if not opening["quote"]:  # the shell takes these backslashes away
-            body = re.sub(r"\\([\\$`])", r"\1", body)
-        yield body, line
-        line += text.count("\n", start, at)
-
-
-def _looks_like_yaml(text: str) -> bool:
-    first = _FIRST_LINE.search(text)
-    return first is not None and _YAML.match(first[0].strip()) is not None
-
-
-def _in_fences(text: str, fences: Sequence[re.Match[str]]) -> Iterator[tuple[str, int]]:
-    """What stands between the fences of a page, with the number of lines above."""
-    at = 0
-    while at + 1 < len(fences):
-        opening = fences[at]
-        closing = next((n for n in range(at + 1, len(fences)) if fences[n][1].startswith(opening[1])), len(fences) - 1)
-        if opening[2].lower() not in _PROSE:
-            yield text[opening.end() + 1 : fences[closing].start()], text.count("\n", 0, opening.end() + 1)
-        at = closing + 1
+    return "no vLLM server is started here: give a line with `vllm serve MODEL`, or the file that holds it"
 
 
 def facts(start: Start) -> dict[str, Reading]:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from vllm_doctor.launch import budget
-from vllm_doctor.launch.unexpanded import as_written, is_marked, mark, pieces
+from vllm_doctor.launch.unexpanded import ARGUMENTS, as_written, is_marked, mark, pieces
 from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.reading import Value
@@ -32,6 +32,14 @@ class Form(StrEnum):
     CONFIG = "config"
     VALUES = "values"
     """Values out of which another program than Helm makes the command."""
+    DOCKERFILE = "dockerfile"
+    QUADLET = "quadlet"
+    SUPERVISOR = "supervisor"
+    MAKEFILE = "makefile"
+    JUSTFILE = "justfile"
+    TERRAFORM = "terraform"
+    PROCESS_LIST = "process-list"
+    FLAGS = "flags"
 
 
 class Flaw(StrEnum):
@@ -384,6 +392,8 @@ def _has_open_word(words: Sequence[Word]) -> bool:
     ]  # fmt: skip
     if not places:
         return False
+    if any(as_written(texts[place]) in ARGUMENTS for place in places):
+        return True
     probes = {place: f"probe {place}" for place in places}
     probed = [mark(probes[place]) if place in probes else text for place, text in enumerate(texts)]
     command = command_line.parse(probed, lambda path: Reason.NOT_IN_COMMAND)
@@ -441,7 +451,9 @@ def _unexpanded(written: Written, flags: Mapping[str, object], model: str | None
             owner = owners[min(place, len(owners) - 1)] if owners else None
             if owner is None and model is not None and at in model:
                 owner = "the model"
-            what = f"the value of {owner}" if owner and owner != "the model" else owner or "an argument"
+            if piece in ARGUMENTS:
+                owner = "what else it is given"
+            what = f"the value of {owner}" if owner and owner.startswith("-") else owner or "an argument"
             says = f"{printed(piece)} is not in the text: {what} is not known"
             faults.append(Fault(Flaw.UNEXPANDED, word.line, says))
     return faults

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from vllm_doctor.launch import docker, env_file, shell, yaml_tree
+from vllm_doctor.launch import docker, env_file, shellwords, yaml_tree
 from vllm_doctor.launch.interpolation import Interpolation
 from vllm_doctor.launch.manifests import around, mounts
 from vllm_doctor.launch.manifests.container import Container, text, texts
-from vllm_doctor.launch.start import Fault, Form, Resources, Word, Written
+from vllm_doctor.launch.start import Fault, Flaw, Form, Resources, Word, Written
 from vllm_doctor.launch.unwrap import SAYS
 from vllm_doctor.launch.yaml_tree import Node
 from vllm_doctor.model.errors import SourceError
 
 _JOINED = frozenset({"environment", "env_file", "volumes", "configs", "tmpfs", "devices"})
 """Lists to which a service that extends another adds its own."""
+_LINE_END = (
+    "a backslash at the end of the line: compose is no shell, and makes the line's end an argument, which vLLM refuses:"
+    " leave it out"
+)
 _MOST_EXTENDED = 10
 _NAMED = 8
 
@@ -132,9 +136,12 @@ def _words(node: Node, variables: Interpolation) -> tuple[tuple[Word, ...], tupl
         return tuple(replace(word, text=variables.text(word.text)) for word in texts(node)), ()
     if not node.is_scalar:
         return (), ()
-    words, broken = shell.words(variables.text(node.text), node.text_line)
-    faults = () if broken is None else (Fault(broken.kind, broken.line, SAYS[broken.kind]),)
-    return tuple(words), faults
+    words, broken = shellwords.words(variables.text(node.text), node.text_line)
+    faults = [] if broken is None else [Fault(broken.kind, broken.line, SAYS[broken.kind])]
+    line_end = next((word for word in words if word.text == shellwords.LINE_END), None)
+    if line_end is not None:
+        faults.append(Fault(Flaw.STRAY_WORD, line_end.line, _LINE_END))
+    return tuple(word for word in words if word.text != shellwords.LINE_END), tuple(faults)
 
 
 def _environment(node: Node, variables: Interpolation) -> dict[str, str | None]:
