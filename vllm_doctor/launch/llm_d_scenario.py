@@ -16,11 +16,9 @@ from vllm_doctor.launch.unwrap import of_script
 
 _EXPORTED = re.compile(r"^[ \t]*export[ \t]+LLMDBENCH_(?:VLLM|DEPLOY)_\w+=", re.MULTILINE)
 _LEAST = 2
-_FILE = re.compile(
-    r"^cat[ \t]*<<-?[ \t]*(['\"]?)(\w{1,40})\1[ \t]*>[ \t]*\"?\$\{?(\w{1,200})\}?\"?[ \t]*$", re.MULTILINE
-)
-_MOST_FILES = 100
+_FILE = re.compile(r"cat[ \t]*+<<-?[ \t]*+(['\"]?)(\w{1,40})\1[ \t]*+>[ \t]*+\"?\$\{?(\w{1,200})\}?\"?[ \t]*+")
 _FILLED = re.compile(r"(?:REPLACE_ENV_|\$\{?)(LLMDBENCH_[A-Z0-9_]{1,200})\}?(?=\W|____|$)")
+_ITEM = re.compile(r"\s{0,40}- [|>][-+]?[ \t]{0,40}(?=\n)")
 _PARTED = re.compile(r"____|[\s,]+")
 _ROLES = {"decode": "MODELSERVICE_DECODE", "prefill": "MODELSERVICE_PREFILL", "standalone": "STANDALONE"}
 _SIZES = {
@@ -52,14 +50,18 @@ def starts(text: str, line: int = 1) -> list[Written]:
 
 def _files(text: str) -> Iterator[tuple[str, str]]:
     """What the scenario writes into the files that its variables name."""
-    at = 0
-    for _ in range(_MOST_FILES):
-        opening = _FILE.search(text, at)
-        if opening is None:
-            return
-        end = re.compile(rf"^{re.escape(opening[2])}[ \t]*$", re.MULTILINE).search(text, opening.end())
-        at = end.end() if end else len(text)
-        yield opening[3], text[opening.end() + 1 : end.start() if end else at]
+    name = end = ""
+    body: list[str] = []
+    for line in text.split("\n"):
+        if end and line.strip() == end:
+            yield name, "\n".join(body)
+            end = ""
+        elif end:
+            body.append(line)
+        elif opening := _FILE.fullmatch(line):
+            end, name, body = opening[2], opening[3], []
+    if end:
+        yield name, "\n".join(body)
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,8 @@ class _Scenario:
     def servers(self, role: str) -> list[Written]:
         name = f"LLMDBENCH_VLLM_{_ROLES[role]}_{'ARGS' if role == 'standalone' else 'EXTRA_ARGS'}"
         given = self._filled(self.files.get(name) or self.variables.get(name) or "")
-        found = of_script(re.sub(r"^\s*- [|>][-+]?[ \t]*$", "", given, count=1, flags=re.MULTILINE), self.line)
+        item = _ITEM.match(given)
+        found = of_script(given[item.end() :] if item else given, self.line)
         note = "what the scenario leaves out has the tool's own defaults, which are not known"
         made = [Written(self._generated(role, given), Form.VALUES, notes=(note,))]
         return [
