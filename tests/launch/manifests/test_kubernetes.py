@@ -115,3 +115,34 @@ def test_a_script_that_calls_itself_ends() -> None:
     text = CONFIG_MAPS.replace('exec vllm serve "$@" --max-num-seqs $SEQS', 'bash /scripts/run.sh "$@"' + ' "$@"' * 50)
     [config] = read(text)
     assert config.command.model == "org/n"
+
+
+def test_a_server_on_a_ray_cluster_has_the_gpus_of_all_nodes() -> None:
+    [start] = read(
+        "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: c}\nspec:\n  headGroupSpec:\n    template:\n"
+        '      spec: {containers: [{command: [/bin/bash, -lc, "--"], resources: {limits: {nvidia.com/gpu: 8}},\n'
+        '        args: ["ulimit -n 65536; ray start --head; vllm serve m -tp 8 -pp 3"]}]}\n'
+        "  workerGroupSpecs:\n  - replicas: 2\n    template:\n"
+        '      spec: {containers: [{image: "vllm/vllm-openai:v0.11.0", resources: {limits: {nvidia.com/gpu: 8}}}]}\n'
+    )
+    assert start.argv == ("vllm", "serve", "m", "-tp", "8", "-pp", "3")
+    assert start.resources.gpus == 24.0
+
+
+def test_the_roles_of_a_storm_service() -> None:
+    pod = "template: {spec: {containers: [{image: x, command: [vllm, serve, m]}]}}"
+    prefill, decode = read(
+        "apiVersion: orchestration.aibrix.ai/v1alpha1\nkind: StormService\nmetadata: {name: s}\n"
+        f"spec: {{template: {{spec: {{roles: [{{name: prefill, {pod}}}, {{name: decode, {pod}}}]}}}}}}\n"
+        "---\napiVersion: autoscaling.aibrix.ai/v1alpha1\nkind: PodAutoscaler\n"
+    )
+    assert prefill.place.startswith("StormService/s prefill spec.template.spec.roles[0]")
+    assert decode.place.startswith("StormService/s decode ")
+
+
+def test_a_service_of_knative() -> None:
+    [start] = read(
+        "apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: s}\nspec: {template: {spec: {containers:\n"
+        '  [{image: "vllm/vllm-openai:v0.20.0", args: [m, --max-num-seqs, "8"]}]}}}\n'
+    )
+    assert start.argv == ("vllm", "serve", "m", "--max-num-seqs", "8")

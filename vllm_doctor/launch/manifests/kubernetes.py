@@ -15,7 +15,7 @@ from vllm_doctor.launch.manifests import (
     production_stack,
     ray_serve,
 )
-from vllm_doctor.launch.manifests.pod import Pod, container_of
+from vllm_doctor.launch.manifests.pod import Pod, container_of, resources_of
 from vllm_doctor.launch.start import Written
 from vllm_doctor.launch.unwrap import of_script
 from vllm_doctor.launch.yaml_tree import Node
@@ -81,10 +81,28 @@ def _of_pod(pod: Pod, pods: float) -> Iterator[Written]:
     elif not containers:
         yield from container_of(pod, pod.keys, pod.spec).starts()
     is_of_ray = not _RAY_GROUPS.isdisjoint(pod.keys)
+    cluster = _cluster_gpus(pod) if is_of_ray else None
     for place, container in enumerate(containers):
         if container.kind == "map" and (container["command"] or container["args"] or not is_of_ray):
             for written in container_of(pod, (*pod.keys, "containers", place), container).starts():
-                yield _spread(written, pods)
+                spread = _spread(written, pods)
+                asked = replace(spread.resources, gpus=cluster or spread.resources.gpus)
+                yield replace(spread, resources=asked) if is_of_ray else spread
+
+
+def _cluster_gpus(pod: Pod) -> float | None:
+    """The GPUs of the Ray cluster that the pod is of: one server takes what it needs of all its nodes."""
+    cluster = pod.object
+    for key in pod.keys[: next(place for place, key in enumerate(pod.keys) if key in _RAY_GROUPS)]:
+        cluster = cluster.items[key] if isinstance(key, int) else cluster[key]
+    found = 0.0
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"].items):
+        spec = group.at("template", "spec")
+        replicas = docker.number((group["replicas"] or group["minReplicas"]).text) or 1.0
+        hosts = docker.number(group["numOfHosts"].text) or 1.0
+        gpus = [resources_of(spec, container).gpus for container in spec["containers"].items]
+        found += replicas * hosts * sum(count for count in gpus if count)
+    return found or None
 
 
 def _spread(written: Written, pods: float) -> Written:

@@ -20,7 +20,7 @@ from vllm_doctor.launch.yaml_tree import Node, read
 from vllm_doctor.text.secret_names import is_secret
 
 _BUILDERS = "ray.serve.llm:"
-_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)[^{}]*\}|\$([A-Za-z_]\w*)")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*+)[^{}]*+\}|\$([A-Za-z_]\w*+)")
 _READ = frozenset(
     {"model_loading_config", "engine_kwargs", "accelerator_type", "deployment_config", "runtime_env", "llm_engine"}
 )
