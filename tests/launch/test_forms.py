@@ -58,7 +58,7 @@ SECRET = "S3CRET-0123456789"
         f"[Container]\nImage=vllm/vllm-openai\nEnvironment=HF_TOKEN={SECRET}\nPodmanArgs=-e X={SECRET}\n"
         f"Exec=--model m --api-key {SECRET}\n",
         f"root 1 0 ? /usr/bin/vllm serve m --api-key {SECRET} --seed 1\n",
-        f"m --seed 1 --max-model-len 8 --api-key {SECRET}",
+        f"Org/M --seed 1 --max-model-len 8 --api-key {SECRET}",
         f"python -m dynamo.vllm --model m --api-key {SECRET} --hf-token {SECRET}\n",
         f"docker run -e HF_TOKEN={SECRET} `\n vllm/vllm-openai `\n --model m --api-key {SECRET}\n",
     ],
