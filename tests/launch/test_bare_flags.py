@@ -29,6 +29,11 @@ def test_flags_alone(text: str, model: str | None, is_open: bool) -> None:
     assert "the program is not in the text: these were read as flags of `vllm serve`" in notes(start)
 
 
+def test_a_command_is_no_model() -> None:
+    [start] = read("srun -n1 --gres=gpu:2 \\\nvllm serve m --tensor-parallel-size 2\n")
+    assert start.form is Form.SHELL
+
+
 def test_a_value_that_is_not_in_the_text() -> None:
     [start] = read("-tp $TP --max-model-len 32000")
     assert start.unknown_flags == {"--tensor-parallel-size"}

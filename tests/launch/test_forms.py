@@ -10,6 +10,7 @@ import pytest
 from vllm_doctor.launch.source import notes, open_command, read
 from vllm_doctor.launch.start import Form
 from vllm_doctor.model.errors import SourceError
+from vllm_doctor.model.report import Change
 
 TEXTS = {
     Form.DOCKERFILE: 'FROM vllm/vllm-openai:v0.10.0\nCMD ["--model", "m", "--seed", "1"]\n',
@@ -40,6 +41,43 @@ def test_each_is_found_in_a_page_and_in_a_script_that_writes_it(form: Form) -> N
     assert start.form is form
     [start] = read(f"mkdir -p /srv\ncat > /srv/file <<'EOF'\n{TEXTS[form]}EOF\n")
     assert start.form in (form, Form.SHELL)
+
+
+SECRET = "S3CRET-0123456789"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"FROM a\nARG HF_TOKEN={SECRET}\nENV HF_TOKEN=$HF_TOKEN X={SECRET}\nCMD vllm serve m --api-key $HF_TOKEN\n",
+        f'resource "a" "b" {{\n image = "vllm/vllm-openai"\n args = ["m", "--api-key", "{SECRET}"]\n'
+        f' env = {{\n  HF_TOKEN = "{SECRET}"\n }}\n}}\n',
+        f"K := {SECRET}\nAPI_KEY := {SECRET}\na:\n\tHF_TOKEN={SECRET} vllm serve m --api-key $(K) --x $(API_KEY)\n",
+        f'key := "{SECRET}"\na t="{SECRET}":\n  HF_TOKEN={{{{t}}}} vllm serve m --api-key {{{{key}}}}\n',
+        f'[program:a]\nenvironment=HF_TOKEN="{SECRET}",X="{SECRET}"\ncommand=vllm serve m --api-key {SECRET}\n',
+        f"[Container]\nImage=vllm/vllm-openai\nEnvironment=HF_TOKEN={SECRET}\nPodmanArgs=-e X={SECRET}\n"
+        f"Exec=--model m --api-key {SECRET}\n",
+        f"root 1 0 ? /usr/bin/vllm serve m --api-key {SECRET} --seed 1\n",
+        f"Org/M --seed 1 --max-model-len 8 --api-key {SECRET}",
+        f"python -m dynamo.vllm --model m --api-key {SECRET} --hf-token {SECRET}\n",
+        f"docker run -e HF_TOKEN={SECRET} `\n vllm/vllm-openai `\n --model m --api-key {SECRET}\n",
+    ],
+)
+def test_no_secret_leaves(text: str) -> None:
+    starts = read(text)
+    assert starts
+    assert SECRET not in repr(starts)
+
+
+@pytest.mark.parametrize("form", TEXTS)
+def test_each_is_corrected_in_place_or_in_words(form: Form, tmp_path: Path) -> None:
+    path = tmp_path / "given"
+    path.write_text(TEXTS[form])
+    source = open_command(str(path))
+    [patch] = source.document.patched({0: [Change("--seed", 1.0, 2.0, "a-rule")]})
+    assert patch.problem is None
+    assert any("--seed 2" in line or line.strip("'- ") == "2" for line in patch.lines)
+    assert patch.apply
 
 
 def test_a_process_by_its_cmdline(tmp_path: Path) -> None:

@@ -183,6 +183,14 @@ def _without_name(is_it: Callable[[str], bool], starts: Callable[[str, int], lis
     return TextForm(name, lambda piece: is_it(piece.text), lambda piece: starts(piece.text, piece.line))
 
 
+def _is_flags(piece: Piece) -> bool:
+    return bare_flags.begins(piece.text)
+
+
+def _of_flags(piece: Piece) -> list[Written]:
+    return bare_flags.starts(piece.text, piece.line)
+
+
 FORMS: tuple[TextForm, ...] = (
     TextForm("page", _is_page, _of_page),
     TextForm(
@@ -202,11 +210,11 @@ FORMS: tuple[TextForm, ...] = (
     _without_name(supervisor.is_it, supervisor.starts, "supervisor"),
     _without_name(quadlet.is_it, quadlet.starts, "quadlet"),
     _without_name(systemd.is_unit, systemd.starts, "systemd unit"),
-    _without_name(bare_flags.begins, bare_flags.starts, "flags alone"),
+    TextForm("flags alone", _is_flags, _of_flags),
     TextForm("YAML", _is_yaml, _of_yaml),
     TextForm("PowerShell", _is_powershell, _of_powershell),
     TextForm("shell", _is_script, _of_script),
     TextForm("list of processes", _is_script, lambda piece: process_list.starts(piece.text, piece.line)),
-    TextForm("a model and flags", _is_script, lambda piece: bare_flags.starts(piece.text, piece.line)),
+    TextForm("a model's name and flags", _is_script, _of_flags),
 )
 """In this order: what another form could be taken for stands before it."""

@@ -33,9 +33,10 @@ _PLACEHOLDER = re.compile(r"<[A-Za-z](?:[\w./:-]|[ ](?![ ])){0,60}[\w.]>(?=[\s'\
 _TEMPLATE = re.compile(r"\{\{[^{}\n]{0,300}\}\}")
 """Jinja's {{ model }}, as Ansible and others fill it in."""
 _CONTROL = re.compile(r"\{%[-+]?[ \t]*(?P<word>\w*)[^{}\n]{0,300}%\}")
-_BLOCKS = {"if": re.compile(r"\{%[-+]?[ \t]*(end)?if\b[^{}\n]{0,300}%\}"), "for": re.compile(
-    r"\{%[-+]?[ \t]*(end)?for\b[^{}\n]{0,300}%\}"
-)}  # fmt: skip
+_BLOCKS = {
+    "if": re.compile(r"\{%[-+]?[ \t]*(end)?if\b[^{}\n]{0,300}%\}"),
+    "for": re.compile(r"\{%[-+]?[ \t]*(end)?for\b[^{}\n]{0,300}%\}"),
+}
 _MOST_OF_A_BLOCK = 800
 _LINE_END = re.compile(r"[ \t]*\n")
 _OPERATOR = re.compile(r":?([-=?+])(.*)", re.DOTALL)
@@ -240,6 +241,7 @@ class _Reader:
         elif char == "{" and not self._in_word and (tag := _CONTROL.match(self._all, self._at)):
             self._control(tag)
         elif char == "<" and (name := _PLACEHOLDER.match(self._all, self._at)):
+            self._word_at = self._word_at if self._in_word else self._at
             self._at = name.end()
             self._unknown(name[0], is_quoted=True)
         elif char in "<>&":
@@ -280,30 +282,31 @@ class _Reader:
         self._at = end
 
     def _control(self, tag: re.Match[str]) -> None:
-        """A line of Jinja's: within a command, what stands up to its end is there or not."""
+        """A tag of Jinja's: within a command, what stands up to its end is there or not."""
+        begin = self._at
         self._at = tag.end()
         if not self._simple.words:
             return
+        end = self._end_of_block(tag)
+        self._line += self._all.count("\n", self._at, end)
+        self._word_at, self._at = begin, end
         self._unknown("{%…%}", is_quoted=False)
         self._end_word()
-        depth, end = 0, tag.end()
-        for match in (
-            _BLOCKS[tag["word"]].finditer(self._all, tag.start(), tag.start() + _MOST_OF_A_BLOCK)
-            if (tag["word"] in _BLOCKS)
-            else ()
-        ):
-            depth += -1 if match[1] else 1
-            if depth == 0:
-                end = match.end()
-                break
-        self._line += self._all.count("\n", self._at, end)
-        self._at = end
-        if self._all.rfind("\n", 0, tag.start()) + 1 == tag.start() - len(_indent(self._all, tag.start())) and (
-            line_end := _LINE_END.match(self._all, end)
-        ):
-            self._at = line_end.end()
+        line_end = _LINE_END.match(self._all, end)
+        if line_end and not self._all[self._all.rfind("\n", 0, begin) + 1 : begin].strip():
+            self._at = line_end.end()  # lines of its own
             self._line += 1
             self._after_continuation = True
+
+    def _end_of_block(self, tag: re.Match[str]) -> int:
+        """Where what the tag opens ends; the end of the tag, where it opens nothing."""
+        depth = 0
+        block = _BLOCKS.get(tag["word"])
+        for match in block.finditer(self._all, tag.start(), tag.start() + _MOST_OF_A_BLOCK) if block else ():
+            depth += -1 if match[1] else 1
+            if depth == 0:
+                return match.end()
+        return tag.end()
 
     def _redirection(self, char: str) -> None:
         number = "".join(self._chars)
@@ -643,14 +646,6 @@ class _Reader:
         self._at += len(char)
         self._line += char == "\n"
         return char
-
-
-def _indent(text: str, at: int) -> str:
-    """The blanks that end there."""
-    start = at
-    while start and text[start - 1] in _BLANKS:
-        start -= 1
-    return text[start:at]
 
 
 def lost_after(following: Iterable[Simple], ended: Simple) -> tuple[Broken | None, list[Word]]:
