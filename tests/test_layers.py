@@ -23,6 +23,7 @@ FOLDERS = (
     "prometheus",
     "launch",
     "sources.bench",
+    "intake",
     "recording",
     "session",
     "compare",

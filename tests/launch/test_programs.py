@@ -12,7 +12,6 @@ from vllm_doctor.model.errors import SourceError
         ("vllm bench throughput --num-prompts 10", "vllm bench throughput", "--num-prompts"),
         ("vllm bench latency --input-len 32", "vllm bench latency", "--input-len"),
         ("python benchmarks/benchmark_throughput.py --input-len 32", "benchmark_throughput.py", "--input-len"),
-        ("python3 -m dynamo.vllm --is-prefill-worker", "python -m dynamo.vllm", "--is-prefill-worker"),
         ("vllm run-batch -i a.jsonl -o b.jsonl", "vllm run-batch", "-i, -o"),
         ("python -m vllm.entrypoints.openai.run_batch -i a", "python -m vllm.entrypoints.openai.run_batch", "-i"),
         ("sudo env A=1 uv run vllm bench throughput --num-prompts 10", "vllm bench throughput", "--num-prompts"),

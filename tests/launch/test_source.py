@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.test_manifests import of_file
+from tests.launch.manifests.written import of_file
 from tests.paths import COMMANDS
 from vllm_doctor.launch.source import facts, notes, open_command, read
 from vllm_doctor.launch.start import Flaw, Form
@@ -337,7 +337,7 @@ def test_the_fifth_guide() -> None:
 
 def test_no_data_file_is_forgotten() -> None:
     names = {path.name for path in COMMANDS.iterdir()}
-    tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.rglob("test_*.py"))
     assert {name for name in names if name not in tests} == set()
 
 

@@ -192,7 +192,8 @@ def quantity(text: object) -> float | None:
 def is_vllm(image: str | None) -> bool:
     """Whether the image is one of vLLM's own by its name, which starts the server."""
     path = (image or "").lower().partition("@")[0].split("/")
-    return path[-1].partition(":")[0].startswith("vllm")
+    name = path[-1].partition(":")[0]
+    return name.startswith("vllm") and name not in _OTHERS
 
 
 def argv(
@@ -216,6 +217,8 @@ def argv(
     return [*program, *arguments], notes
 
 
+_OTHERS = frozenset({"vllm-runtime"})
+"""Images with vLLM in them that start another program: NVIDIA Dynamo's."""
 _REPOSITORY = re.compile(r"[A-Za-z][\w.-]*/[\w.-]+")
 OF_ANY_SERVER = frozenset(
     {

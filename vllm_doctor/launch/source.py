@@ -6,9 +6,10 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from vllm_doctor.launch import budget, engines, forms, model, processes, unwrap
+from vllm_doctor.launch import budget, forms, model, other_engines, processes, unwrap
 from vllm_doctor.launch.forms import Piece
 from vllm_doctor.launch.patches import WrittenDocument
 from vllm_doctor.launch.start import Flaw, Form, Start, Written, judged, printed
@@ -40,6 +41,25 @@ _NO_FLAGS = frozenset({"--omni"})
 _PROGRAMS = ("vllm", "python", "docker", "podman", "nerdctl", "sudo", "env", "uv", "uvx", "nohup", "bash", "sh")
 _WINDOWS = "its lines end as on Windows (\\r\\n): a shell would take the \\r for a part of the last word"
 
+_TAKEN_AS: Mapping[Form, str] = {
+    Form.SHELL: "a shell command",
+    Form.DOCKER_RUN: "a docker run command",
+    Form.COMPOSE: "a compose file",
+    Form.KUBERNETES: "a Kubernetes manifest",
+    Form.HELM: "values of a Helm chart",
+    Form.SYSTEMD: "a systemd unit",
+    Form.CONFIG: "a --config file of vLLM",
+    Form.VALUES: "values for a program that starts vLLM",
+    Form.DOCKERFILE: "a Dockerfile",
+    Form.QUADLET: "a Podman quadlet",
+    Form.SUPERVISOR: "programs of supervisord",
+    Form.MAKEFILE: "a Makefile",
+    Form.JUSTFILE: "a justfile",
+    Form.TERRAFORM: "Terraform",
+    Form.PROCESS_LIST: "a list of processes",
+    Form.FLAGS: "vLLM's flags alone",
+}
+
 
 @dataclass(frozen=True)
 class StartSource:
@@ -47,7 +67,12 @@ class StartSource:
 
     name: str
     starts: tuple[Start, ...]
-    document: WrittenDocument
+    document: WrittenDocument | None = None
+    """None: they stand within sentences, to which no patch applies."""
+
+    def taken_as(self, start: Start) -> str:
+        """What it was read as."""
+        return _TAKEN_AS[start.form] if self.document is not None else "a command within a text"
 
     def target(self, start: Start) -> str:
         """Where the start stands."""
@@ -66,6 +91,7 @@ class StartSource:
             facts=of_model | facts(start) | {"commands_written": Known(float(len(self.starts)), origin="cmdline")},
             models=(start.command.model,) if start.command.model else (),
             notes=(*notes(start), *said),
+            taken_as=self.taken_as(start),
             patient=patient,
             command=start.argv,
             variables=start.variables,
@@ -80,18 +106,19 @@ def open_command(given: str, until: float | None = None) -> StartSource:
     Raises SourceError: not-found, denied, unreadable, empty, too-large, not-vllm, timeout.
     """
     if given == STDIN:
-        return _source("standard input", _content("standard input", None, until))
+        return of_text("standard input", _content("standard input", None, until))
     if os.path.isdir(given):
         raise SourceError("unreadable", f"--command {given}: is a folder; give one file of it")
     if os.path.exists(given):
-        return _source(given, _content(f"--command {given}", given, until), given)
+        return of_text(given, _content(f"--command {given}", given, until), given)
     if not re.search(r"\s", given) and not os.path.basename(given).startswith(_PROGRAMS):
         raise SourceError("not-found", f"--command {printed(given)}: there is no such file, and it is no command line")
     text = given.encode("utf-8", "surrogateescape")
-    return _source("--command", _decoded(text, "--command"))
+    return of_text("--command", _decoded(text, "--command"))
 
 
-def _source(name: str, text: str, path: str = "") -> StartSource:
+def of_text(name: str, text: str, path: str = "") -> StartSource:
+    """The starts in a text that was read already; `path`: of its file. Raises SourceError."""
     is_windows = "\r\n" in text
     starts, written = _read(text, path)
     exact = WrittenDocument(name, path or None, text.replace("\r\n", "\n"), written, starts, not is_windows)
@@ -149,7 +176,7 @@ def _read(text: str, name: str) -> tuple[tuple[Start, ...], tuple[Written, ...]]
     if not found:
         with budget.limited():
             raise SourceError("not-vllm", _nothing(text))
-    if others := engines.said(text):
+    if others := other_engines.said(text):
         found = (replace(found[0], notes=(*found[0].notes, *others)), *found[1:])
     if is_windows and any(start.form in (Form.SHELL, Form.DOCKER_RUN) for start in found):
         found = tuple(replace(start, notes=(*start.notes, _WINDOWS)) for start in found)
@@ -160,7 +187,7 @@ def _nothing(text: str) -> str:
     broken = unwrap.broken_before_vllm(text)
     if broken is not None and broken.kind is not Flaw.MISSING_BACKSLASH:
         return f"no vLLM server is started here; line {broken.line}: {unwrap.SAYS[broken.kind]}"
-    if others := engines.said(text):
+    if others := other_engines.said(text):
         return f"no vLLM server is started here; {'; '.join(others)}"
     if re.search(r"\bvllm[ \t]+(bench|chat|complete|run-batch|collect-env)\b|\bvllm\.benchmarks\b", text):
         return "this is a command of vLLM, but it starts no server: give the one with `vllm serve`"

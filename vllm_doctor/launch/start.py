@@ -38,6 +38,8 @@ class Form(StrEnum):
     TERRAFORM = "terraform"
     PROCESS_LIST = "process-list"
     FLAGS = "flags"
+    VALUES = "values"
+    """Values out of which another program than Helm makes the command."""
 
 
 class Flaw(StrEnum):
@@ -146,6 +148,8 @@ class Launch:
     environment: Mapping[str, str | None] = field(default_factory=dict)
     is_environment_whole: bool = False
     image: str | None = None
+    version: str | None = None
+    """Of the vLLM that is installed for it, where the text names one beside the image."""
     resources: Resources = field(default_factory=Resources)
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
@@ -193,7 +197,8 @@ _TAG = re.compile(_VERSION, re.DOTALL)
 _NAMED_TAG = re.compile(
     rf"(?:.*[-_.])?vllm[-_]?{_VERSION}", re.IGNORECASE | re.DOTALL
 )  # rocm6.4.1_vllm_0.9.0.1_20250605
-_OTHERS_TAGS = frozenset({"lmcache", "rhaiis"})  # images with vLLM in them, whose tags are versions of something else
+_OTHERS_TAGS = frozenset({"lmcache", "rhaiis", "ai-dynamo", "vllm-runtime"})
+"""Parts of the names of images with vLLM in them, whose tags are versions of something else."""
 
 
 def judged(written: Written) -> Start:
@@ -215,7 +220,7 @@ def judged(written: Written) -> Start:
         if not is_marked(flag) and isinstance(value, str) and is_marked(value)
     )
     unknown |= {as_written(command_line.flag_of_key(key)) for key in command.strange_keys if not is_marked(key)}
-    version = None if written.image is None else version_of(written.image)
+    version = written.version or (None if written.image is None else version_of(written.image))
     shown = _shown(command, flags, unknown)
     shown = replace(shown, flags=_as_taken(shown, version or catalogue.newest()))
     return Start(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from vllm_doctor.launch import budget, docker, programs, slurm
+from vllm_doctor.launch import budget, docker, dynamo, programs, slurm
 from vllm_doctor.launch.shell import Broken, Simple, commands, lost_after
 from vllm_doctor.launch.start import Fault, Flaw, Form, Holder, Launch, Word, Written, flags_in
 from vllm_doctor.launch.unexpanded import is_marked
@@ -22,7 +22,8 @@ _WRAPPERS = frozenset(
         "tmux", "ssh", "su", "runuser", "setpriv", "prlimit", "systemd-run", "srun", "mpirun", "torchrun", "ray",
         "singularity", "apptainer", "enroot", "conda", "mamba", "micromamba", "poetry", "pipenv", "pdm", "rye",
         "pixi", "hatch", "uv", "uvx", "nsys", "ncu", "strace", "perf", "py-spy", "gdb", "valgrind", "kubectl", "oc",
-        "xargs", "eval", "just", "accelerate", "entrypoint.sh", "docker-entrypoint.sh", "nvidia_entrypoint.sh",
+        "xargs", "eval", "just", "accelerate", "vllm-wrapper",
+        "entrypoint.sh", "docker-entrypoint.sh", "nvidia_entrypoint.sh",
     }
 )  # fmt: skip
 """Programs that run another one, which stands among their arguments."""
@@ -47,11 +48,11 @@ class Script(Holder):
     number: int
 
 
-def of_script(text: str, line: int = 1) -> list[Written]:
-    """The servers that a shell script starts, in its order; it begins in this line."""
+def of_script(text: str, line: int = 1, variables: Mapping[str, str | None] | None = None) -> list[Written]:
+    """The servers that a shell script starts, in its order; it begins in this line. `variables` are set before it."""
     return [
         Written.of(launch, place=f"line {launch.words[0].line}", holder=Script(text, number))
-        for number, launch in enumerate(_of_script(text, Form.SHELL, line, {}, _MAX_DEPTH))
+        for number, launch in enumerate(_of_script(text, Form.SHELL, line, variables or {}, _MAX_DEPTH))
     ]
 
 
@@ -105,7 +106,9 @@ def _of_words(words: Sequence[Word], form: Form, environment: Mapping[str, str |
         yield Launch(read.words, form, environment, notes=read.notes)
         return
     name = posixpath.basename(texts[0])
-    if name in _SHELLS:
+    if (engine := dynamo.engine(words, form, environment)) is not None:
+        yield engine
+    elif name in _SHELLS:
         yield from _of_shell(words, form, environment, depth - 1)
     elif name in docker.PROGRAMS:
         yield from _of_container(words, depth - 1)
@@ -116,7 +119,9 @@ def _of_words(words: Sequence[Word], form: Form, environment: Mapping[str, str |
 def _of_shell(words: Sequence[Word], form: Form, environment: Mapping[str, str | None], depth: int) -> Iterator[Launch]:
     for place, word in enumerate(words[1:], 1):
         if re.fullmatch(r"-[abd-z]*c[a-z]*", word.text) and place + 1 < len(words):
-            yield from _within(words[place + 1], form, environment, depth)
+            at = place + 2 if words[place + 1].text == "--" else place + 1
+            if at < len(words):
+                yield from _within(words[at], form, environment, depth)
             return
         if not word.text.startswith("-"):
             return
@@ -169,6 +174,7 @@ def _may_start(words: Sequence[Word], place: int) -> bool:
         name in _SHELLS
         or name in docker.PROGRAMS
         or name in _WRAPPERS
+        or dynamo.is_worker(words[place : place + 64])
         or program_of(texts := [word.text for word in words[place : place + 64]]) is not None
         or programs.program_of(texts) is not None
     )

@@ -207,6 +207,8 @@ class SourceSeen:
     scrapes: int
     error: Problem | None
     notes: tuple[str, ...] = ()
+    taken_as: str = ""
+    """What a text was taken for: "a compose file"; "" of what is no text."""
 
 
 @dataclass(frozen=True)
@@ -457,13 +459,13 @@ class Report:
 
     @property
     def is_unmeasured(self) -> bool:
-        """Of a command alone: no server, no process and no log was seen."""
-        kinds = {source.kind for source in self.sources}
-        return SourceKind.COMMAND in kinds and not kinds & {
+        """Of a command, or of GPUs, alone: no server, no process and no log was seen."""
+        kinds = {source.kind for source in self.sources if source.error is None}
+        return bool(kinds & {SourceKind.COMMAND, SourceKind.GPU}) and not kinds & {
             *SERVERS,
             SourceKind.HOST,
-            SourceKind.LOG,
             SourceKind.BENCH,
+            *((SourceKind.LOG,) if self.lines is not None else ()),
         }
 
     @property

@@ -238,6 +238,7 @@ def _source(source: SourceSeen) -> dict[str, Any]:
         "scrapes": source.scrapes,
         "error": _problem(source.error),
         "notes": list(source.notes),
+        "taken_as": source.taken_as or None,
     }
 
 

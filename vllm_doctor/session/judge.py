@@ -37,6 +37,7 @@ from vllm_doctor.session.patients import (
     Examined,
     is_benchmark_alone,
     is_said,
+    is_unmeasured,
     is_written_alone,
     patients,
     with_what_else_is_known,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 _READING, _JUDGING = 0.4, 0.8
 """Shares of the time: until when signals are computed, and until when rules are judged; the rest is to be written."""
 UNMEASURED = "Nothing was measured: only its command was checked"
+ONLY_GPUS = "Nothing was measured: only the GPUs were looked at"
 SOUND = "No fault found in how the benchmark was made"
 AS_EXPECTED = "Requests get the speed that is typical of this model on these GPUs"
 
@@ -79,8 +81,8 @@ def judge(
     if not examined:
         return _nothing_to_judge(at, observations, error, recordings)
 
-    is_measured = not is_written_alone(observations)
-    if not is_measured:
+    is_measured, is_written = not is_unmeasured(observations), is_written_alone(observations)
+    if is_written:
         from vllm_doctor.session import expectation  # late: of a server that runs nothing is predicted
 
         wished = expectation.under_a_load(wished)
@@ -99,8 +101,10 @@ def judge(
     verdict, headline = _concluded(
         diagnosis, error, is_measured, is_benchmark_alone(observations), is_said(observations), strict
     )
+    if headline == UNMEASURED and not is_written:
+        headline = ONLY_GPUS
     command, variables = _command(examined)
-    is_one_command = not is_measured and len(every) == 1
+    is_one_command = is_written and len(examined) == 1
     cure = _Cure(snapshots, catalogue, wishes.get("goal"))
     return Report(
         at=at,
@@ -142,6 +146,7 @@ def _sources(observations: Sequence[Observation]) -> tuple[SourceSeen, ...]:
             o.evaluated.scrapes if o.evaluated else len(o.window.times),
             o.error,
             o.notes,
+            o.taken_as,
         )
         for o in observations
     )

@@ -117,7 +117,13 @@ def believed(observations: Sequence[Observation]) -> list[Observation]:
 
 def is_written_alone(observations: Sequence[Observation]) -> bool:
     """Whether a command, and the GPUs for it, are all that there is: nothing runs yet."""
-    return {SourceKind.COMMAND} <= {observation.kind for observation in observations} <= _OF_NO_RUN
+    return is_unmeasured(observations) and any(o.kind is SourceKind.COMMAND for o in observations)
+
+
+def is_unmeasured(observations: Sequence[Observation]) -> bool:
+    """Whether nothing that could be read is of a server that runs or ran."""
+    kinds = {o.kind for o in observations if o.error is None and (o.runs or o.kind is not SourceKind.LOG)}
+    return bool(kinds) and kinds <= _OF_NO_RUN
 
 
 def is_benchmark_alone(observations: Sequence[Observation]) -> bool:

@@ -49,8 +49,14 @@ def _sources(report: Report, whole: bool) -> Iterator[Words]:
     yield from _servers(report)
     if report.lines is not None:
         yield from _logs(report, whole)
-    if report.is_unmeasured:
-        yield from ((code(source.target),) for source in report.sources if source.kind == "command")
+    yield from _texts(report)
+
+
+def _texts(report: Report) -> Iterator[Words]:
+    """Which other texts were read, each as what."""
+    texts = {source.target: source.taken_as for source in report.sources if source.taken_as}
+    for target, taken_as in texts.items():
+        yield code(target), f": {taken_as}"
 
 
 def _servers(report: Report) -> Iterator[Words]:

@@ -36,12 +36,17 @@ _POSITIONAL = re.compile(r"\s{0,40}(?P<quote>['\"])(?P<text>[\w./:-]{2,200})(?P=
 
 def start(text: str) -> Start | None:
     """The one server that is started in the text; None: there is none, or several."""
+    found = starts(text)
+    return found[0] if len(found) == 1 else None
+
+
+def starts(text: str) -> list[Start]:
+    """The different servers that are started in the text: those of its sentences, else of the text as a whole."""
     text = text[:_MOST_CHARS]
     found: Sequence[Start] = [
         one for line in dict.fromkeys([*_lines(text), *_calls(text)]) for one in _read(line)
     ] or _read(text)
-    different = {one.argv: one for one in found}
-    return next(iter(different.values())) if len(different) == 1 else None
+    return list({one.argv: one for one in found if one.command.model or one.command.flags}.values())
 
 
 def _read(line: str) -> tuple[Start, ...]:
