@@ -18,12 +18,12 @@ from vllm_doctor.launch.python_state import Engine, Process
 from vllm_doctor.launch.python_values import Default, Listed, Mapped, Maybe, Open, Value, defaults_in, known, text
 from vllm_doctor.launch.start import Form, Holder, Launch, Resources, Word, Written, version_of
 from vllm_doctor.launch.unexpanded import is_marked, mark
-from vllm_doctor.model.errors import SourceError
 
 Line = tuple[str, int]
-_MOST_CHARS = 1_000_000
+_MOST_CHARS = 160_000
+"""What is parsed together, as each character may take 1 KB then. Of a longer text the calls are read by themselves."""
 _MOST_TRIES = 24
-_MOST_PARSED = 400_000
+_MOST_MENDED = 400_000
 """Characters, of all tries together."""
 _MOST_CALLS = 32
 _MOST_DEFAULTS = 8
@@ -79,9 +79,11 @@ def of_cells(cells: Sequence[Cell]) -> list[Written]:
     """The starts in the cells of a notebook, which share their names; in their order."""
     whole = "\n".join(cell.text for cell in cells)
     trees = []
+    left = _MOST_CHARS
     for cell in cells:
         prepared = _prepared(cell.text)
-        trees.append((_parsed(prepared) or _mended(prepared), cell, prepared))
+        left -= len(prepared)
+        trees.append(((_parsed(prepared) or _mended(prepared)) if left >= 0 else None, cell, prepared))
     flow = Flow(is_fragment=not _IMPORT.search(whole))
     is_followed = _followed(flow, [(tree, cell.place) for tree, cell, _ in trees if tree is not None])
     texts = {cell.place: prepared for _, cell, prepared in trees}
@@ -191,7 +193,7 @@ def _without_magics(lines: list[str]) -> Iterator[str]:
 
 def _parsed(text: str) -> ast.Module | None:
     if len(text) > _MOST_CHARS:
-        raise SourceError("too-large", "larger than 1 MB: give the part of the program that starts vLLM")
+        return None
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -200,8 +202,10 @@ def _parsed(text: str) -> ast.Module | None:
 
 def _mended(text: str) -> ast.Module | None:
     """What is left where lines that are no Python are taken out."""
+    if len(text) > _MOST_CHARS:
+        return None
     lines = text.split("\n")
-    left = _MOST_PARSED
+    left = _MOST_MENDED
     for _ in range(_MOST_TRIES):
         left -= len(text)
         if left < 0:
