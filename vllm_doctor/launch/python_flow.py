@@ -178,7 +178,8 @@ class Flow:
         if decided is False and isinstance(condition, Default) and not node.orelse:
             decided = None  # what may be given may turn it on
         if decided is not None:
-            return self._block(node.body if decided else node.orelse, frame)
+            is_ended = self._block(node.body if decided else node.orelse, frame)
+            return is_ended and not isinstance(condition, Default)  # `if not token: raise`, where one is given
         ended = []
         for body in (node.body, node.orelse):
             with self.state.maybe():
