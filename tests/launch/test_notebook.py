@@ -59,6 +59,11 @@ def test_arguments_that_were_printed_count_where_no_cell_starts_it() -> None:
     assert start.argv == ("vllm", "serve", "a/b", "--seed", "1")
 
 
+def test_a_page_counts_where_no_cell_starts_or_prints_one() -> None:
+    text = of({"cell_type": "markdown", "source": ["Run\n", "```bash\n", "vllm serve a/b\n", "```\n"]}, cell("x = 1"))
+    assert [start.command.model for start in read(text)] == ["a/b"]
+
+
 @pytest.mark.parametrize("text", [of(), of(cell("print('vllm')")), of(cell("")), '{"cells": [1, {"source": 2}, null]}'])
 def test_a_notebook_without_a_start_says_so(text: str) -> None:
     with pytest.raises(SourceError, match="no cell of this notebook starts vLLM"):

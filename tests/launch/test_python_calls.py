@@ -107,6 +107,13 @@ def test_unknown_keywords_leave_it_open() -> None:
     assert starts("LLM('a/b', **given)")[0].is_open
 
 
+def test_what_would_end_it_without_a_variable_does_not_hide_what_follows() -> None:
+    [start] = starts("if not os.getenv('TOKEN'):\n    raise ValueError\nLLM('a/b')")
+    assert start.command.model == "a/b"
+    with pytest.raises(SourceError):
+        starts("if 1 == 2:\n    LLM('a/b')")
+
+
 def test_an_engine_is_no_server() -> None:
     [start] = starts("LLM('a/b')")
     assert facts(start)["usage_context"] == Known("engine")

@@ -210,7 +210,7 @@ def _of_notebook(piece: Piece) -> list[Written]:
     if found := notebook.starts(piece.text):
         version = logged_start.version_in(printed)
         return [replace(written, version=written.version or version) for written in found]
-    if found := logged_start.starts(printed):
+    if found := logged_start.starts(printed) or _of_page(Piece(notebook.prose(piece.text), "", 1, piece.nested + 1)):
         return found
     raise SourceError("not-vllm", "no cell of this notebook starts vLLM, and none printed how it was started")
 

@@ -33,6 +33,11 @@ def starts(text: str) -> list[Written]:
     return python_calls.of_cells(cells)
 
 
+def prose(text: str) -> str:
+    """What its cells of text say, as one page."""
+    return "\n\n".join(source for kind, source in _sources(_cells(text) or []) if kind == "markdown")
+
+
 def outputs(raw: str | bytes) -> str:
     """What the cells printed, with the errors that they ended in, as one text; "" where it is no notebook."""
     text = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw

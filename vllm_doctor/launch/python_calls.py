@@ -13,16 +13,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vllm_doctor.launch import budget, unwrap
-from vllm_doctor.launch.python_flow import Engine, Flow, Process
+from vllm_doctor.launch.python_flow import Flow
+from vllm_doctor.launch.python_state import Engine, Process
 from vllm_doctor.launch.python_values import Default, Listed, Mapped, Maybe, Open, Value, defaults_in, known, text
 from vllm_doctor.launch.start import Form, Holder, Launch, Resources, Word, Written, version_of
 from vllm_doctor.launch.unexpanded import is_marked, mark
-from vllm_doctor.model.errors import SourceError
 
 Line = tuple[str, int]
-_MOST_CHARS = 1_000_000
+_MOST_CHARS = 160_000
+"""What is parsed together, as each character may take 1 KB then. Of a longer text the calls are read by themselves."""
 _MOST_TRIES = 24
-_MOST_PARSED = 400_000
+_MOST_MENDED = 400_000
 """Characters, of all tries together."""
 _MOST_CALLS = 32
 _MOST_DEFAULTS = 8
@@ -78,9 +79,11 @@ def of_cells(cells: Sequence[Cell]) -> list[Written]:
     """The starts in the cells of a notebook, which share their names; in their order."""
     whole = "\n".join(cell.text for cell in cells)
     trees = []
+    left = _MOST_CHARS
     for cell in cells:
         prepared = _prepared(cell.text)
-        trees.append((_parsed(prepared) or _mended(prepared), cell, prepared))
+        left -= len(prepared)
+        trees.append(((_parsed(prepared) or _mended(prepared)) if left >= 0 else None, cell, prepared))
     flow = Flow(is_fragment=not _IMPORT.search(whole))
     is_followed = _followed(flow, [(tree, cell.place) for tree, cell, _ in trees if tree is not None])
     texts = {cell.place: prepared for _, cell, prepared in trees}
@@ -119,7 +122,9 @@ def in_text(text: str, place: str = "") -> list[Written]:
                 node.lineno += line
         flow = Flow(is_fragment=True)
         flow.follow(ast.Module([ast.Expr(call)], []), place)
-        found += [replace(one, is_open=one.is_open or not is_whole, holder=None) for one in _of_flow(flow, {})]
+        notes = () if is_whole else ("the call is cut off in the text, or not all of it is Python: more may be given",)
+        for one in _of_flow(flow, {}):
+            found.append(replace(one, is_open=one.is_open or not is_whole, notes=(*one.notes, *notes)))
     pinned = version(text)
     return [replace(one, version=one.version or pinned) for one in found]
 
@@ -188,7 +193,7 @@ def _without_magics(lines: list[str]) -> Iterator[str]:
 
 def _parsed(text: str) -> ast.Module | None:
     if len(text) > _MOST_CHARS:
-        raise SourceError("too-large", "larger than 1 MB: give the part of the program that starts vLLM")
+        return None
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -197,8 +202,10 @@ def _parsed(text: str) -> ast.Module | None:
 
 def _mended(text: str) -> ast.Module | None:
     """What is left where lines that are no Python are taken out."""
+    if len(text) > _MOST_CHARS:
+        return None
     lines = text.split("\n")
-    left = _MOST_PARSED
+    left = _MOST_MENDED
     for _ in range(_MOST_TRIES):
         left -= len(text)
         if left < 0:
@@ -281,12 +288,12 @@ def _items(body: str) -> tuple[list[Line], bool]:
 
 def _of_flow(flow: Flow, texts: Mapping[str, str]) -> Iterator[Written]:
     found: list[tuple[int, Written]] = []
-    for engine in flow.engines:
+    for engine in flow.state.engines:
         if not engine.is_part:
             found.append((engine.node.lineno, _of_engine(engine, flow, texts.get(engine.place))))
-    for listed, resources in flow.lists:
+    for listed, resources in flow.state.lists:
         found += [(listed.line, one) for one in _of_list(listed, resources, flow)]
-    for process in flow.processes:
+    for process in flow.state.processes:
         found += [(process.line, one) for one in _of_process(process, flow)]
     order = list(texts)
     seen: set[tuple[str, ...]] = set()
@@ -296,7 +303,7 @@ def _of_flow(flow: Flow, texts: Mapping[str, str]) -> Iterator[Written]:
         key = (*(word.text for word in one.words), "", one.resources.gpu or "", str(sorted(one.environment.items())))
         if key not in seen:
             seen.add(key)
-            by_default = _of_defaults({"the GPU": flow.gpu_defaults}) if one.resources.gpu else ()
+            by_default = _of_defaults({"the GPU": flow.state.gpu_defaults}) if one.resources.gpu else ()
             yield replace(one, notes=(*one.notes, *by_default))
 
 
@@ -325,7 +332,7 @@ def _of_engine(engine: Engine, flow: Flow, text_of_cell: str | None) -> Written:
     return Written(
         words,
         Form.PYTHON,
-        _environment(flow.environment, None),
+        _environment(flow.state.environment, None),
         resources=engine.resources,
         notes=(*notes, *_of_defaults(told)),
         place=f"{engine.place}line {line}",
@@ -367,7 +374,7 @@ def _of_list(listed: Listed, resources: Resources, flow: Flow) -> Iterator[Writt
         return
     budget.spend(len(listed.items))
     words, told = _words(listed)
-    environment = _environment(flow.environment, listed.environment)
+    environment = _environment(flow.state.environment, listed.environment)
     for launch in unwrap.of_words(words, Form.PYTHON, environment):
         yield _of_process_in(launch, f"{listed.place}line {listed.line}", resources, _of_defaults(told))
 
@@ -403,7 +410,7 @@ def _of_process(process: Process, flow: Flow) -> Iterator[Written]:
     if not _SERVER.search(process.text):
         return
     for written in unwrap.of_script(process.text, process.line):
-        launch = replace(written, environment={**_environment(flow.environment, process.environment),
+        launch = replace(written, environment={**_environment(flow.state.environment, process.environment),
                                                **written.environment})  # fmt: skip
         yield _of_process_in(launch, f"{process.place}line {process.line}", process.resources, ())
 
