@@ -42,6 +42,7 @@ SLOW = (
     "tests/sources/log/test_bytes_unpacked.py*",
     "tests/session/test_attach.py*",
     "tests/session/test_capture.py*",
+    "tests/session/test_inputs.py*",
     "tests/session/test_local.py*",
     "tests/session/test_watch.py*",
     "tests/sources/gpu/test_nvml.py*",

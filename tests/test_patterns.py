@@ -17,7 +17,7 @@ from vllm_doctor.vllm import model_name
 MADE: Mapping[str, tuple[str, Sequence[str]]] = {
     "expr.promql_eval line": ("fullmatch", []),  # a rule author's own, searched with a time limit
     "rules.log_lines line": ("search", []),  # the table's, which are below; with a time limit as well
-    "launch.source line": ("search", [r"(?m)^[ \t]*EOF[ \t]*$"]),
+    "launch.forms line": ("search", [r"(?m)^[ \t]*EOF[ \t]*$"]),
     "sources.gpu.nvidia_smi found": ("search", ["<uuid>([^<>]{1,100})</uuid>"]),
     "sources.gpu.nvidia_smi line": ("fullmatch", [r"[\w.]{1,40}"]),
     "sources.host.topology found": ("fullmatch", ["node([0-9]{1,5})"]),

@@ -61,6 +61,54 @@ def test_what_is_not_in_the_text_is_marked() -> None:
     assert "s3cret" not in repr(simple)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected", "defaults"),
+    [
+        ("a ${TP:-2} ${M-Qwen/Qwen3-8B} ${D:=bfloat16}", ["a", "2", "Qwen/Qwen3-8B", "bfloat16"], ("TP", "M", "D")),
+        ('TP="${TP:-${GPUS:-4}}"\nN=${TP}\na "$N"', ["a", "4"], ("GPUS", "TP")),
+        (': "${LEN:=32k}"\na $LEN', ["a", "32k"], ("LEN",)),
+        ('a "${KEY:-abc}" ${HF_TOKEN:-def}', ["a", "${KEY}", "${HF_TOKEN}"], ()),
+        ("a ${X:-S3cret-0123} ${X:+y} ${X%.*} ${X:-$(b)}", ["a", *["${X}"] * 4], ()),
+        ("X=3\na ${X:-2}", ["a", "3"], ()),
+        ("if b; then X=3; fi\na ${X:-2}", ["a", "${X}"], ()),
+        ("a ${1:-2}", ["a", "2"], ("1",)),
+    ],
+)
+def test_what_a_variable_falls_back_to(text: str, expected: list[str], defaults: tuple[str, ...]) -> None:
+    *_, simple = commands(text)
+    assert [as_written(word.text) for word in simple.words] == expected
+    assert simple.defaults == defaults
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('set -- a b "c d"\nexec "$@"', ["exec", "a", "b", "c d"]),
+        ('set -e\nset -- a "$X"\nset -- "$@" e\nexec "$@"', ["exec", "a", "$X", "e"]),
+        ('set -- a\nif b; then\nset -- "$@" c\nfi\nexec "${@}"', ["exec", "a", "$@"]),
+        ('a "$@"', ["a", "$@"]),
+    ],
+)
+def test_a_scripts_own_arguments(text: str, expected: list[str]) -> None:
+    *_, simple = commands(text)
+    assert [as_written(word.text) for word in simple.words] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a --b {{ c }} '{{ d.e }}/f' \"{{ g | default('h') }}\"", ["a", "--b", "{{c}}", "{{d.e}}/f", "{{g}}"]),
+        ("a \\\n{% if b %}\n  --b \\\n{% endif %}\n  --c", ["a", "{%…%}", "--c"]),
+        ("a {% if b %}--b{% else %}--d{% endif %} --c", ["a", "{%…%}", "--c"]),
+        ("{% if b %}\na --c\n{% endif %}\n", ["a", "--c"]),
+        ('a \'{"b": {"c": {}}}\' {d} {', ["a", '{"b": {"c": {}}}', "{d}", "{"]),
+    ],
+)
+def test_templates(text: str, expected: list[str]) -> None:
+    [simple] = commands(text)
+    assert [as_written(word.text) for word in simple.words] == expected
+
+
 def test_a_secret_variable_is_not_put_in() -> None:
     assert read("export HF_TOKEN=abc\na $HF_TOKEN")[-1] == ["a", "$HF_TOKEN"]
 
@@ -103,7 +151,30 @@ def test_words_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["(", "$(", "${", "`", "a=(", '"$(', "\\ #'\n", "<<E\n", "if\n", "a\\\n", "'", '"', "$a", "a;", "# \\\n"]
+    "piece",
+    [
+        "(",
+        "$(",
+        "${",
+        "`",
+        "a=(",
+        '"$(',
+        "\\ #'\n",
+        "<<E\n",
+        "if\n",
+        "a\\\n",
+        "'",
+        '"',
+        "$a",
+        "a;",
+        "# \\\n",
+        "{{",
+        "{%",
+        "a {% if %}\n",
+        "${a:-",
+        "${a:-$a}",
+        "set -- $@\n",
+    ],
 )
 def test_a_hostile_text_does_not_take_long(piece: str) -> None:
     started = time.process_time()

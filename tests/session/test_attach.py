@@ -23,9 +23,10 @@ from vllm_doctor.recording import demo
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.session import attach as attaching
 from vllm_doctor.session.attachment import Attachment
-from vllm_doctor.session.local import Local
+from vllm_doctor.session.local import Local, PrintedGpus
 from vllm_doctor.session.source import Source
 from vllm_doctor.session.sources.pid import NOBODY
+from vllm_doctor.sources.gpu import printed as printed_gpus
 from vllm_doctor.sources.host.process import ServerProcess
 from vllm_doctor.sources.server.access import Access
 
@@ -298,9 +299,13 @@ def test_a_bad_file_is_told_before_anybody_is_asked(
     if content is not None:
         path.write_text(content, "utf-8")
     with pytest.raises(UsageError) as caught:
-        attach(str(API), smi=path)
+        attach(smi=path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+    (beside,) = [one for one in attach(str(API), smi=path) if one.target == str(path)]
+    problem = beside.look().error
+    assert problem is not None
+    assert problem.message == str(caught.value)
 
 
 # What the watchers see
@@ -357,6 +362,7 @@ def test_real_processes(is_ours: bool, signals: Catalogue, monkeypatch: pytest.M
 def test_a_file_of_several_gpus_does_not_tell_which_a_remote_server_uses() -> None:
     """The first is not the server's merely because nothing is known: none is judged."""
     path = NVIDIA_SMI / "h100-driver-550.xml"
-    facts = Local(ServerProcess.unseen(), "http://far:8000", smi=path).examine_gpus(0, 0.0).facts
+    printed = PrintedGpus(str(path), printed_gpus.read(path))
+    facts = Local(ServerProcess.unseen(), "http://far:8000", printed=printed).examine_gpus(0, 0.0).facts
     assert facts["gpus_on_host"] == Known(2.0)
     assert facts["gpus"] == Unknown(Reason.ABSENT)

@@ -17,7 +17,8 @@ from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.session.local import FollowedGpus, FollowedHost, Local
+from vllm_doctor.session.local import FollowedGpus, FollowedHost, Local, PrintedGpus
+from vllm_doctor.sources.gpu import printed as printed_gpus
 from vllm_doctor.sources.host import process
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.host.process import ServerProcess
@@ -25,6 +26,13 @@ from vllm_doctor.sources.server.state import State
 
 API, CORE, WORKER = 4099, 4100, 4101
 SMI = NVIDIA_SMI
+
+
+def printed(smi: Path | None) -> PrintedGpus | None:
+    """What a file of nvidia-smi tells."""
+    return None if smi is None else PrintedGpus(str(smi), printed_gpus.read(smi))
+
+
 PATIENT = "http://127.0.0.1:8000"
 
 
@@ -59,7 +67,9 @@ class Site:
     def local(self, smi: Path | None = None, kernel: Kernel | None = None, state: State | None = None) -> Local:
         kernel = kernel or self.proc.kernel()
         server, clock = process.of_pid(kernel, API), self.clock
-        return Local(server, PATIENT, kernel=kernel, smi=smi, state=state, clock=clock.now, sleep=clock.sleep)
+        return Local(
+            server, PATIENT, kernel=kernel, printed=printed(smi), state=state, clock=clock.now, sleep=clock.sleep
+        )
 
     def host(self) -> Observation:
         return self.local().examine_host(0, 1e12)
@@ -163,7 +173,9 @@ def test_no_window_no_rates(site: Site) -> None:
 
 
 def test_a_server_of_which_nothing_is_seen(tmp_path: Path) -> None:
-    nobody = Local(ServerProcess.unseen(), PATIENT, kernel=Kernel(tmp_path), smi=SMI / "h100-driver-550.xml")
+    nobody = Local(
+        ServerProcess.unseen(), PATIENT, kernel=Kernel(tmp_path), printed=printed(SMI / "h100-driver-550.xml")
+    )
     seen = nobody.examine_gpus(0, 0)
     assert (seen.kind, seen.target, seen.error) == ("gpu", str(SMI / "h100-driver-550.xml"), None)
     assert origin(seen.facts["driver_version"]) == "nvidia-smi"

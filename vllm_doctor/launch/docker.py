@@ -76,7 +76,13 @@ def parse(words: Sequence[Word]) -> Run | None:
 def _options(words: Sequence[Word], at: int) -> tuple[list[tuple[str, Word]], int]:
     """The options from this place on, by their long names; and where they end, at the image."""
     given: list[tuple[str, Word]] = []
-    while at < len(words) and words[at].text.startswith("-") and words[at].text != "--":
+    image = next((place for place in range(at, len(words)) if _is_image(words[place].text)), at)
+    while at < len(words) and words[at].text != "--":
+        if at < image and words[at].is_split and is_marked(words[at].text):
+            at += 1  # $OPTIONS: what they are is not in the text
+            continue
+        if not words[at].text.startswith("-"):
+            break
         name, value = _option(words[at])
         at += 1
         if name and value is None:
@@ -89,6 +95,11 @@ def _options(words: Sequence[Word], at: int) -> tuple[list[tuple[str, Word]], in
     if at < len(words) and words[at].text == "--":
         at += 1
     return given, at
+
+
+def _is_image(text: str) -> bool:
+    """Whether this is an image of vLLM's by its name, and no program."""
+    return "/" in text and not text.startswith(("-", "/")) and is_vllm(text)
 
 
 def _option(word: Word) -> tuple[str, Word | None]:

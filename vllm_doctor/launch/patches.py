@@ -12,11 +12,23 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from vllm_doctor.launch import budget, diff, docker, manifests, rewrite, shell, systemd, yaml_tree
+from vllm_doctor.launch import (
+    budget,
+    diff,
+    docker,
+    manifests,
+    python_edit,
+    rewrite,
+    shell,
+    shellwords,
+    systemd,
+    yaml_tree,
+)
 from vllm_doctor.launch import unwrap as launching
 from vllm_doctor.launch.manifests import ConfigFile, Container, Pool, Runtime, StackModel, Values, flag_map
 from vllm_doctor.launch.manifests.llm_inference_service import ADDITIONAL, PARALLELISM
 from vllm_doctor.launch.manifests.production_stack import SWITCHES
+from vllm_doctor.launch.python_calls import Call
 from vllm_doctor.launch.rewrite import UnwritableError, Wanted
 from vllm_doctor.launch.start import Form, Launch, Start, Word, Written
 from vllm_doctor.launch.unexpanded import as_written, is_marked, mark
@@ -36,6 +48,7 @@ _INTERPOLATED = re.compile(r"\$\$|\$\{[^{}]*\}|\$[A-Za-z_]\w*")
 _PARTED = re.compile(r"\S\s{0,999}\n---")
 _ASSIGNED = re.compile(r"((?:-e|--env=)?([A-Za-z_]\w*)=).+", re.DOTALL)
 _HIDDEN = "\0"
+_IN_WORDS = "change it in place; the command, with all filled in that the text holds:"
 _MOST_LINES = 2000
 _STEPS = 2 * budget.STEPS
 """For all changes of one text, which is read anew for each of them."""
@@ -64,18 +77,21 @@ class WrittenDocument:
 
     def patched(self, changes: Mapping[int, Sequence[Change]]) -> tuple[Patch, ...]:
         left = {n: kept for n, given in changes.items() if (kept := not_in_force(self.starts[n], given))}
-        of_forms: dict[Form, list[int]] = {}
+        of_forms: dict[Form | None, list[int]] = {}
         for number in sorted(left):
             of_forms.setdefault(self._form(number), []).append(number)
         return tuple(
             patch for form, numbers in of_forms.items() for patch in self._of_form(form, {n: left[n] for n in numbers})
         )
 
-    def _form(self, number: int) -> Form:
+    def _form(self, number: int) -> Form | None:
+        """The form of its patch; None where that is told in words."""
         form = self.starts[number].form
+        if self.written[number].holder is None and not self.starts[number].is_engine:
+            return None
         return Form.SHELL if isinstance(self.written[number].holder, launching.Script) else form
 
-    def _of_form(self, form: Form, changes: Mapping[int, Sequence[Change]]) -> Iterator[Patch]:
+    def _of_form(self, form: Form | None, changes: Mapping[int, Sequence[Change]]) -> Iterator[Patch]:
         holders = {number: self.written[number].holder for number in changes}
         for number, holder in list(holders.items()):
             if isinstance(holder, Values):
@@ -84,7 +100,11 @@ class WrittenDocument:
         changes = {number: changes[number] for number in holders}
         if not changes:
             return
-        if form is Form.CONFIG:
+        if form is None:
+            for number, given in changes.items():
+                lines = diff.of_words(self.starts[number].argv, given, "").lines
+                yield self._patch([number], changes, lines=lines, apply=(_IN_WORDS,))
+        elif form is Form.CONFIG:
             for number, holder in holders.items():
                 if isinstance(holder, ConfigFile):
                     yield self._of_config(number, holder, changes[number])
@@ -103,6 +123,9 @@ class WrittenDocument:
                     yield self._of_runtime(number, holder, changes[number])
                 elif isinstance(holder, Pool):
                     yield self._of_pool(number, holder, changes[number])
+        elif form is Form.PYTHON:
+            for number, given in changes.items():
+                yield self._of_call(number, given)
         else:
             yield from self._of_units(changes)
 
@@ -162,6 +185,22 @@ class WrittenDocument:
         except (UnwritableError, budget.ExhaustedError):
             return ()
         return _of_lines(self.text, text, [self.written[number] for number in changes], self.path)
+
+    # ---- Python
+
+    def _of_call(self, number: int, changes: Sequence[Change]) -> Patch:
+        """A diff of the file where the keywords stand in the call; else what to change there."""
+        holder, place = self.written[number].holder, {number: changes}
+        try:
+            if not (isinstance(holder, Call) and self.path and self.is_exact and holder.text == self.text):
+                raise UnwritableError("it is no file of its own")
+            new = python_edit.edited(self.text, holder.node, changes)
+            lines = python_edit.diff(self.text, new, self.path.lstrip("/").removeprefix("./"))
+        except UnwritableError as error:
+            apply = f"not in place ({error}): in Python flags are keyword arguments of the call; change there:"
+            return self._patch([number], place, lines=python_edit.settings(changes), apply=(apply,))
+        root = "-d / " if os.path.isabs(self.path) else ""
+        return self._patch([number], place, lines=lines, apply=(f"patch {root}-p1 < PATCH",))
 
     # ---- vLLM's own file
 
@@ -599,7 +638,7 @@ def _part(node: Node, holes: _Holes, is_compose: bool) -> _Part:
         return _Part(None, words)
     if node.is_scalar and is_compose:
         text = holes.out(node.text)
-        return _Part(text, shell.words(text, node.text_line)[0])
+        return _Part(text, [word for word in shellwords.words(text)[0] if word.text != shellwords.LINE_END])
     raise UnwritableError("its words are no list")
 
 

@@ -11,24 +11,40 @@ from dataclasses import dataclass, field
 
 from vllm_doctor.launch import budget
 from vllm_doctor.launch.start import Flaw, Word
-from vllm_doctor.launch.unexpanded import is_marked, mark
+from vllm_doctor.launch.unexpanded import is_marked, mark, template_name
 from vllm_doctor.text.secret_names import is_secret
 
 Variables = dict[str, "str | tuple[Word, ...] | None"]
-"""What the text sets: a text, an array, or None for what depends on how it runs."""
+"""What the text sets: a text, an array, or None for what depends on how it runs. "@": its own arguments."""
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_ARGUMENT = re.compile(r"\d{1,3}|[@*]")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _BLANKS = " \t"
 _BLANK_RUN = re.compile(r"[ \t]+")
-_LETTERS = re.compile(r"[^ \t\r\n;&|()#<>\\'\"$`]+")
+_LETTERS = re.compile(r"[^ \t\r\n;&|()#<>\\'\"$`{]+")
 """What means itself wherever it stands."""
-_QUOTED_LETTERS = re.compile(r'[^"\\$`]+')
+_QUOTED_LETTERS = re.compile(r'[^"\\$`{]+')
 _ANSI_LETTERS = re.compile(r"[^'\\]+")
 _ENDS = ";&|\n()"
 _BROKEN = re.compile(r"[ \t]+(?=\n|$|#)")
 _PLACEHOLDER = re.compile(r"<[A-Za-z](?:[\w./:-]|[ ](?![ ])){0,60}[\w.]>(?=[\s'\"/:,]|$)")
 """<your-model>, as documentation writes what the reader has to fill in; no shell would find such a file."""
+_TEMPLATE = re.compile(r"\{\{[^{}\n]{0,300}\}\}")
+"""Jinja's {{ model }}, as Ansible and others fill it in."""
+_CONTROL = re.compile(r"\{%[-+]?[ \t]*(?P<word>\w*)[^{}\n]{0,300}%\}")
+_BLOCKS = {"if": re.compile(r"\{%[-+]?[ \t]*(end)?if\b[^{}\n]{0,300}%\}"), "for": re.compile(
+    r"\{%[-+]?[ \t]*(end)?for\b[^{}\n]{0,300}%\}"
+)}  # fmt: skip
+_MOST_OF_A_BLOCK = 1500
+_LINE_END = re.compile(r"[ \t]*\n")
+_OPERATOR = re.compile(r":?([-=?+])(.*)", re.DOTALL)
+_DEFAULT = re.compile(
+    r"(?:\d[\d.]{0,11}[A-Za-z]{0,3}|[a-z]{2,20}\d{0,2}(?:[_-][a-z]{1,20}\d{0,2}){0,6}|fp8_e\dm\d[a-z]{0,4}"
+    r"|(?:[\w.-]{1,80})?(?:/[\w.:@-]{1,80}){1,12})?"
+)
+"""What a variable falls back to, where that can be no secret: a number, a plain word, the name of a model, a path."""
+_MOST_NESTED = 4
 _PROMPT = re.compile(r"(?:[\w.-]+@[\w.-]\S*)?[$%]")
 _SIGNS = re.compile(r"[\"'`$(<>|&;\\]")
 _OPENS = frozenset({"if", "for", "while", "until", "case", "select"})
@@ -62,6 +78,8 @@ class Simple:
     last_line: int = 0
     broken: Broken | None = None
     rest: str = ""
+    defaults: tuple[str, ...] = ()
+    """The variables that are not set in the text, and stand here as what they fall back to."""
 
 
 def commands(text: str, line: int = 1, variables: Mapping[str, str | None] | None = None) -> Iterator[Simple]:
@@ -81,6 +99,9 @@ def commands(text: str, line: int = 1, variables: Mapping[str, str | None] | Non
                     given[name] = None if depth > 0 else value
                 if first == "export" or given.get(name) is not None:
                     exported[name] = None
+        elif (arguments := _arguments(simple.words)) is not None:
+            given["@"] = _perhaps("@", arguments, given.get("@"), simple.line) if depth > 0 else arguments
+            reader.rests["@"] = (*reader.rests.get("@", ()), *simple.defaults)
         elif not simple.words:
             given |= {
                 name: _perhaps(name, value, given.get(name), simple.line) if depth > 0 else value
@@ -116,12 +137,23 @@ def _declared(words: Sequence[Word]) -> Iterator[tuple[str, str | None]]:
         yield (match[1], match[3]) if match else (word.text, None)
 
 
+def _arguments(words: Sequence[Word]) -> tuple[Word, ...] | None:
+    """What `set -- …` makes the script's own arguments; None for any other command."""
+    if not words or words[0].text != "set":
+        return None
+    at = next((place for place, word in enumerate(words[1:], 1) if word.text == "--"), None)
+    return None if at is None else tuple(words[at + 1 :])
+
+
 def _perhaps(
     name: str, value: str | tuple[Word, ...] | None, before: str | tuple[Word, ...] | None, line: int
 ) -> tuple[Word, ...] | None:
     """What a variable is after a branch that may not be taken: of an array that is only added to, the items before."""
-    is_longer = isinstance(value, tuple) and isinstance(before, tuple) and value[: len(before)] == before
-    return (*before, Word(mark(f"${{{name}[@]}}"), line)) if is_longer and isinstance(before, tuple) else None
+    whole = "$@" if name == "@" else f"${{{name}[@]}}"
+    if not (isinstance(value, tuple) and isinstance(before, tuple)):
+        return None
+    is_longer = [word.text for word in value[: len(before)]] == [word.text for word in before]
+    return (*before, Word(mark(whole), line)) if is_longer else None
 
 
 def words(text: str, line: int = 1) -> tuple[list[Word], Broken | None]:
@@ -137,10 +169,20 @@ def _text(value: str | tuple[Word, ...] | None) -> str | None:
 
 class _Reader:
     def __init__(
-        self, text: str, line: int, variables: Variables, is_plain: bool = False, at: int = 0, is_array: bool = False
+        self,
+        text: str,
+        line: int,
+        variables: Variables,
+        is_plain: bool = False,
+        at: int = 0,
+        is_array: bool = False,
+        depth: int = 0,
     ) -> None:
         self._all, self._at, self._line = text, at, line
-        self._variables, self._plain, self._is_array = variables, is_plain, is_array
+        self._variables, self._plain, self._is_array, self._depth = variables, is_plain, is_array, depth
+        self.rests: dict[str, tuple[str, ...]] = {}
+        """Of a variable, those on whose defaults its value rests."""
+        self._fallen_back: list[str] = []
         self._cut = (-1, 0)
         self._word_at = at
         self._heredocs: list[tuple[str, bool]] = []
@@ -151,6 +193,7 @@ class _Reader:
         """The next command, and what is assigned before its first word; None at the end."""
         self._simple: Simple = Simple(self._line)
         self._assigned: Variables = {}
+        self._fallen_back = []
         self._begin_word()
         self._after_continuation = False
         self._skips_next = False
@@ -182,6 +225,8 @@ class _Reader:
             self._comment()
         elif char in _ENDS and not self._all.startswith("&>", self._at):
             return self._operator(char) or (self._is_array and char == ")")
+        elif char == "{" and not self._in_word and (tag := _CONTROL.match(self._all, self._at)):
+            self._control(tag)
         elif char == "<" and (name := _PLACEHOLDER.match(self._all, self._at)):
             self._at = name.end()
             self._unknown(name[0], is_quoted=True)
@@ -193,6 +238,7 @@ class _Reader:
 
     def _done(self, ended: str) -> tuple[Simple, Variables]:
         self._simple.ended = ended
+        self._simple.defaults = tuple(dict.fromkeys(self._fallen_back))
         return self._simple, self._assigned
 
     def _operator(self, char: str) -> bool:
@@ -220,6 +266,32 @@ class _Reader:
             self._simple.broken = self._simple.broken or Broken(Flaw.COMMENT_IN_COMMAND, self._line)
         self._after_continuation = False
         self._at = end
+
+    def _control(self, tag: re.Match[str]) -> None:
+        """A line of Jinja's: within a command, what stands up to its end is there or not."""
+        self._at = tag.end()
+        if not self._simple.words:
+            return
+        self._unknown("{%…%}", is_quoted=False)
+        self._end_word()
+        depth, end = 0, tag.end()
+        for match in (
+            _BLOCKS[tag["word"]].finditer(self._all, tag.start(), tag.start() + _MOST_OF_A_BLOCK)
+            if (tag["word"] in _BLOCKS)
+            else ()
+        ):
+            depth += -1 if match[1] else 1
+            if depth == 0:
+                end = match.end()
+                break
+        self._line += self._all.count("\n", self._at, end)
+        self._at = end
+        if self._all.rfind("\n", 0, tag.start()) + 1 == tag.start() - len(_indent(self._all, tag.start())) and (
+            line_end := _LINE_END.match(self._all, end)
+        ):
+            self._at = line_end.end()
+            self._line += 1
+            self._after_continuation = True
 
     def _redirection(self, char: str) -> None:
         number = "".join(self._chars)
@@ -253,6 +325,7 @@ class _Reader:
     # ---- one word
 
     def _begin_word(self) -> None:
+        self._fallen_back_before = len(self._fallen_back)
         self._chars: list[str] = []
         self._in_word = self._quoted = self._is_split = False
         self._word_line = self._line
@@ -282,6 +355,7 @@ class _Reader:
         return Word(text, self._word_line, self._is_split and not self._quoted, start, end)
 
     def _assign(self, name: str, adds: str, value: str) -> None:
+        self.rests[name] = tuple(self._fallen_back[self._fallen_back_before :])
         before = self._assigned.get(name, self._variables.get(name, ""))
         if not adds:
             self._assigned[name] = None if is_marked(value) else value
@@ -303,7 +377,9 @@ class _Reader:
         while not closed and (found := inner.command()) is not None:  # lines and comments may stand between
             items += found[0].words
             closed = found[0].ended == ")"
+            self._fallen_back += found[0].defaults
         self._at, self._line = inner._at, inner._line
+        self.rests[match[1]] = tuple(self._fallen_back[self._fallen_back_before :])
         before = self._variables.get(match[1]) if match[2] else ()
         budget.spend(len(before or ()))
         self._assigned[match[1]] = (*before, *items) if isinstance(before, tuple) else None
@@ -323,8 +399,18 @@ class _Reader:
                 self._double()
             case "$" | "`" if not self._plain:
                 self._expansion(char, is_quoted=False)
+            case "{":
+                self._brace(is_quoted=False)
             case _:
                 self._add(char + self._taken(_LETTERS))
+
+    def _brace(self, is_quoted: bool) -> None:
+        template = _TEMPLATE.match(self._all, self._at - 1)
+        if template is None:
+            self._add("{")
+            return
+        self._at = template.end()
+        self._unknown(template_name(template[0]), is_quoted)
 
     def _add(self, text: str) -> None:
         self._in_word = True
@@ -358,7 +444,7 @@ class _Reader:
         if end < 0:
             self._unbalanced()
             return
-        self._add(self._all[self._at : end])
+        self._add(_TEMPLATE.sub(lambda match: mark(template_name(match[0])), self._all[self._at : end]))
         self._quoted = True
         self._line += self._all.count("\n", self._at, end)
         self._at = end + 1
@@ -395,6 +481,8 @@ class _Reader:
                 self._add("" if escaped == "\n" else escaped)
             elif char in "$`" and not self._plain:
                 self._expansion(char, is_quoted=True)
+            elif char == "{":
+                self._brace(is_quoted=True)
             else:
                 self._add(char + self._taken(_QUOTED_LETTERS))
 
@@ -422,6 +510,9 @@ class _Reader:
         elif name := _NAME.match(self._all, self._at):
             self._at = name.end()
             self._value(name[0], f"${name[0]}", is_quoted)
+        elif following and following in "@*" and "@" in self._variables:
+            self._next()
+            self._value("@", f"${following}", is_quoted)
         elif following and following in "@*#?$!-0123456789":
             self._next()
             self._unknown(f"${following}", is_quoted)
@@ -446,22 +537,60 @@ class _Reader:
             if depth == 0:
                 break
         inner = self._all[start + 1 : self._at - 1]
-        name = _NAME.match(inner)
+        name = _NAME.match(inner) or _ARGUMENT.match(inner)
         rest = inner[name.end() :] if name else inner
         if name is None:
             self._unknown("${…}", is_quoted)
+        elif name[0] in "@*":
+            self._value("@", f"${name[0]}", is_quoted) if not rest else self._unknown(f"${name[0]}", is_quoted)
         elif rest in ("[@]", "[*]"):
             self._value(name[0], f"${{{name[0]}{rest}}}", is_quoted)
         elif not rest or (rest[:2] in (":-", ":=", ":?") and self._variables.get(name[0])):
             self._value(name[0], f"${{{name[0]}}}", is_quoted)
-        else:  # the text behind it holds only where the variable is not set; it may be a secret
+        elif operator := _OPERATOR.fullmatch(rest):
+            self._fallback(name[0], operator[1], operator[2], is_quoted)
+        else:
             self._unknown(f"${{{name[0]}}}", is_quoted)
+
+    def _fallback(self, name: str, operator: str, text: str, is_quoted: bool) -> None:
+        """`${NAME:-text}`: what holds where the variable is not set, if the text sets it nowhere."""
+        fallback = None
+        if operator in "-=" and self._variables.get(name, "") == "" and not is_secret(name):
+            fallback = self._evaluated(text)
+        if fallback is None:
+            self._unknown(f"${{{name}}}", is_quoted)
+            return
+        self._fallen_back.append(name)
+        if operator == "=":
+            self._variables[name] = fallback
+            self.rests[name] = (name,)
+        self._put(fallback, is_quoted)
+
+    def _evaluated(self, text: str) -> str | None:
+        """What a variable falls back to; None where that is not in the text, or may be a secret."""
+        quote = text[:1] if text[:1] in ("'", '"') and text[-1:] == text[:1] and len(text) > 1 else ""
+        bare = text[1:-1] if quote else text
+        if _DEFAULT.fullmatch(bare):
+            return bare
+        if self._depth == _MOST_NESTED or not bare.startswith("$") or len(bare) > _MOST_OF_A_BLOCK:
+            return None
+        inner = _Reader(text, self._line, self._variables, depth=self._depth + 1)
+        inner.rests = self.rests
+        found = inner.command()
+        if found is None or len(found[0].words) != 1 or found[0].broken or is_marked(found[0].words[0].text):
+            return None
+        self._fallen_back += found[0].defaults
+        return found[0].words[0].text
 
     def _value(self, name: str, written: str, is_quoted: bool) -> None:
         value = None if is_secret(name) else self._variables.get(name)
         if value is None:
             self._unknown(written, is_quoted)
             return
+        self._fallen_back += self.rests.get(name, ())
+        self._put(value, is_quoted)
+
+    def _put(self, value: str | tuple[Word, ...], is_quoted: bool) -> None:
         self._in_word = self._in_word or is_quoted
         if isinstance(value, tuple):
             self._is_nothing = not value
@@ -502,6 +631,14 @@ class _Reader:
         self._at += len(char)
         self._line += char == "\n"
         return char
+
+
+def _indent(text: str, at: int) -> str:
+    """The blanks that end there."""
+    start = at
+    while start and text[start - 1] in _BLANKS:
+        start -= 1
+    return text[start:at]
 
 
 def lost_after(following: Iterable[Simple], ended: Simple) -> tuple[Broken | None, list[Word]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 
-from vllm_doctor.launch import budget, manifests, model, other_engines, processes, systemd, unwrap, yaml_tree
+from vllm_doctor.launch import budget, dated, engines, forms, model, notebook, processes, unwrap
+from vllm_doctor.launch.forms import Piece
 from vllm_doctor.launch.patches import WrittenDocument
 from vllm_doctor.launch.start import Flaw, Form, Start, Written, judged, printed
 from vllm_doctor.launch.unexpanded import without_marks
@@ -18,37 +18,45 @@ from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.facts import COMMAND, ENVIRONMENT, FORM
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
-from vllm_doctor.model.reading import Known, Reading, Unknown, Value
+from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.text import files
-from vllm_doctor.vllm import flags
+from vllm_doctor.vllm import command_line, flags
 from vllm_doctor.vllm.environment import number_or_text
 
 STDIN = "-"
 MAX_BYTES = 1_000_000
 MAX_STARTS = 64
-MAX_FENCES = 200
-MAX_NESTED = 3
-"""A page that holds a script that writes a manifest."""
 
-_NAMED = 3
 _PLATFORM = re.compile(r"(?:^|[-_/:.])(cpu|xpu|tpu|hpu|rocm)(?=$|[-_/:.\d])")
 _SHM_DEFAULT = 64.0 * 2**20
 _OWN_SHM = frozenset({Form.DOCKER_RUN, Form.COMPOSE, Form.KUBERNETES})
 """Where a container gets a /dev/shm of that size, unless the text says otherwise: Docker's and containerd's default."""
 
-_NO_FLAGS = frozenset({"--omni"})
-"""What vLLM's main looks for before its parser does."""
-
 _PROGRAMS = ("vllm", "python", "docker", "podman", "nerdctl", "sudo", "env", "uv", "uvx", "nohup", "bash", "sh")
-_FENCE = re.compile(r"^[ \t]{0,3}(?:>[ \t]?)?(`{3,}|~{3,})[ \t]*([\w+.-]*)[^\n]*$", re.MULTILINE)
-_HEREDOC = re.compile(r"<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_]\w*)(?P=quote)[^\n]*$", re.MULTILINE)
-_PROSE = frozenset({"python", "py", "json", "output", "text", "txt", "diff", "log", "js", "go", "rust", "promql"})
-_YAML = re.compile(r"---|%YAML|-[ \t]|[{\[]|\"[^\"\n]*\"[ \t]*:|[\w./-]+[ \t]*:(?:\s|$)|'[^'\n]*'[ \t]*:")
-_FIRST_LINE = re.compile(r"^[^\S\n]*(?!\s|#|\{\{)[^\n]+", re.MULTILINE)
-"""Neither empty, nor a comment or a template alone."""
 _WINDOWS = "its lines end as on Windows (\\r\\n): a shell would take the \\r for a part of the last word"
+
+_TAKEN_AS: Mapping[Form, str] = {
+    Form.SHELL: "a shell command",
+    Form.DOCKER_RUN: "a docker run command",
+    Form.COMPOSE: "a compose file",
+    Form.KUBERNETES: "a Kubernetes manifest",
+    Form.HELM: "values of a Helm chart",
+    Form.SYSTEMD: "a systemd unit",
+    Form.VALUES: "values of a chart or a scenario",
+    Form.CONFIG: "a --config file of vLLM",
+    Form.PYTHON: "a program in Python",
+    Form.LOG: "the arguments that vLLM logged",
+    Form.DOCKERFILE: "a Dockerfile",
+    Form.QUADLET: "a quadlet of Podman",
+    Form.SUPERVISOR: "a configuration of supervisord",
+    Form.MAKEFILE: "a Makefile",
+    Form.JUSTFILE: "a justfile",
+    Form.TERRAFORM: "Terraform",
+    Form.PROCESS_LIST: "a list of processes",
+    Form.FLAGS: "flags of vLLM",
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,12 @@ class StartSource:
 
     name: str
     starts: tuple[Start, ...]
-    document: WrittenDocument
+    document: WrittenDocument | None = None
+    """None: they stand within sentences, to which no patch applies."""
+
+    def taken_as(self, start: Start) -> str:
+        """What it was read as."""
+        return _TAKEN_AS[start.form] if self.document is not None else "a command within a text"
 
     def target(self, start: Start) -> str:
         """Where the start stands."""
@@ -76,6 +89,7 @@ class StartSource:
             facts=of_model | facts(start) | {"commands_written": Known(float(len(self.starts)), origin="cmdline")},
             models=(start.command.model,) if start.command.model else (),
             notes=(*notes(start), *said),
+            taken_as=self.taken_as(start),
             patient=patient,
             command=start.argv,
             variables=start.variables,
@@ -90,18 +104,19 @@ def open_command(given: str, until: float | None = None) -> StartSource:
     Raises SourceError: not-found, denied, unreadable, empty, too-large, not-vllm, timeout.
     """
     if given == STDIN:
-        return _source("standard input", _content("standard input", None, until))
+        return of_text("standard input", _content("standard input", None, until))
     if os.path.isdir(given):
         raise SourceError("unreadable", f"--command {given}: is a folder; give one file of it")
     if os.path.exists(given):
-        return _source(given, _content(f"--command {given}", given, until), given)
+        return of_text(given, _content(f"--command {given}", given, until), given)
     if not re.search(r"\s", given) and not os.path.basename(given).startswith(_PROGRAMS):
         raise SourceError("not-found", f"--command {printed(given)}: there is no such file, and it is no command line")
     text = given.encode("utf-8", "surrogateescape")
-    return _source("--command", _decoded(text, "--command"))
+    return of_text("--command", _decoded(text, "--command"))
 
 
-def _source(name: str, text: str, path: str = "") -> StartSource:
+def of_text(name: str, text: str, path: str = "") -> StartSource:
+    """The starts in a text that was read already; `path`: of its file. Raises SourceError."""
     is_windows = "\r\n" in text
     starts, written = _read(text, path)
     exact = WrittenDocument(name, path or None, text.replace("\r\n", "\n"), written, starts, not is_windows)
@@ -110,30 +125,30 @@ def _source(name: str, text: str, path: str = "") -> StartSource:
 
 def _content(name: str, path: str | None, until: float | None) -> str:
     """The text in a file; without one, on standard input."""
+    most = notebook.MAX_BYTES if path is not None and path.endswith(notebook.SUFFIX) else MAX_BYTES
     try:
-        raw = (
-            files.of_descriptor(sys.stdin.fileno(), MAX_BYTES, until)
-            if path is None
-            else files.read(path, MAX_BYTES, until)
-        )
+        raw = files.of_descriptor(sys.stdin.fileno(), most, until) if path is None else files.read(path, most, until)
     except PermissionError:
         raise SourceError("denied", f"{name}: permission denied") from None
     except TimeoutError as error:
         raise SourceError("timeout", f"{name}: {error.strerror}") from None
     except OSError as error:
         raise SourceError("unreadable", f"{name}: cannot be read ({error.strerror})") from None
-    return _decoded(raw, name)
+    return _decoded(raw, name, most)
 
 
-def _decoded(raw: bytes, name: str) -> str:
-    if len(raw) > MAX_BYTES:
-        raise SourceError("too-large", f"{name}: larger than 1 MB: a command line or a manifest is not")
+def _decoded(raw: bytes, name: str, most: int = MAX_BYTES) -> str:
+    if len(raw) > most:
+        says = f"{name}: larger than {most / 1e6:.0f} MB: a command line or a manifest is not"
+        raise SourceError("too-large", says)
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise SourceError("unreadable", f"{name}: is UTF-16; save it as UTF-8")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise SourceError("unreadable", f"{name}: is no text (UTF-8)") from None
+    if "\0" in text and command_line.program_of(argv := text.rstrip("\0").split("\0")) is not None:
+        return shlex.join(argv)  # /proc/PID/cmdline
     if "\0" in text:
         raise SourceError("unreadable", f"{name}: is no text (it holds NUL bytes)")
     if not text.strip():
@@ -150,103 +165,29 @@ def _read(text: str, name: str) -> tuple[tuple[Start, ...], tuple[Written, ...]]
     is_windows = "\r\n" in text
     text = without_marks(text.replace("\r\n", "\n"))
     with budget.limited():
-        written = _written(text, name)
+        written = forms.starts(Piece(text, name))
         if len(written) > MAX_STARTS:
             raise SourceError("too-large", f"{len(written):,} vLLM commands are more than one examination takes")
         found = tuple(map(judged, written))
     if not found:
         with budget.limited():
             raise SourceError("not-vllm", _nothing(text))
-    engines = other_engines.named(text) if any(start.form is not Form.SHELL for start in found) else []
-    if engines:
-        note = f"the text names {' and '.join(engines)} as well: engines other than vLLM are not read"
-        found = (replace(found[0], notes=(*found[0].notes, note)), *found[1:])
+    if others := engines.said(text):
+        found = (replace(found[0], notes=(*found[0].notes, *others)), *found[1:])
     if is_windows and any(start.form in (Form.SHELL, Form.DOCKER_RUN) for start in found):
         found = tuple(replace(start, notes=(*start.notes, _WINDOWS)) for start in found)
     return found, tuple(written)
 
 
 def _nothing(text: str) -> str:
-    if engines := other_engines.named(text):
-        return f"{' and '.join(engines)} is started here, an engine other than vLLM, which is not read"
     broken = unwrap.broken_before_vllm(text)
     if broken is not None and broken.kind is not Flaw.MISSING_BACKSLASH:
         return f"no vLLM server is started here; line {broken.line}: {unwrap.SAYS[broken.kind]}"
+    if others := engines.said(text):
+        return f"no vLLM server is started here; {'; '.join(others)}"
     if re.search(r"\bvllm[ \t]+(bench|chat|complete|run-batch|collect-env)\b|\bvllm\.benchmarks\b", text):
         return "this is a command of vLLM, but it starts no server: give the one with `vllm serve`"
-    return "no vLLM server is started here: give a line with `vllm serve MODEL`, or the YAML that holds it"
-
-
-def _written(text: str, name: str, line: int = 1, nested: int = 0) -> list[Written]:
-    """The starts, by the form that the structure of the text shows; it begins in this line, `nested` in others."""
-    fences = list(islice(_FENCE.finditer(text), MAX_FENCES)) if nested < MAX_NESTED else []
-    if len(fences) > 1:
-        return _of_blocks(_in_fences(text, fences), line, nested)
-    if _HEREDOC.search(text) and not _looks_like_yaml(text):
-        if (of_itself := unwrap.of_script(text, line)) or nested == MAX_NESTED:
-            return of_itself
-        return _of_blocks(_in_heredocs(text), line, nested)
-    if systemd.is_unit(text):
-        return systemd.starts(text, line)
-    if _looks_like_yaml(text):
-        found = manifests.starts(yaml_tree.read(text, line), name)
-        if found is not None:
-            return found
-        raise SourceError(
-            "not-vllm",
-            "this YAML is neither a compose file, nor a Kubernetes manifest, nor values of vLLM's production stack,"
-            " nor a --config file of vLLM",
-        )
-    return unwrap.of_script(text, line)
-
-
-def _of_blocks(blocks: Iterator[tuple[str, int]], line: int, nested: int) -> list[Written]:
-    """What stands in these pieces of a text that begins in this line, each by its own form; what cannot be read there
-    is not a command."""
-    found: list[Written] = []
-    for block, lines_above in blocks:
-        try:
-            found += _written(block, "", line + lines_above, nested + 1)
-        except budget.ExhaustedError:
-            raise
-        except SourceError:
-            continue
-    return found
-
-
-def _in_heredocs(text: str) -> Iterator[tuple[str, int]]:
-    """What a script that starts nothing by itself writes or hands on (a manifest for `kubectl apply -f -`, a unit),
-    with the number of lines above. What stands in one is read with it, and not again."""
-    at = line = 0
-    for _ in range(MAX_FENCES):
-        opening = _HEREDOC.search(text, at)
-        if opening is None:
-            return
-        start = opening.end() + 1
-        line += text.count("\n", at, start)
-        end = re.compile(rf"^[ \t]*{re.escape(opening['word'])}[ \t]*$", re.MULTILINE).search(text, start)
-        at = end.start() if end else len(text)
-        body = textwrap.dedent(text[start:at])
-        if not opening["quote"]:  # the shell takes these backslashes away
-            body = re.sub(r"\\([\\$`])", r"\1", body)
-        yield body, line
-        line += text.count("\n", start, at)
-
-
-def _looks_like_yaml(text: str) -> bool:
-    first = _FIRST_LINE.search(text)
-    return first is not None and _YAML.match(first[0].strip()) is not None
-
-
-def _in_fences(text: str, fences: Sequence[re.Match[str]]) -> Iterator[tuple[str, int]]:
-    """What stands between the fences of a page, with the number of lines above."""
-    at = 0
-    while at + 1 < len(fences):
-        opening = fences[at]
-        closing = next((n for n in range(at + 1, len(fences)) if fences[n][1].startswith(opening[1])), len(fences) - 1)
-        if opening[2].lower() not in _PROSE:
-            yield text[opening.end() + 1 : fences[closing].start()], text.count("\n", 0, opening.end() + 1)
-        at = closing + 1
+    return "no vLLM server is started here: give a line with `vllm serve MODEL`, or the file that holds it"
 
 
 def facts(start: Start) -> dict[str, Reading]:
@@ -261,6 +202,8 @@ def facts(start: Start) -> dict[str, Reading]:
         found[f"${name}"] = untold if value is None else Known(number_or_text(value), origin="environ")
     if start.version is not None:
         found["vllm_version"] = Known(start.version, origin="image" if start.image else "user")
+    if start.is_engine:
+        found["usage_context"] = Known("engine", origin="cmdline")
     shm = start.resources.shm_bytes
     if shm is None and start.form in _OWN_SHM and not (start.resources.host_ipc or start.resources.other_shm):
         shm = _SHM_DEFAULT
@@ -273,7 +216,7 @@ def facts(start: Start) -> dict[str, Reading]:
         "fd_limit": start.resources.open_files,
     }
     found |= {name: Known(value, origin="manifest") for name, value in asked.items() if value is not None}
-    return found | _device(start) | processes.facts(start) | _faults(start) | _strangers(start)
+    return found | _device(start) | processes.facts(start) | _faults(start) | dated.facts(start)
 
 
 def _device(start: Start) -> dict[str, Reading]:
@@ -285,38 +228,6 @@ def _device(start: Start) -> dict[str, Reading]:
         return {"device_written": Known(match[1], origin="image")}
     is_cpu = any(name.startswith("VLLM_CPU_") for name in start.environment)
     return {"device_written": Known("cpu", origin="environ")} if is_cpu else {}
-
-
-def _strangers(start: Start) -> dict[str, Reading]:
-    """The flags that its vLLM does not have; where no version is told, by the newest that is known."""
-    version = start.version or flags.newest()
-    strange = [
-        name
-        for name in (*start.command.flags, *start.unknown_flags)
-        if name not in _NO_FLAGS and flags.has(version, name) is False
-    ]
-    told: dict[str, Value] = {
-        "flags_unknown": float(len(strange)),
-        "flags_in_no_version": float(sum(not flags.is_flag(name) for name in strange)),
-        "flags_judged_as": flags.judged_as(version) or version,
-        "flags_version_told": float(start.version is not None),
-    }
-    if strange:
-        if names := [name for name in strange if name.split() == [name]]:  # else it is no flag of anybody
-            told["flags_unknown_names"] = " ".join(names)
-        told["flags_unknown_says"] = "; ".join(_instead(version, name) for name in strange[:_NAMED])
-    return {name: Known(value, origin="cmdline") for name, value in told.items()}
-
-
-def _instead(version: str, name: str) -> str:
-    """ "--swap-space (in 0.4.3 to 0.17.1; gone: …)"."""
-    spans = flags.spans(name)
-    replacement, near = flags.replacement(name), flags.nearest(version, name)
-    stretches = [first if first == last else f"{first} to {last}" for first, last in spans]
-    was = f"in {' and '.join(stretches)}" if spans else "in no version"
-    if replacement is not None:
-        return f"{name} ({was}; {replacement.instead if ':' in replacement.instead else f'now {replacement.instead}'})"
-    return f"{name} ({was}{f'; nearest: {near[0]}' if near else ''})"
 
 
 def _faults(start: Start) -> dict[str, Reading]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vllm_doctor.launch import budget, docker, shell
@@ -21,7 +21,7 @@ _PREFIXES = "@-:+!|"
 
 
 @dataclass(frozen=True)
-class _Setting:
+class Setting:
     name: str
     value: str
     line: int
@@ -44,24 +44,24 @@ def is_unit(text: str) -> bool:
 
 def starts(text: str, line: int = 1) -> list[Written]:
     """The servers that the unit starts; it begins in this line."""
-    settings = list(_settings(text, line))
-    budget.spend(_STEPS_OF_A_SETTING * len(settings))
+    given = list(settings(text, line))
+    budget.spend(_STEPS_OF_A_SETTING * len(given))
     environment: dict[str, str | None] = {}
-    for setting in settings:
+    for setting in given:
         if setting.name == "Environment":
             for word in shell.words(setting.value, setting.line)[0]:
-                name, equals, value = _specified(word.text).partition("=")
+                name, equals, value = specified(word.text).partition("=")
                 if equals:
                     environment[name] = None if is_marked(value) else value
-    files = any(setting.name == "EnvironmentFile" for setting in settings)
+    files = any(setting.name == "EnvironmentFile" for setting in given)
     notes = ("EnvironmentFile= is not read: what it sets is not known",) if files else ()
-    resources = _resources({setting.name: setting.value for setting in settings})
+    resources = _resources({setting.name: setting.value for setting in given})
     found = []
-    for number, setting in enumerate(setting for setting in settings if setting.name == "ExecStart" and setting.value):
+    for number, setting in enumerate(setting for setting in given if setting.name == "ExecStart" and setting.value):
         words, broken = shell.words(setting.value.lstrip(_PREFIXES), setting.line)
         faults = [] if broken is None else [Fault(broken.kind, broken.line, SAYS[broken.kind])]
         faults += [setting.fault] if setting.fault is not None else []
-        for launch in of_words(list(_expanded(words, environment)), Form.SYSTEMD, environment):
+        for launch in of_words(list(expanded(words, environment)), Form.SYSTEMD, environment):
             granted = resources if launch.image is None else launch.resources
             limit = launch.resources.cpu_limit or granted.cpu_limit
             found.append(
@@ -78,7 +78,8 @@ def starts(text: str, line: int = 1) -> list[Written]:
     return found
 
 
-def _settings(text: str, first: int = 1) -> Iterator[_Setting]:
+def settings(text: str, first: int = 1, commands: Collection[str] = ("ExecStart",)) -> Iterator[Setting]:
+    """Its settings; `commands`: those in which the lines of a command may be broken."""
     lines = text.split("\n")
     at = 0
     while at < len(lines):
@@ -95,14 +96,14 @@ def _settings(text: str, first: int = 1) -> Iterator[_Setting]:
             parts.append(lines[at - 1])
         name, equals, value = " ".join(parts).partition("=")
         if equals:
-            fault = _broken(parts[-1], lines, at, first) if name.strip() == "ExecStart" else None
+            fault = _broken(parts[-1], lines, at, first) if name.strip() in commands else None
             raw = "\\\n".join(parts).partition("=")[2].strip()
-            yield _Setting(name.strip(), value.strip(), number, fault, raw)
+            yield Setting(name.strip(), value.strip(), number, fault, raw)
 
 
 def commands(text: str) -> list[str]:
     """What its ExecStart= start, as written."""
-    return [setting.raw for setting in _settings(text) if setting.name == "ExecStart" and setting.value]
+    return [setting.raw for setting in settings(text) if setting.name == "ExecStart" and setting.value]
 
 
 def prefix(command: str) -> str:
@@ -111,7 +112,7 @@ def prefix(command: str) -> str:
 
 
 def reads_files(text: str) -> bool:
-    return any(setting.name == "EnvironmentFile" for setting in _settings(text))
+    return any(setting.name == "EnvironmentFile" for setting in settings(text))
 
 
 def _broken(last: str, lines: Sequence[str], at: int, first: int) -> Fault | None:
@@ -129,11 +130,14 @@ def _broken(last: str, lines: Sequence[str], at: int, first: int) -> Fault | Non
     return Fault(kind, at + first - 1, SAYS[kind], lost)
 
 
-def _specified(text: str) -> str:
+def specified(text: str) -> str:
+    """With systemd's specifiers marked: `%i`."""
     return _SPECIFIER.sub(lambda match: "%" if match[0] == "%%" else mark(match[0]), text)
 
 
-def _expanded(words: Sequence[Word], environment: Mapping[str, str | None]) -> Iterator[Word]:
+def expanded(words: Sequence[Word], environment: Mapping[str, str | None]) -> Iterator[Word]:
+    """The words with the unit's variables put in, as systemd does."""
+
     def value(match: re.Match[str]) -> str:
         if match[0] == "$$":
             return "$"
@@ -144,7 +148,7 @@ def _expanded(words: Sequence[Word], environment: Mapping[str, str | None]) -> I
         return mark(match[0]) if found is None or is_secret(name) else found
 
     for word in words:
-        text = _specified(word.text)
+        text = specified(word.text)
         whole = _VARIABLE.fullmatch(text)
         if whole and whole[2] and environment.get(whole[2]) is not None:  # alone and without braces: parted at blanks
             for part in (environment[whole[2]] or "").split():

@@ -10,6 +10,9 @@ import re
 _OPEN, _CLOSE = "\ue000", "\ue001"  # of Unicode's private use: no command holds them
 _MARKED = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
 _MARKS = re.compile(f"[{_OPEN}{_CLOSE}]")
+_TEMPLATE_NAME = re.compile(r"\{\{-?\s*+([\w.$]*+)")
+ARGUMENTS = frozenset({"$@", "$*"})
+"""What a script was itself given."""
 
 
 def without_marks(text: str) -> str:
@@ -32,3 +35,9 @@ def pieces(text: str) -> list[str]:
 
 def as_written(text: str) -> str:
     return _MARKS.sub("", text)
+
+
+def template_name(template: str) -> str:
+    """`{{ name }}` without what it falls back to, which may be a secret."""
+    match = _TEMPLATE_NAME.match(template)
+    return "{{" + (match[1] if match and match[1] else "…") + "}}"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from vllm_doctor.launch import budget, docker, dynamo
+from vllm_doctor.launch import budget, docker, dynamo, programs, slurm
 from vllm_doctor.launch.shell import Broken, Simple, commands, lost_after
 from vllm_doctor.launch.start import Fault, Flaw, Form, Holder, Launch, Word, Written, flags_in
 from vllm_doctor.launch.unexpanded import is_marked
@@ -22,7 +22,8 @@ _WRAPPERS = frozenset(
         "tmux", "ssh", "su", "runuser", "setpriv", "prlimit", "systemd-run", "srun", "mpirun", "torchrun", "ray",
         "singularity", "apptainer", "enroot", "conda", "mamba", "micromamba", "poetry", "pipenv", "pdm", "rye",
         "pixi", "hatch", "uv", "uvx", "nsys", "ncu", "strace", "perf", "py-spy", "gdb", "valgrind", "kubectl", "oc",
-        "xargs", "eval", "vllm-wrapper", "entrypoint.sh", "docker-entrypoint.sh", "nvidia_entrypoint.sh",
+        "xargs", "eval", "just", "accelerate", "vllm-wrapper", "entrypoint.sh", "docker-entrypoint.sh",
+        "nvidia_entrypoint.sh",
     }
 )  # fmt: skip
 """Programs that run another one, which stands among their arguments."""
@@ -71,7 +72,19 @@ def _of_script(text: str, form: Form, line: int, variables: Mapping[str, str | N
         for launch in _of_words(simple.words, form, simple.environment, depth):
             fault = _ended_early(simple, (simples[n] for n in range(place + 1, len(simples))))
             set_before = {} if launch.inside or launch.image is not None else simple.assignments
-            yield replace(launch, faults=(*launch.faults, *fault), assignments={**set_before, **launch.assignments})
+            yield replace(
+                launch,
+                faults=(*launch.faults, *fault),
+                notes=(*launch.notes, *_fallen_back(simple)),
+                assignments={**set_before, **launch.assignments},
+            )
+
+
+def _fallen_back(simple: Simple) -> tuple[str, ...]:
+    if not simple.defaults:
+        return ()
+    names = ", ".join(simple.defaults)
+    return (f"line {simple.line}: read with the defaults of {names}, which may be set to others where it runs",)
 
 
 def _ended_early(simple: Simple, following: Iterable[Simple]) -> tuple[Fault, ...]:
@@ -88,6 +101,9 @@ def _of_words(words: Sequence[Word], form: Form, environment: Mapping[str, str |
         return
     if program_of(texts) is not None:
         yield Launch(words, form, environment)
+        return
+    if (read := programs.as_serve(words)) is not None:
+        yield Launch(read.words, form, environment, notes=read.notes)
         return
     name = posixpath.basename(texts[0])
     if (engine := dynamo.engine(words, form, environment)) is not None:
@@ -135,6 +151,9 @@ def _of_wrapped(
             inner = _within(words[place], form, found, depth)
         if inner is not None:
             for launch in inner:
+                if name == "srun":
+                    by_job = slurm.of_options([word.text for word in words[1:place]])
+                    launch = replace(launch, resources=slurm.granted(launch.resources, by_job))
                 if cores is not None:
                     launch = replace(launch, resources=replace(launch.resources, cpu_limit=cores))
                 if not launch.inside and launch.image is None:
@@ -156,7 +175,8 @@ def _may_start(words: Sequence[Word], place: int) -> bool:
         or name in docker.PROGRAMS
         or name in _WRAPPERS
         or dynamo.is_worker(words[place : place + 64])
-        or program_of([word.text for word in words[place : place + 64]]) is not None
+        or program_of(texts := [word.text for word in words[place : place + 64]]) is not None
+        or programs.program_of(texts) is not None
     )
 
 

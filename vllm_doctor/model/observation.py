@@ -60,6 +60,8 @@ class Observation:
     models: tuple[str, ...] = ()
     error: Problem | None = None
     notes: tuple[str, ...] = ()
+    taken_as: str = ""
+    """What a text was taken for: "a compose file"; "" of what is no text."""
     patient: str = ""
     command: tuple[str, ...] = ()
     variables: Mapping[str, bool] = field(default_factory=dict)

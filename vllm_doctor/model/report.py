@@ -207,6 +207,8 @@ class SourceSeen:
     scrapes: int
     error: Problem | None
     notes: tuple[str, ...] = ()
+    taken_as: str = ""
+    """What a text was taken for: "a compose file"; "" of what is no text."""
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,8 @@ class Patient:
     """Physical cores by vLLM's rule; `cores_terms` is the sum in words."""
     cores_usable: float | None = None
     cores_terms: str | None = None
+    vllm_window: str | None = None
+    """Where its version is not known: the releases that it can be of, and by what."""
 
 
 @dataclass(frozen=True)
@@ -457,13 +461,13 @@ class Report:
 
     @property
     def is_unmeasured(self) -> bool:
-        """Of a command alone: no server, no process and no log was seen."""
-        kinds = {source.kind for source in self.sources}
-        return SourceKind.COMMAND in kinds and not kinds & {
+        """Of a command, or of GPUs, alone: no server, no process and no log was seen."""
+        kinds = {source.kind for source in self.sources if source.error is None}
+        return bool(kinds & {SourceKind.COMMAND, SourceKind.GPU}) and not kinds & {
             *SERVERS,
             SourceKind.HOST,
-            SourceKind.LOG,
             SourceKind.BENCH,
+            *((SourceKind.LOG,) if self.lines is not None else ()),
         }
 
     @property

@@ -9,39 +9,61 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from vllm_doctor.model.errors import UsageError
+from vllm_doctor.session import inputs
 from vllm_doctor.session.attachment import Attachment, Opener
 from vllm_doctor.session.source import Source
-from vllm_doctor.session.sources import bench, command, gpus, log, page, pid, prometheus, recording, server
+from vllm_doctor.session.sources import (
+    bench,
+    collect_env,
+    command,
+    gpus,
+    log,
+    page,
+    pid,
+    prometheus,
+    recording,
+    report,
+    server,
+)
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.text import redact
 
 if TYPE_CHECKING:
     from vllm_doctor.session.view_model import Choice
 
-OPENERS = (bench.OPENER, recording.OPENER, page.OPENER, log.OPENER, pid.OPENER, prometheus.OPENER, server.OPENER)
+OPENERS = (
+    report.OPENER, bench.OPENER, recording.OPENER, page.OPENER, collect_env.OPENER, log.OPENER, pid.OPENER,
+    prometheus.OPENER, server.OPENER,
+)  # fmt: skip
 """What a word may name; the first that it names is taken."""
 
 
 def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Source]:
-    """The sources that these words name, none: every server of this host; with what options add to them.
+    """The sources that these words name, none: every server of this host; with what else they and options hold.
 
     Connections are closed with `opened`. Raises UsageError and SourceError, with one line to act on.
     """
     if how.state is not None:
         how.state.check()
-    gpus.check(how)
-    if how.command is None:
-        found = _named(words, how, opened)
-    elif words and (made := bench.made_by(how.command, how.deadline)) is not None:
-        found = _named(words, replace(how, command=None, benchmark=made), opened)
+    made = None
+    if words and how.command is not None and (made := bench.made_by(how.command, how.deadline)) is not None:
+        how = replace(how, command=None, benchmark=made)
+    handed = inputs.sorted_out(words, how, _is_opened)
+    how = gpus.checked(how, handed.problems if words else None)
+    is_asked = bool(words) or how.command is not None or how.smi is not None
+    said, printed = inputs.of_options(how, handed)
+    printed += handed.gpus
+    if printed:
+        how = replace(how, printed=printed[0])
+    started = command.chosen(said, handed.commands)
+    how = replace(how, written=started.only, texts=handed.texts, parted=frozenset(handed.parted))
+    found = _named(handed.words, how, opened) if handed.words or not is_asked else []
+    found += page.of_texts(handed.scrapes, how, found)
+    if found:
+        found += started.beside(found)
     else:
-        written = command.written(how.command, words, how.deadline)
-        if words:
-            found = _named(words, replace(how, written=written.only), opened)
-            found += written.beside(found)
-        else:
-            found = written.alone(how)
+        found = started.alone(how) or gpus.of_file(how.printed.name if how.printed else "", how)
+    found += [*handed.problems, *gpus.unused(printed[1:])]
     found += bench.as_said(how, found)
     return [*found, *gpus.named(how, found)]
 
@@ -51,7 +73,7 @@ def _named(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
     if not words:
         how.access.check_found()
         return pid.every(how, opened)
-    named = sorted(((_opener(word), word) for word in dict.fromkeys(words)), key=lambda pair: pair[0].turn)
+    named = sorted(((_opener(word), word) for word in words), key=lambda pair: pair[0].turn)
     found: list[Source] = []
     for opener, pairs in groupby(named, key=lambda pair: pair[0]):
         new = opener.open([word for _, word in pairs], how, opened, found)
@@ -60,10 +82,12 @@ def _named(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
 
 
 def _opener(word: str) -> Opener:
-    for opener in OPENERS:
-        if opener.is_named_by(word):
-            return opener
-    raise UsageError(f"{word!r} is neither a file nor a folder, nor a URL (http://host:8000), nor a pid")
+    return next((opener for opener in OPENERS if opener.is_named_by(word)), log.OPENER)
+
+
+def _is_opened(word: str) -> bool:
+    """Whether a word names one kind of source, and is no text that must be looked into."""
+    return any(opener.is_named_by(word) for opener in OPENERS if opener is not log.OPENER)
 
 
 def _once(sources: Sequence[Source]) -> list[Source]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -16,6 +16,7 @@ from vllm_doctor.sources.server.access import Access
 
 if TYPE_CHECKING:
     from vllm_doctor.rules.catalogue import Catalogue
+    from vllm_doctor.session.local import PrintedGpus
     from vllm_doctor.sources.bench.commands import BenchCommand
     from vllm_doctor.sources.bench.measured import Measured
     from vllm_doctor.sources.server.state import State
@@ -34,7 +35,7 @@ class Attachment:
     seconds: float
     deadline: float
     smi: Path | None = None
-    """What nvidia-smi printed, to be read in place of the driver."""
+    """The file of --nvidia-smi."""
     kernel: Kernel = field(default_factory=Kernel)
     since: str | None = None
     until: str | None = None
@@ -63,7 +64,13 @@ class Attachment:
     measured: Measured | None = None
     """The speed that the user saw (--measured)."""
     written: Command | None = None
-    """The one command that --command holds: of a log, what its server was started with."""
+    """The one command that was given: of a log, what its server was started with."""
+    printed: PrintedGpus | None = None
+    """What a program printed of the GPUs, in place of the driver's answer."""
+    parted: frozenset[str] = frozenset()
+    """Words that name files with more in them than a log."""
+    texts: Mapping[str, bytes] = field(default_factory=dict)
+    """By the words that name them: what people wrote, taken out of exports."""
 
     @property
     def host_seconds(self) -> float:
@@ -79,6 +86,7 @@ class Turn(IntEnum):
     RECORDING = 2
     LOG = 3
     BENCH = 4
+    MACHINE = 5
 
 
 class Open(Protocol):

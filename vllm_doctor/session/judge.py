@@ -37,7 +37,9 @@ from vllm_doctor.session.patients import (
     Examined,
     is_benchmark_alone,
     is_said,
+    is_unmeasured,
     is_written_alone,
+    machine_alone,
     patients,
     with_what_else_is_known,
     without_named_where_seen,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 _READING, _JUDGING = 0.4, 0.8
 """Shares of the time: until when signals are computed, and until when rules are judged; the rest is to be written."""
 UNMEASURED = "Nothing was measured: only its command was checked"
+ONLY_GPUS = "Nothing was measured: only the GPUs were looked at"
 SOUND = "No fault found in how the benchmark was made"
 AS_EXPECTED = "Requests get the speed that is typical of this model on these GPUs"
 
@@ -79,8 +82,8 @@ def judge(
     if not examined:
         return _nothing_to_judge(at, observations, error, recordings)
 
-    is_measured = not is_written_alone(observations)
-    if not is_measured:
+    is_measured, is_written = not is_unmeasured(observations), is_written_alone(observations)
+    if is_written:
         from vllm_doctor.session import expectation  # late: of a server that runs nothing is predicted
 
         wished = expectation.under_a_load(wished)
@@ -99,8 +102,10 @@ def judge(
     verdict, headline = _concluded(
         diagnosis, error, is_measured, is_benchmark_alone(observations), is_said(observations), strict
     )
+    if headline == UNMEASURED and not is_written:
+        headline = ONLY_GPUS
     command, variables = _command(examined)
-    is_one_command = not is_measured and len(every) == 1
+    is_one_command = is_written and len(examined) == 1
     cure = _Cure(snapshots, catalogue, wishes.get("goal"))
     return Report(
         at=at,
@@ -142,6 +147,7 @@ def _sources(observations: Sequence[Observation]) -> tuple[SourceSeen, ...]:
             o.evaluated.scrapes if o.evaluated else len(o.window.times),
             o.error,
             o.notes,
+            o.taken_as,
         )
         for o in observations
     )
@@ -169,6 +175,7 @@ def _nothing_to_judge(
     error: Problem | None,
     recordings: tuple[RecordingSeen, ...],
 ) -> Report:
+    error = error or machine_alone(observations)
     return Report(
         at=at,
         verdict=Verdict.UNKNOWN,
@@ -319,20 +326,21 @@ def _patient(
     ]
     named = [subject for subject in engines if subject.keys() - {"server"}]
 
-    def values(signal: str) -> list[Value]:
+    def known(signal: str) -> list[Known]:
         readings = [snapshot.read(signal, ())[1] for snapshot in snapshots]
-        return [reading.value for reading in readings if isinstance(reading, Known)]
+        return [reading for reading in readings if isinstance(reading, Known)]
 
     def number(signal: str) -> float | None:
-        known = values(signal)
-        return outside.number(known[0]) if len(snapshots) == 1 and known else None
+        told = [reading.value for reading in known(signal) if reading.bounds is None]
+        return outside.number(told[0]) if len(snapshots) == 1 and told else None
 
     def text(signal: str) -> str | None:
-        return ", ".join(sorted({str(value) for value in values(signal)})) or None
+        return ", ".join(sorted({str(reading.value) for reading in known(signal)})) or None
 
-    gpus = [count for value in values("gpus") if (count := outside.number(value)) is not None]
+    gpus = [count for reading in known("gpus") if (count := outside.number(reading.value)) is not None]
     return Patient(
         vllm=text("vllm_version"),
+        vllm_window=text("flags_window_says") if len(snapshots) == 1 and not known("vllm_version") else None,
         model=", ".join(dict.fromkeys(models)) or None,
         engines=len(named) or None,
         gpus=round(sum(gpus)) if len(gpus) == len(snapshots) else None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from vllm_doctor.launch.diff import Running
@@ -16,7 +15,7 @@ from vllm_doctor.model.plain import of_plain, plain
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Problem
-from vllm_doctor.sources.gpu import gpu, kernel_log, nvidia_smi
+from vllm_doctor.sources.gpu import gpu, kernel_log
 from vllm_doctor.sources.gpu.gpu import GpuSample, GpuUse, GpuView
 from vllm_doctor.sources.gpu.nvml import Nvml
 from vllm_doctor.sources.host import host, model_files, topology
@@ -25,6 +24,7 @@ from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.host.process import OTHER, ServerProcess
 from vllm_doctor.sources.server.state import Look, State
 from vllm_doctor.vllm import defaults
+from vllm_doctor.vllm.command_line import Command
 from vllm_doctor.vllm.environment import number_or_text
 
 _SAMPLES = 12
@@ -33,18 +33,26 @@ _RARELY = 60.0
 _PARALLEL = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size")
 
 
+@dataclass(frozen=True)
+class PrintedGpus:
+    """What nvidia-smi, or a program like it, printed of the GPUs; `name`: of the file that it stands in."""
+
+    name: str
+    view: GpuView
+
+
 @dataclass
 class Local:
     """One server of this host under examination. `patient`: what its other observations are called.
 
-    `smi`: a file of nvidia-smi, read in place of the driver.
+    `printed`: what a program printed of the GPUs, in place of the driver.
     """
 
     server: ServerProcess
     patient: str
     _: KW_ONLY
     kernel: Kernel = field(default_factory=Kernel)
-    smi: Path | None = None
+    printed: PrintedGpus | None = None
     state: State | None = None
     """The looks of the run before: with one of a host, nobody waits for a second one."""
     clock: Callable[[], float] = time.monotonic
@@ -53,6 +61,11 @@ class Local:
     @property
     def target(self) -> str:
         return f"pid {self.server.root}"
+
+    @property
+    def gpus_target(self) -> str:
+        """Who tells of the GPUs."""
+        return self.printed.name if self.printed is not None else "NVIDIA driver"
 
     def examine_host(self, seconds: float, deadline: float) -> Observation:
         """The processes and the CPU over `seconds`, done by `deadline` on the clock."""
@@ -107,8 +120,8 @@ class Local:
 
     def examine_gpus(self, seconds: float, deadline: float) -> Observation:
         """The GPUs over `seconds`, done by `deadline`."""
-        if self.smi is not None:
-            view = nvidia_smi.read(self.smi)
+        if self.printed is not None:
+            view = self.printed.view
         else:
             before = self._recalled("gpus", tuple[GpuSample, ...])
             view = Nvml(self.kernel, self.clock, self.sleep).watch(0.0 if before else seconds, deadline)
@@ -122,25 +135,30 @@ class Local:
         """What the driver told, as an observation."""
         use = self._use()
         facts = gpu.facts(view, use)
-        if view.gpus and self.smi is None:
+        if view.gpus and self.printed is None:
             facts |= kernel_log.xids(self.kernel)
         facts["processes_off_node"] = self._off_node(view)
         facts["max_num_seqs_default"] = self._max_num_seqs(view, use)
         detail = (view.detail,) if view.detail and view.missing is not Reason.ABSENT else ()
-        target = str(self.smi) if self.smi is not None else "NVIDIA driver"
         notes, rows = (*detail, *view.notes), gpu.rows(view, use)
-        return Observation(SourceKind.GPU, target, facts=facts, notes=notes, patient=self.patient, gpu_rows=rows)
+        return Observation(
+            SourceKind.GPU,
+            self.gpus_target,
+            facts=facts,
+            notes=notes,
+            taken_as=f"GPUs, by {view.origin}" if self.printed is not None else "",
+            patient=self.patient,
+            gpu_rows=rows,
+        )
 
     def _use(self) -> GpuUse:
         environ = self.server.environ
         visible = None if isinstance(environ, Reason) else environ.get("CUDA_VISIBLE_DEVICES")
         if not self.server.command.argv:  # how many GPUs it uses is not known; it need not be one
             return GpuUse(frozenset(member.pid for member in self.server.members), visible)
-        wanted = 1.0
-        for flag in _PARALLEL:
-            value = self.server.command.flags.get(flag, 1.0)
-            wanted *= value if isinstance(value, float) else 1.0
-        return GpuUse(frozenset(member.pid for member in self.server.members), visible, int(wanted))
+        return GpuUse(
+            frozenset(member.pid for member in self.server.members), visible, gpus_wanted(self.server.command)
+        )
 
     def _off_node(self, view: GpuView) -> Reading:
         machine = topology.read(self.kernel)
@@ -168,6 +186,15 @@ class Local:
         smallest = None if no_gpu else min(float(size) for size in memory)
         found = defaults.max_num_seqs(self.server.version, smallest, used[0].name if used else "", max(1, ranks))
         return Unknown(Reason.NOT_SET) if found is None else Known(float(found), origin="cmdline")
+
+
+def gpus_wanted(command: Command) -> int:
+    """How many GPUs a server with this command uses, of all its hosts."""
+    wanted = 1.0
+    for flag in _PARALLEL:
+        value = command.flags.get(flag, 1.0)
+        wanted *= value if isinstance(value, float) else 1.0
+    return int(wanted)
 
 
 class FollowedHost:
@@ -209,7 +236,7 @@ class FollowedGpus:
 
     def look(self, seconds: float) -> Observation:
         """One more sample of each GPU."""
-        if self._local.smi is not None:
+        if self._local.printed is not None:
             self.every = _RARELY
             return self._local.examine_gpus(0.0, 0.0)
         self._nvml.sample()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from vllm_doctor.model.kinds import SourceKind, Trust
 from vllm_doctor.model.observation import Feed, Observation
+from vllm_doctor.model.report import Problem
 
 if TYPE_CHECKING:
     from vllm_doctor.recording.bundle import Recording
@@ -48,3 +49,9 @@ def noted(kind: SourceKind, target: str, patient: str, note: str) -> Source:
     """A source that can only say why it sees nothing."""
     seen = Observation(kind, target, notes=(note,), patient=patient)
     return Source(kind, target, patient, lambda: seen)
+
+
+def failed(kind: SourceKind, target: str, what: str, says: str) -> Source:
+    """A source that cannot be read, or is not used; `what`: the kind of error, `says`: why, and what to do."""
+    seen = Observation(kind, target, error=Problem(what, says))
+    return Source(kind, target, target, lambda: seen)

@@ -297,9 +297,8 @@ def _of_size(size: float, used: float, name: ModelName, flags: Mapping[str, Valu
     form = name.form or (None if name.is_plain else model_name.asked(flags.get("--quantization")))
     weights = _weights(config, 0, counted, form, flags)
     told = model_config.facts(config)
-    found: dict[str, Reading] = {
-        key: told[key] for key in ("attention_heads", "hidden_layers", "hidden_size", "kv_heads")
-    }
+    # how many attention heads there are decides whether vLLM starts: no usual shape tells that
+    found: dict[str, Reading] = {key: told[key] for key in ("hidden_layers", "hidden_size", "kv_heads")}
     found |= kv_cache.facts(config, flags)
     counts = (counted.all, counted.experts, counted.used)
     found |= {key: _told(float(count)) for key, count in zip(parameters.FACTS, counts, strict=True)}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.launch.manifests.written import of_file
 from vllm_doctor.launch.source import read
-from vllm_doctor.launch.start import Form, Resources
+from vllm_doctor.launch.start import Flaw, Form, Resources
 
 
 def test_compose() -> None:
@@ -29,7 +29,9 @@ def test_backslashes_in_a_folded_text() -> None:
     [start] = read("services:\n  a:\n    command: >\n      vllm serve m \\\n      --dtype half\n")
     assert start.lost == ("--dtype",)
     [start] = read("services:\n  a:\n    command: |\n      vllm serve m \\\n      --dtype half\n")
-    assert start.faults == ()
+    assert start.lost == ("--dtype",)
+    [start] = read("services:\n  a:\n    command: |\n      vllm serve m \\\n        --dtype half\n")
+    assert [(fault.kind, fault.line) for fault in start.faults] == [(Flaw.STRAY_WORD, 4)]
     assert start.command.flags == {"--dtype": "half"}
 
 

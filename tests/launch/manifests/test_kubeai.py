@@ -29,5 +29,5 @@ def test_a_model() -> None:
 
 
 def test_another_engine() -> None:
-    with pytest.raises(SourceError, match="Ollama is started here"):
+    with pytest.raises(SourceError, match="starts Ollama, not vLLM"):
         read(MODEL.replace("VLLM", "OLlama", 1))

@@ -6,14 +6,18 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from vllm_doctor.launch import docker, shell
+from vllm_doctor.launch import docker, shellwords
 from vllm_doctor.launch.manifests.container import Container, text, texts
-from vllm_doctor.launch.start import Fault, Form, Resources, Word, Written
+from vllm_doctor.launch.start import Fault, Flaw, Form, Resources, Word, Written
 from vllm_doctor.launch.unexpanded import mark
 from vllm_doctor.launch.unwrap import SAYS
 from vllm_doctor.launch.yaml_tree import Node
 
 _INTERPOLATED = re.compile(r"\$\$|\$\{([A-Za-z_]\w*+)[^{}]*+\}|\$([A-Za-z_]\w*)")
+_LINE_END = (
+    "a backslash at the end of the line: compose is no shell, and makes the line's end an argument, which vLLM refuses:"
+    " leave it out"
+)
 
 
 def starts(root: Node, name: str) -> Iterable[Written] | None:
@@ -53,9 +57,12 @@ def _words(node: Node) -> tuple[tuple[Word, ...], tuple[Fault, ...]]:
         return tuple(replace(word, text=_interpolated(word.text)) for word in texts(node)), ()
     if not node.is_scalar:
         return (), ()
-    words, broken = shell.words(_interpolated(node.text), node.text_line)
-    faults = () if broken is None else (Fault(broken.kind, broken.line, SAYS[broken.kind]),)
-    return tuple(words), faults
+    words, broken = shellwords.words(_interpolated(node.text), node.text_line)
+    faults = [] if broken is None else [Fault(broken.kind, broken.line, SAYS[broken.kind])]
+    line_end = next((word for word in words if word.text == shellwords.LINE_END), None)
+    if line_end is not None:
+        faults.append(Fault(Flaw.STRAY_WORD, line_end.line, _LINE_END))
+    return tuple(word for word in words if word.text != shellwords.LINE_END), tuple(faults)
 
 
 def _interpolated(text: str) -> str:

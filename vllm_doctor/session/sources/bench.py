@@ -1,4 +1,4 @@
-"""Benchmark results: files, folders of them, and tables within a text or a log; with the commands that stand beside."""
+"""Benchmark results: files, folders of them, and tables within a text or a log."""
 
 from __future__ import annotations
 
@@ -59,13 +59,7 @@ def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Seq
     patients = {one.patient for one in beside}
     if len(patients) == 1:
         return list(of_patient(results, patients.pop()))
-    started = _started(paths, how)
-    found: list[Source] = []
-    for result in results:
-        found.append(Source(SourceKind.BENCH, result.target, result.target, partial(result.examine, result.target)))
-        if started is not None:
-            found.append(started(result.target))
-    return found
+    return [Source(SourceKind.BENCH, one.target, one.target, partial(one.examine, one.target)) for one in results]
 
 
 OPENER = Opener(is_named_by, Turn.BENCH, opened)
@@ -162,23 +156,3 @@ def in_log(paths: Sequence[Path], patient: str) -> Iterator[Source]:
         except SourceError:
             continue  # it is read as a log, whatever else it looks like
     yield from of_patient(results, patient)
-
-
-def _started(paths: Sequence[Path], how: Attachment) -> partial[Source] | None:
-    """The server's command that stands in the text beside the results, if there is one; --command is in its place."""
-    if how.command is not None or len(paths) != 1:
-        return None
-    from vllm_doctor.launch import source as launch
-
-    try:
-        written = launch.open_command(str(paths[0]), how.deadline)
-    except SourceError:
-        return None
-    if len(written.starts) != 1:
-        return None
-    start = written.starts[0]
-
-    def of(patient: str) -> Source:
-        return Source(SourceKind.COMMAND, written.target(start), patient, partial(written.examine, start, patient))
-
-    return partial(of)

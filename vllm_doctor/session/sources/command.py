@@ -1,65 +1,81 @@
-"""A command as it is written (--command): of the server that is examined, or a patient of its own."""
+"""Commands as they are written: of the server that is examined, or each a patient of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.session.attachment import Attachment
-from vllm_doctor.session.source import Source
+from vllm_doctor.session.source import Source, failed
 from vllm_doctor.session.sources import gpus
 
 if TYPE_CHECKING:
     from vllm_doctor.launch.source import StartSource
+    from vllm_doctor.launch.start import Start
     from vllm_doctor.vllm.command_line import Command
 
 
 @dataclass(frozen=True)
 class Written:
-    """What --command holds: at least one command of vLLM."""
+    """The commands that were given. `notes`: which of them are not used, and why."""
 
-    text: StartSource
+    texts: tuple[StartSource, ...]
+    notes: tuple[Source, ...] = ()
+
+    @property
+    def starts(self) -> list[tuple[StartSource, Start]]:
+        """Each, with the text that it stands in."""
+        return [(text, start) for text in self.texts for start in text.starts]
 
     @property
     def only(self) -> Command | None:
-        """Its command, where it holds one alone."""
-        return self.text.starts[0].command if len(self.text.starts) == 1 else None
+        """The command, where there is one alone."""
+        starts = self.starts
+        return starts[0][1].command if len(starts) == 1 else None
 
     def alone(self, how: Attachment) -> list[Source]:
-        """Each command as a patient, with what this machine has of its model and the GPUs of --nvidia-smi."""
+        """Each command as a patient, with what this machine has of its model and the GPUs that were printed."""
         found: list[Source] = []
-        text = self.text if how.vllm is None else self.text.of_version(how.vllm)
-        for start in text.starts:
+        for given, start in self.starts:
+            text = given if how.vllm is None else given.of_version(how.vllm)
             target = text.target(start)
-            look = partial(text.examine, start, target, how.kernel)
+            look = partial(text.examine, text.starts[given.starts.index(start)], target, how.kernel)
             found += [Source(SourceKind.COMMAND, target, target, look), *gpus.of_file(target, how, start.command)]
-        return found
+        return [*found, *self.notes]
 
     def beside(self, sources: Sequence[Source]) -> list[Source]:
-        """The command of the one server that is examined, or of all benchmarks. Raises UsageError where there are
-        several servers, or commands."""
+        """The command of the one server that is examined, or of all benchmarks; where there are several servers, or
+        commands, only why none is used."""
         patients = list(dict.fromkeys(source.patient for source in sources))
+        starts = self.starts
+        if not starts:
+            return list(self.notes)
         if len(patients) != 1 and any(source.kind is not SourceKind.BENCH for source in sources):
-            raise UsageError(f"--command is of one server, and {len(patients)} are examined: give one of them")
-        starts = self.text.starts
+            says = f"a command is of one server, and {len(patients)} are examined: give one of them with it"
+            return [*self.notes, failed(SourceKind.COMMAND, self.texts[0].name, "ambiguous", says)]
         if len(starts) != 1:
-            places = ", ".join(start.place for start in starts[:4])
-            raise UsageError(f"--command holds {len(starts)} commands of vLLM ({places}): give the server's own")
-        target = self.text.target(starts[0])
-        return [
-            Source(SourceKind.COMMAND, target, patient, partial(self.text.examine, starts[0], patient))
-            for patient in patients
-        ]
+            places = ", ".join(text.target(start) for text, start in starts[:4])
+            says = f"{len(starts)} different commands of vLLM are given ({places}): say which with --command"
+            return [*self.notes, failed(SourceKind.COMMAND, self.texts[0].name, "ambiguous", says)]
+        [(text, start)] = starts
+        target = text.target(start)
+        look = [partial(text.examine, start, patient) for patient in patients]
+        found = [Source(SourceKind.COMMAND, target, patient, one) for patient, one in zip(patients, look, strict=True)]
+        return [*found, *self.notes]
 
 
-def written(given: str, words: Sequence[str], until: float) -> Written:
-    """What --command names; a pipe is read until then. Raises UsageError and SourceError."""
-    from vllm_doctor.launch import source
-
-    if given == source.STDIN and source.STDIN in words:
-        raise UsageError("--command - and a log of - both read standard input: give one of them as a file")
-    return Written(source.open_command(given, until))
+def chosen(said: Sequence[StartSource], found: Sequence[StartSource]) -> Written:
+    """What --command says goes before what was found in files; the same command twice is one."""
+    if said:
+        return Written(tuple(said))
+    kept: list[StartSource] = []
+    known: set[tuple[str, ...]] = set()
+    for text in found:
+        starts = tuple(start for start in text.starts if start.argv not in known)
+        known |= {start.argv for start in starts}
+        if starts:
+            kept.append(text if starts == text.starts else replace(text, starts=starts))
+    return Written(tuple(kept))

@@ -1,41 +1,49 @@
-"""GPUs that cannot be seen from here: as nvidia-smi printed them into a file, or by their name alone."""
+"""GPUs that cannot be seen from here: as a program printed them into a file, or by their name alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.session.attachment import Attachment
-from vllm_doctor.session.source import Source
+from vllm_doctor.session.source import Source, failed, noted
 
 if TYPE_CHECKING:
+    from vllm_doctor.session.local import PrintedGpus
     from vllm_doctor.vllm.command_line import Command
 
 
-def check(how: Attachment) -> None:
-    """Raise now what is wrong with the file or the name, before anybody is asked."""
-    if how.smi is not None:
-        from vllm_doctor.sources.gpu import nvidia_smi
+def checked(how: Attachment, problems: list[Source] | None) -> Attachment:
+    """Without a --gpu that is no name of a GPU: that is one of the `problems` beside what can be examined; where there
+    is nothing else, None, it raises UsageError."""
+    if how.gpu is None:
+        return how
+    from vllm_doctor.sources.gpu import gpu_name
 
-        nvidia_smi.read(how.smi)
-    if how.gpu is not None:
-        from vllm_doctor.sources.gpu import gpu_name
-
+    try:
         gpu_name.parse(how.gpu)
+    except UsageError as error:
+        if problems is None:
+            raise
+        problems.append(failed(SourceKind.GPU_NAME, gpu_name.OPTION, "usage", str(error)))
+        return replace(how, gpu=None)
+    return how
 
 
 def of_file(patient: str, how: Attachment, command: Command | None = None) -> list[Source]:
-    """The GPUs of a server whose processes cannot be seen, from --nvidia-smi; `command`: as it is written."""
-    if how.smi is None:
+    """The GPUs of a server whose processes cannot be seen, as they were printed; `command`: as it is written."""
+    if how.printed is None:
         return []
     from vllm_doctor.session.local import Local
     from vllm_doctor.sources.host.process import ServerProcess
 
     server = ServerProcess.unseen() if command is None else ServerProcess(root=0, command=command)
-    nobody = Local(server, patient, kernel=how.kernel, smi=how.smi)
-    return [Source(SourceKind.GPU, str(how.smi), patient, lambda: nobody.examine_gpus(0, how.deadline))]
+    nobody = Local(server, patient, kernel=how.kernel, printed=how.printed)
+    return [Source(SourceKind.GPU, nobody.gpus_target, patient, lambda: nobody.examine_gpus(0, how.deadline))]
 
 
 def named(how: Attachment, beside: Sequence[Source]) -> Iterator[Source]:
@@ -47,3 +55,10 @@ def named(how: Attachment, beside: Sequence[Source]) -> Iterator[Source]:
     gpu = gpu_name.parse(how.gpu)
     for patient in dict.fromkeys(source.patient for source in beside):
         yield Source(SourceKind.GPU_NAME, gpu.target, patient, partial(gpu.examine, patient))
+
+
+def unused(printed: Sequence[PrintedGpus]) -> Iterator[Source]:
+    """What else was printed of GPUs: one host is examined."""
+    for one in printed:
+        says = f"{one.name} tells of GPUs, too: only what stands in the first is used"
+        yield noted(SourceKind.GPU, one.name, "", says)

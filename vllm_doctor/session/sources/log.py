@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +16,7 @@ from vllm_doctor.session.source import Source
 from vllm_doctor.session.sources import bench, gpus, prose
 
 if TYPE_CHECKING:
-    from vllm_doctor.sources.host.process_log import ProcessLog
+    from vllm_doctor.sources.log.bytes_stream import Origin
     from vllm_doctor.sources.log.source import Period
 
 STDIN = "-"
@@ -30,21 +31,30 @@ def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Seq
     """All of them as one log. With one server beside it, it is that server's; GPUs that are not seen otherwise are
     those of --nvidia-smi."""
     patients = {source.patient for source in beside}
-    paths = [None if word == STDIN else Path(word) for word in words]
+    paths = [_origin(word, how) for word in words]
     log = of_files(paths, how, patients.pop() if len(patients) == 1 else "")
-    measured = list(bench.in_log([path for path in paths if path is not None], log.patient))
+    measured = list(bench.in_log([path for path in paths if isinstance(path, Path)], log.patient))
     has_gpus = any(source.kind is SourceKind.GPU for source in beside)
     return [log, *measured] if has_gpus else [log, *measured, *gpus.of_file(log.patient, how, how.written)]
+
+
+def _origin(word: str, how: Attachment) -> Origin:
+    if word in how.texts:
+        from vllm_doctor.sources.log.bytes_stream import Held
+
+        return Held(word, how.texts[word], time.time())
+    return None if word == STDIN else Path(word)
 
 
 OPENER = Opener(is_named_by, Turn.LOG, opened, in_place_of=SourceKind.LOG)
 
 
-def of_files(given: Sequence[Path | ProcessLog | None], how: Attachment, patient: str = "") -> Source:
+def of_files(given: Sequence[Origin], how: Attachment, patient: str = "") -> Source:
     """The log in these files, None: standard input; `patient`: the server that writes it, where that is known."""
     from vllm_doctor.rules import log_lines, rule
     from vllm_doctor.sources.host.process_log import ProcessLog
     from vllm_doctor.sources.log import bytes_unpacked, source
+    from vllm_doctor.sources.log.bytes_stream import Held
 
     paths = list(dict.fromkeys(given))
     table = log_lines.load(rule.shipped(), *how.folders)
@@ -54,12 +64,15 @@ def of_files(given: Sequence[Path | ProcessLog | None], how: Attachment, patient
 
     def look() -> Observation:
         seen = log.examine(patient)
-        if None in paths:
-            seen = bench.with_results(seen, bytes(bytes_unpacked.from_stdin))
+        for path in paths:
+            if path is None or isinstance(path, Held):
+                seen = bench.with_results(seen, bytes(bytes_unpacked.from_stdin) if path is None else path.text)
         is_unmeasured = seen.bench is None and not any(run.rounds for run in seen.runs) and not of_server
         if not is_unmeasured or len(paths) != 1 or isinstance(paths[0], ProcessLog) or how.since or how.until:
             return seen
-        text = prose.within(paths[0], bytes_unpacked.from_stdin)
+        origin = paths[0]
+        raw = origin.text if isinstance(origin, Held) else bytes_unpacked.from_stdin
+        text = prose.within(origin if isinstance(origin, Path) else None, raw)
         return seen if text is None else prose.with_prose(seen, text, how)
 
     return Source(

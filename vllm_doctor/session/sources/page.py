@@ -33,4 +33,19 @@ def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Seq
     return found
 
 
+def of_texts(scrapes: Sequence[tuple[str, str]], how: Attachment, beside: Sequence[Source]) -> list[Source]:
+    """Lines of pages that stand among other things: of the one server beside them, else servers of their own."""
+    from vllm_doctor.sources.server import saved_scrape
+
+    patients = list(dict.fromkeys(source.patient for source in beside))
+    found: list[Source] = []
+    for name, text in scrapes:
+        patient = patients[0] if len(patients) == 1 and len(scrapes) == 1 else name
+        look = partial(saved_scrape.of_text, name, text, how.wanted, patient)
+        found += [Source(SourceKind.PAGE, name, patient, look)]
+        if not beside:
+            found += gpus.of_file(patient, how)
+    return found
+
+
 OPENER = Opener(is_named_by, Turn.PAGE, opened)

@@ -22,7 +22,7 @@ def of_server(found: ServerProcess, patient: str, how: Attachment, opened: ExitS
     logs = []
     if found.log is not None and found.files is not None:
         logs.append(opened.enter_context(closing(ProcessLog(found.files, str(found.log)))))
-    local = Local(found, patient, kernel=how.kernel, smi=how.smi, state=how.state)
+    local = Local(found, patient, kernel=how.kernel, printed=how.printed, state=how.state)
     return [
         *([log.of_files(logs, how, patient)] if logs else []),
         Source(
@@ -34,7 +34,7 @@ def of_server(found: ServerProcess, patient: str, how: Attachment, opened: ExitS
         ),
         Source(
             SourceKind.GPU,
-            str(how.smi or "NVIDIA driver"),
+            local.gpus_target,
             patient,
             lambda: local.examine_gpus(how.host_seconds, how.deadline),
             follow=lambda: FollowedGpus(local),

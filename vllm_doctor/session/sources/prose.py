@@ -59,7 +59,7 @@ def with_prose(seen: Observation, text: str, how: Attachment) -> Observation:
 
     told = () if how.measured is not None else prose.figures(text)
     if how.measured is None and len(told) != 1:
-        return _unmeasured(seen, text, told)
+        return _unmeasured(seen, text, told, how)
     figure = told[0] if told else None
     facts, models, start, notes = _setup(text, figure.start if figure else 0, how, seen)
     bench = None
@@ -83,8 +83,10 @@ def with_prose(seen: Observation, text: str, how: Attachment) -> Observation:
     )
 
 
-def _unmeasured(seen: Observation, text: str, told: Sequence[Figure]) -> Observation:
+def _unmeasured(seen: Observation, text: str, told: Sequence[Figure], how: Attachment) -> Observation:
     """Where no figure, or not one alone, stands in the text: with what to do."""
+    if seen.target in how.parted and seen.error is not None:  # something else of it is judged
+        return replace(seen, error=None, notes=(*seen.notes, _which(told)) if told else seen.notes)
     said = _which(told) if told else "no speed stands in it; if you know it: --measured 17tok/s"
     if seen.error is None:
         return replace(seen, notes=(*seen.notes, said)) if told else seen
@@ -105,7 +107,7 @@ def _setup(
     notes: list[str] = []
     models: tuple[str, ...] = ()
     count: int | None = None
-    is_told = how.command is not None or bool(seen.command) or bool(seen.models)
+    is_told = how.written is not None or bool(seen.command) or bool(seen.models)
     start = None if is_told else prose_command.start(text)
     if how.gpu is not None:
         count = gpu_name.parse(how.gpu).count

@@ -37,6 +37,31 @@ from_stdin = bytearray()
 """The beginning of what was last read of standard input, which gives it once: it may hold more than a log."""
 
 
+_pending = bytearray()
+"""What was read of standard input before the log in it."""
+
+
+def begin_stdin(most: int) -> bytes | None:
+    """All of standard input, which a log is still read from; None: it is longer, or cannot be read. Waits for its
+    end."""
+    if sys.__stdin__ is None:
+        return None
+    try:
+        while len(_pending) <= most and (got := os.read(sys.__stdin__.fileno(), BLOCK)):
+            _pending.extend(got)
+    except (OSError, ValueError):
+        return None
+    return bytes(_pending) if len(_pending) <= most else None
+
+
+def _begun(memory: memoryview) -> int:
+    """The next of what was read before."""
+    size = min(len(memory), len(_pending))
+    memory[:size] = _pending[:size]
+    del _pending[:size]
+    return size
+
+
 @dataclass(frozen=True, slots=True)
 class Rest:
     """What follows: `readinto` puts the next bytes where they are needed, and tells how many; 0 at the end."""
@@ -164,7 +189,7 @@ class Blocks:
 
     def _read(self, descriptor: int, memory: memoryview) -> int:
         try:
-            got = os.readv(descriptor, [memory])
+            got = _begun(memory) if self.path is None and _pending else os.readv(descriptor, [memory])
         except OSError as error:
             raise unreadable(self.name, error) from None
         self.position += got

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.facts import LOG
@@ -23,7 +22,7 @@ from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.host.process_log import ProcessLog
 from vllm_doctor.sources.log import bytes_stream
 from vllm_doctor.sources.log.bytes_scan import Scanner
-from vllm_doctor.sources.log.bytes_stream import Origin
+from vllm_doctor.sources.log.bytes_stream import Held, Origin
 from vllm_doctor.sources.log.reader import Reading, merged
 from vllm_doctor.sources.log.runs import Runs
 from vllm_doctor.text import durations
@@ -209,7 +208,7 @@ class Followed:
 
     every = 10.0
 
-    def __init__(self, paths: Sequence[Path | ProcessLog | None], table: LogLines, patient: str) -> None:
+    def __init__(self, paths: Sequence[Origin], table: LogLines, patient: str) -> None:
         self._paths, self._table, self._patient = paths, table, patient
         self._was: object = None
         self._seen: Observation | None = None
@@ -223,10 +222,10 @@ class Followed:
         return self._seen
 
 
-def _state(path: Path | ProcessLog | None) -> tuple[int, float] | None:
+def _state(path: Origin) -> tuple[int, float] | None:
     """Whether a file was written to: its size and time."""
     try:
-        found = path.stat() if path else None
+        found = path.stat() if path is not None and not isinstance(path, Held) else None
     except OSError:
         return None
     return (found.st_size, found.st_mtime) if found else None

@@ -23,6 +23,9 @@ _BEFORE = 30
 _SAMPLE = re.compile(r"[a-zA-Z_:][\w:]*(\{.*\})? +([-+]?\d+(\.\d*)?(e[-+]?\d+)?|[-+]?Inf|NaN)( \d+)?$", re.IGNORECASE)
 _COMMENT = re.compile(r"# (HELP|TYPE) [a-zA-Z_:][\w:]* ")
 _NAMED = re.compile(r"^[ \t]*# (HELP|TYPE) (ray_)?vllm[:_]", re.MULTILINE)
+_OF_VLLM = "vllm:"
+_FEWEST = 3
+"""Fewer samples within a text are quoted, and no page."""
 _NOTE = "a saved page is one moment: for rates keep a minute of the server (vllm-doctor record URL -o FILE.tar.gz)"
 
 
@@ -50,6 +53,15 @@ def _is_told(line: str) -> bool:
     return bool(_SAMPLE.match(line) or _COMMENT.match(line))
 
 
+def within(text: str) -> str | None:
+    """The lines of a page of vLLM's metrics that stand in a text among others; None where there are too few."""
+    if _OF_VLLM not in text:
+        return None
+    lines = [line for raw in text.splitlines() if _is_told(line := raw.strip())]
+    samples = sum(line.startswith(_OF_VLLM) for line in lines)
+    return "\n".join(lines) + "\n" if samples >= _FEWEST else None
+
+
 def examine(path: Path, wanted: frozenset[str]) -> Observation:
     """What the page tells. What needs two of them is unknown; nothing tells the server's version."""
     target = str(path)
@@ -57,7 +69,18 @@ def examine(path: Path, wanted: frozenset[str]) -> Observation:
         data = files.read(path, MAX_FILE)
         if len(data) > MAX_FILE:
             raise SourceError("too-large", f"{target} is larger than {MAX_FILE >> 20} MiB")
-        text = decoded(data)
+    except OSError as error:
+        return Observation(
+            SourceKind.PAGE, target, error=Problem("unreadable", f"{target} cannot be read ({error.strerror})")
+        )
+    except SourceError as error:
+        return Observation(SourceKind.PAGE, target, error=Problem(error.kind, str(error)))
+    return of_text(target, decoded(data), wanted)
+
+
+def of_text(target: str, text: str, wanted: frozenset[str], patient: str = "") -> Observation:
+    """The same of a page that was read already; `patient`: whose it is, where that is known."""
+    try:
         page = parse(text, wanted | {scrapes.START_TIME})
         if not page.has_vllm:
             named = _NAMED.search(text)
@@ -66,10 +89,6 @@ def examine(path: Path, wanted: frozenset[str]) -> Observation:
         told = scrapes.seen(
             target, [Scrape(0.0, page, scrapes.started(page), None)], scrapes.identity(target, page, {}, {})
         )
-    except OSError as error:
-        return Observation(
-            SourceKind.PAGE, target, error=Problem("unreadable", f"{target} cannot be read ({error.strerror})")
-        )
     except SourceError as error:
         return Observation(SourceKind.PAGE, target, error=Problem(error.kind, str(error)))
-    return replace(told, kind=SourceKind.PAGE, notes=(*told.notes, _NOTE))
+    return replace(told, kind=SourceKind.PAGE, notes=(*told.notes, _NOTE), patient=patient or told.patient)

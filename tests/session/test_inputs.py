@@ -1,0 +1,165 @@
+"""Files sort themselves: what each is taken for, whatever stands beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.paths import NVIDIA_SMI
+
+COMMAND = "vllm serve Qwen/Qwen2.5-7B-Instruct --max-num-seqs 4\n"
+LOG = "".join(
+    f"INFO 11-20 13:30:{second:02} [loggers.py:248] Engine 000: Avg prompt throughput: 30.1 tokens/s, Avg generation"
+    " throughput: 40.2 tokens/s, Running: 4 reqs, Waiting: 26 reqs, GPU KV cache usage: 1.2%, Prefix cache hit rate:"
+    " 0.0%\n"
+    for second in range(0, 60, 10)
+)
+SMI = NVIDIA_SMI / "h100-driver-550.xml"
+
+
+def doctor(words: Sequence[str], given: str = "") -> tuple[int, dict[str, Any], str]:
+    """The exit code, the JSON report and what stands on stderr."""
+    run = subprocess.run(
+        [sys.executable, "-m", "vllm_doctor", "--json", *words],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return run.returncode, json.loads(run.stdout) if run.stdout else {}, run.stderr
+
+
+def written(folder: Path, **texts: str) -> list[str]:
+    paths = []
+    for name, text in texts.items():
+        path = folder / name.replace("_", ".")
+        path.write_text(text, "utf-8")
+        paths.append(str(path))
+    return paths
+
+
+def kinds(report: dict[str, Any]) -> list[str]:
+    return sorted(source["kind"] for source in report["sources"] if source["error"] is None)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_log_a_command_and_gpus_in_any_order(turned: bool, tmp_path: Path) -> None:
+    words = [*written(tmp_path, server_log=LOG, cmd_txt=COMMAND), str(SMI)]
+    code, report, _ = doctor(words[::-1] if turned else words)
+    assert kinds(report) == ["command", "gpu", "log"]
+    assert report["patient"]["gpu"] == "NVIDIA H100 80GB HBM3"
+    assert report["command"]["was"][:3] == ["vllm", "serve", "Qwen/Qwen2.5-7B-Instruct"]
+    assert code == 1
+    assert report["findings"][0]["rule"] == "max-num-seqs-cap"
+
+
+def test_all_in_one_file_on_standard_input(tmp_path: Path) -> None:
+    code, report, _ = doctor(["-"], f"It is slow, as one can see here:\n\n```\n{COMMAND}```\n\n```\n{LOG}```\n")
+    assert kinds(report) == ["command", "log"]
+    assert code == 1
+
+
+def test_what_each_text_was_taken_for_is_told(tmp_path: Path) -> None:
+    words = written(tmp_path, server_log=LOG, cmd_txt=COMMAND)
+    _, report, _ = doctor([*words, str(SMI)])
+    taken = {source["target"]: source["taken_as"] for source in report["sources"] if source["taken_as"]}
+    assert taken == {f"{words[1]}: line 1": "a shell command", str(SMI): "GPUs, by nvidia-smi"}
+
+
+def test_what_cannot_be_read_stops_nothing(tmp_path: Path) -> None:
+    words = written(tmp_path, server_log=LOG, notes_txt="nothing of ours\n")
+    _, report, _ = doctor([*words, str(tmp_path / "missing.log"), "--command", str(tmp_path / "none.sh")])
+    assert report["error"] is None
+    assert kinds(report) == ["log"]
+    errors = [source["error"]["message"] for source in report["sources"] if source["error"]]
+    assert len(errors) == 3
+    assert any("notes.txt: no log line of vLLM" in error for error in errors)
+    assert any("missing.log' is neither a file" in error for error in errors)
+    assert any("none.sh" in error for error in errors)
+
+
+def test_nothing_that_can_be_read_is_one_line_and_exit_3(tmp_path: Path) -> None:
+    code, report, said = doctor([str(tmp_path / "missing.log"), str(tmp_path / "gone.txt")])
+    assert (code, report["verdict"], report["sources"]) == (3, "unknown", [])
+    assert said.count("\n") == 1
+
+
+def test_commands_that_differ_beside_a_log_are_named_and_not_used(tmp_path: Path) -> None:
+    words = written(tmp_path, server_log=LOG, a_sh=COMMAND, b_sh=COMMAND.replace("4", "8"))
+    _, report, _ = doctor(words)
+    assert kinds(report) == ["log"]
+    assert any("2 different commands" in source["error"]["message"] for source in report["sources"] if source["error"])
+
+
+def test_commands_alone_are_servers_of_their_own(tmp_path: Path) -> None:
+    words = written(tmp_path, a_sh=COMMAND, b_sh=COMMAND.replace("7B", "14B"))
+    _, report, _ = doctor(words)
+    assert kinds(report) == ["command", "command"]
+
+
+def test_gpus_alone_are_no_server(tmp_path: Path) -> None:
+    code, report, _ = doctor(["--nvidia-smi", str(SMI)])
+    assert (code, report["verdict"]) == (3, "unknown")
+    assert report["headline"] == "Nothing was measured: only the GPUs were looked at"
+    assert kinds(report) == ["gpu"]
+
+
+def test_a_folder_is_its_files(tmp_path: Path) -> None:
+    written(tmp_path, server_log=LOG, cmd_txt=COMMAND)
+    (tmp_path / ".hidden").write_text("x")
+    _, report, _ = doctor([str(tmp_path)])
+    assert kinds(report) == ["command", "log"]
+
+
+def test_a_command_is_taken_as_a_word() -> None:
+    _, report, _ = doctor([COMMAND.strip()])
+    assert kinds(report) == ["command"]
+
+
+def test_an_export_of_an_issue(tmp_path: Path) -> None:
+    issue = {"title": "Slow", "body": f"As follows:\n\n```\n{COMMAND}```\n", "comments": [{"body": f"```\n{LOG}```"}]}
+    code, report, _ = doctor(written(tmp_path, issue_json=json.dumps(issue)))
+    assert kinds(report) == ["command", "log"]
+    assert code == 1
+
+
+def test_lines_of_a_scrape_within_an_issue(tmp_path: Path) -> None:
+    scrape = "".join(
+        f'vllm:{name}{{engine="0",model_name="m"}} {value}\n'
+        for name, value in (("num_requests_running", 4.0), ("num_requests_waiting", 9.0), ("kv_cache_usage_perc", 0.1))
+    )
+    issue = f"These are its metrics right now, I think:\n\n```\n{scrape}```\nwith\n```\n{COMMAND}```\n"
+    _, report, _ = doctor(written(tmp_path, issue_md=issue))
+    assert kinds(report) == ["command", "page"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("run.sh", "$({code})\n`{code}`\nvllm serve m --max-num-seqs $({code})\n"),
+        ("page.md", "Look at this, which is slow for us.\n```sh\n$({code})\nvllm serve m\n```\n"),
+        ("compose.yaml", "services: {{a: {{image: vllm/vllm-openai, command: ['$({code})', '--model', m]}}}}\n"),
+        ("tagged.yaml", "a: !!python/object/apply:os.system ['{code}']\nmodel: m\n"),
+        ("issue.json", '{{"body": "```\\n$({code})\\nvllm serve m\\n```"}}'),
+        ("page.html", "<html><script>{code}</script><pre>$({code})\nvllm serve m</pre></html>"),
+        ("smi.txt", "| NVIDIA-SMI $({code}) |\nGPU 0: NVIDIA A100 $({code}) (UUID: GPU-1)\n"),
+        (
+            "server.log",
+            "INFO 11-20 13:30:00 [core.py:1] $({code}) non-default args: {{'model': '$({code})'}}\n",
+        ),
+    ],
+)
+def test_nothing_that_is_read_is_run(name: str, text: str, tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    path = tmp_path / name
+    path.write_text(text.format(code=f"touch {marker}"), "utf-8")
+    doctor([str(path)])
+    assert not marker.exists()
+    assert os.listdir(tmp_path) == [name]

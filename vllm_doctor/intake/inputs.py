@@ -1,0 +1,68 @@
+"""What was handed over as a file, or on standard input, as text with its name. Pure but for the reading."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vllm_doctor.intake import exports
+from vllm_doctor.launch import notebook
+from vllm_doctor.text import files
+from vllm_doctor.text.encoding import decoded
+
+MOST_BYTES = 4 << 20
+"""What is longer is a log, and read as one."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """`text`: what people wrote, or a program printed. `path`: of the file that holds just that; None: it was taken out
+    of an export, or came by standard input."""
+
+    name: str
+    text: str = field(repr=False)
+    path: str | None = None
+    is_export: bool = False
+    program: str | None = field(default=None, repr=False)
+    """The whole notebook of which `text` is what its cells printed."""
+
+
+def of_file(path: Path) -> Input | None:
+    """The file as text; None where it is too long, packed, no text, or cannot be read: then it is read as a log, which
+    says what is wrong with it."""
+    try:
+        if not path.is_file():
+            return None
+        raw = files.read(path, MOST_BYTES)
+    except OSError:
+        return None
+    return of_bytes(str(path), raw, str(path))
+
+
+def of_bytes(name: str, raw: bytes, path: str | None = None) -> Input | None:
+    """The same of what was read already."""
+    if len(raw) > MOST_BYTES:
+        return None
+    try:
+        text = decoded(raw)
+    except ValueError:
+        return None
+    if "\0" in text[:4096] or raw[:4] in (b"PK\x03\x04", b"\x28\xb5\x2f\xfd") or raw[:2] == b"\x1f\x8b":
+        return None
+    if notebook.is_notebook(text):
+        return Input(name, notebook.outputs(text), is_export=True, program=text)
+    written = exports.text(text)
+    if written is not None:
+        return Input(name, written, is_export=True)
+    return Input(name, text, path)
+
+
+def within(folder: Path, most: int = 64) -> list[str]:
+    """The files of a folder that is neither a recording nor holds benchmark results, by name; no hidden ones."""
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.path for entry in entries if entry.is_file() and not entry.name.startswith("."))
+    except OSError:
+        return []
+    return names[:most]

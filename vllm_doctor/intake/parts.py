@@ -1,0 +1,97 @@
+"""What stands in a text, part by part: each reader is shown all of it and takes what is its own. Pure.
+
+A launch script, what nvidia-smi printed, or an issue that holds both, a log and a scrape: nobody has to say which.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from vllm_doctor.intake.inputs import Input
+from vllm_doctor.launch import python_calls
+from vllm_doctor.launch import source as launch
+from vllm_doctor.launch.source import StartSource
+from vllm_doctor.model.errors import SourceError, UsageError
+from vllm_doctor.sources.bench import prose_command
+from vllm_doctor.sources.gpu import printed
+from vllm_doctor.sources.gpu.gpu import GpuView
+from vllm_doctor.sources.server import saved_scrape
+
+_MOST_OF_COMMAND = launch.MAX_BYTES
+_FENCE = re.compile(r"^[ \t]{0,3}(?:>[ \t]?)?(?:`{3}|~{3})", re.MULTILINE)
+_SENTENCE = re.compile(r"^[ \t]{0,8}(?:[A-Z][a-z]{0,20}|I|I'm|I've)(?: [\w'’,()/-]{1,30}){4,60}[.?!:]", re.MULTILINE)
+"""No line of a script, or of a manifest, reads like one."""
+_MAY_START = re.compile(
+    r"vllm|LLM|EngineArgs|engine|image|command|args|--[a-z]|sglang|trtllm|FROM |ExecStart|serve", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What one input holds. Each is None where nothing of the kind stands in it."""
+
+    input: Input
+    is_log: bool
+    """Whether lines of a server's log stand in it."""
+    commands: StartSource | None = None
+    gpus: GpuView | None = None
+    scrape: str | None = field(default=None, repr=False)
+    """Its lines of /metrics, beside other parts."""
+    problems: tuple[str, ...] = ()
+    """What stands in it and cannot be read: one line each."""
+
+    @property
+    def is_only_log(self) -> bool:
+        """Whether no more than a log is recognised."""
+        return not (self.commands or self.gpus or self.scrape or self.problems)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is recognised."""
+        return self.is_only_log and not self.is_log
+
+
+def of(given: Input, is_log: Callable[[Input], bool]) -> Parts:
+    """The parts of a text. `is_log`: whether a reader of logs recognises a line of it."""
+    logged = is_log(given)
+    gpus, problem = _gpus(given)
+    return Parts(
+        given,
+        logged,
+        _commands(given, logged) if _MAY_START.search(given.program or given.text) else None,
+        gpus,
+        saved_scrape.within(given.text),
+        (problem,) if problem else (),
+    )
+
+
+def _gpus(given: Input) -> tuple[GpuView | None, str]:
+    raw = given.text.encode("utf-8", "replace")
+    if not printed.holds(raw):
+        return None, ""
+    try:
+        return printed.view(raw, given.name), ""
+    except (UsageError, SourceError) as error:
+        return None, str(error)
+
+
+def _commands(given: Input, is_log: bool) -> StartSource | None:
+    """Those of the text as a whole, by its form; of one that is written for people those of its blocks, else of its
+    sentences."""
+    if given.program is not None:
+        try:
+            return launch.of_text(given.name, given.program)
+        except SourceError:
+            return None
+    is_prose = given.is_export or is_log or _SENTENCE.search(given.text) is not None
+    is_marked_up = sum(1 for _ in _FENCE.finditer(given.text)) > 1
+    is_program = len(given.text) <= _MOST_OF_COMMAND and python_calls.is_python(given.text, given.path or "")
+    if (is_program or is_marked_up or not is_prose) and len(given.text) <= _MOST_OF_COMMAND:
+        try:
+            return launch.of_text(given.name, given.text, given.path or "")
+        except SourceError:
+            pass
+    found = tuple(prose_command.starts(given.text)) if is_prose or is_marked_up else ()
+    return StartSource(given.name, found) if found else None

@@ -1,0 +1,64 @@
+"""vLLM's flags alone, as people quote them: `... -tp 8 --max-model-len 32000`, a model's name and flags, a column."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from vllm_doctor.launch import shell
+from vllm_doctor.launch.start import Form, Launch, Word, Written
+from vllm_doctor.launch.unexpanded import mark
+from vllm_doctor.vllm import flags as catalogue
+from vllm_doctor.vllm.command_line import flag_of_key
+
+_MOST_LINES = 200
+_FLAG = re.compile(r"--?[A-Za-z]")
+_SHORT = frozenset({"-tp", "-pp", "-dp", "-q", "-ep", "-cc", "-dcp", "-asc"})
+_OPEN = frozenset({"...", "…", "[...]", "<...>"})
+_BULLET = re.compile(r"[ \t]*(?:[-*+•>][ \t]+|\d{1,2}[.)][ \t]+)?`?")
+_MODEL = re.compile(r"(?:[\w.-]{1,80}/)?[A-Za-z][\w.-]{2,80}|(?:/[\w.-]{1,80}){1,12}/?")
+_SHARE = 0.5
+_NOTE = "the program is not in the text: these were read as flags of `vllm serve`"
+
+
+def starts(text: str, line: int = 1) -> list[Written]:
+    """One start, where the text holds flags, most of them vLLM's, and a model's name before them at most."""
+    lines = text.split("\n", _MOST_LINES + 1)
+    if len(lines) > _MOST_LINES:
+        return []
+    words = list(_words(lines, line))
+    at = next((place for place, word in enumerate(words) if _FLAG.match(word.text)), len(words))
+    before = [word for word in words[:at] if word.text not in _OPEN]
+    flags = [word.text for word in words if _FLAG.match(word.text)]
+    known = [flag for flag in flags if _is_known(flag)]
+    if not known or len(known) < _SHARE * len(flags) or len(before) > 1:
+        return []
+    if before and not _MODEL.fullmatch(before[0].text):
+        return []
+    is_open = any(word.text in _OPEN for word in words)
+    first = words[0].line
+    rest = [word for word in words[at:] if word.text not in _OPEN]
+    launch = Launch([Word("vllm", first), Word("serve", first), *before, *rest], Form.FLAGS, notes=(_NOTE,))
+    return [Written.of(launch, place=f"line {first}", is_open=is_open)]
+
+
+def _words(lines: list[str], line: int) -> Iterator[Word]:
+    for number, text in enumerate(lines, line):
+        bare = text[_bullet(text) :].rstrip().rstrip("`\\,").rstrip()
+        if bare and not bare.startswith("#"):
+            for word in shell.words(bare, number)[0]:
+                marked = re.sub(r"\$\{?[A-Za-z_]\w*\}?|<[A-Za-z][\w.-]*>", lambda match: mark(match[0]), word.text)
+                yield Word(marked, number)
+
+
+def _bullet(text: str) -> int:
+    match = _BULLET.match(text)
+    return match.end() if match else 0
+
+
+def _is_known(text: str) -> bool:
+    name = text.partition("=")[0]
+    if not name.startswith("--"):
+        return name in _SHORT
+    flag = flag_of_key(name[2:]).partition(".")[0]
+    return catalogue.is_flag(flag) or catalogue.is_flag(flag.replace("--no-", "--", 1))

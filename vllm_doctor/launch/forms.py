@@ -1,0 +1,267 @@
+"""The forms that a text with a server's start can have, told by the text's structure, and the starts in it."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from vllm_doctor.launch import (
+    bare_flags,
+    budget,
+    dockerfile,
+    justfile,
+    logged_start,
+    makefile,
+    manifests,
+    notebook,
+    process_list,
+    python_calls,
+    quadlet,
+    slurm,
+    supervisor,
+    systemd,
+    terraform,
+    unwrap,
+    yaml_tree,
+)
+from vllm_doctor.launch.start import Written
+from vllm_doctor.model.errors import SourceError
+
+MAX_FENCES = 200
+MAX_NESTED = 3
+"""A page that holds a script that writes a manifest."""
+
+_FENCE = re.compile(r"^[ \t]{0,3}(?:>[ \t]?)?(`{3,}|~{3,})[ \t]*([\w+.-]*)[^\n]*$", re.MULTILINE)
+_HEREDOC = re.compile(r"<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_]\w*)(?P=quote)[^\n]*$", re.MULTILINE)
+_PROSE = frozenset({"json", "output", "text", "txt", "diff", "log", "js", "go", "rust", "promql"})
+_YAML = re.compile(r"---|%YAML|-[ \t]|[{\[]|\"[^\"\n]*\"[ \t]*:|[\w./-]+[ \t]*:(?:\s|$)|'[^'\n]*'[ \t]*:")
+_FIRST_LINE = re.compile(r"^[^\S\n]*(?!\s|#|\{\{|\{%)[^\n]+", re.MULTILINE)
+"""Neither empty, nor a comment or a template alone."""
+_CONTINUED = re.compile(r"(?<=[ \t])[`^]\n")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A text, or a part of one: the name of its file, if it is one, the line it begins in, and in how many others."""
+
+    text: str
+    name: str = ""
+    line: int = 1
+    nested: int = 0
+
+
+@dataclass(frozen=True)
+class TextForm:
+    """`is_it` tells a form by the structure of the text; `starts` are what is written in it, before it is judged."""
+
+    name: str
+    is_it: Callable[[Piece], bool]
+    starts: Callable[[Piece], list[Written]]
+
+
+def starts(piece: Piece) -> list[Written]:
+    """The starts in a text: of the first of its forms in which a server is started. Raises SourceError."""
+    for form in FORMS:
+        if form.is_it(piece) and (found := form.starts(piece)):
+            return found
+    return []
+
+
+# ---- texts that hold others
+
+
+def _is_page(piece: Piece) -> bool:
+    return len(_fences(piece)) > 1
+
+
+def _fences(piece: Piece) -> list[re.Match[str]]:
+    return list(islice(_FENCE.finditer(piece.text), MAX_FENCES)) if piece.nested < MAX_NESTED else []
+
+
+def _of_page(piece: Piece) -> list[Written]:
+    """An offline engine counts where the page starts no server: most pages show one as the short way."""
+    found = _of_blocks(_in_fences(piece.text, _fences(piece)), piece)
+    return [one for one in found if not one.of_keywords] or found
+
+
+def _in_fences(text: str, fences: Sequence[re.Match[str]]) -> Iterator[tuple[str, int]]:
+    """What stands between the fences of a page, with the number of lines above."""
+    at = 0
+    while at + 1 < len(fences):
+        opening = fences[at]
+        closing = next((n for n in range(at + 1, len(fences)) if fences[n][1].startswith(opening[1])), len(fences) - 1)
+        if opening[2].lower() not in _PROSE:
+            yield text[opening.end() + 1 : fences[closing].start()], text.count("\n", 0, opening.end() + 1)
+        at = closing + 1
+
+
+def _writes_files(piece: Piece) -> bool:
+    return _HEREDOC.search(piece.text) is not None and not _is_yaml(piece)
+
+
+def _of_writer(piece: Piece) -> list[Written]:
+    if (of_itself := _of_script(piece)) or piece.nested == MAX_NESTED:
+        return of_itself
+    return _of_blocks(_in_heredocs(piece.text), piece)
+
+
+def _in_heredocs(text: str) -> Iterator[tuple[str, int]]:
+    """What a script that starts nothing by itself writes or hands on (a manifest for `kubectl apply -f -`, a unit),
+    with the number of lines above. What stands in one is read with it, and not again."""
+    at = line = 0
+    for _ in range(MAX_FENCES):
+        opening = _HEREDOC.search(text, at)
+        if opening is None:
+            return
+        start = opening.end() + 1
+        line += text.count("\n", at, start)
+        end = re.compile(rf"^[ \t]*{re.escape(opening['word'])}[ \t]*$", re.MULTILINE).search(text, start)
+        at = end.start() if end else len(text)
+        body = textwrap.dedent(text[start:at])
+        if not opening["quote"]:  # the shell takes these backslashes away
+            body = re.sub(r"\\([\\$`])", r"\1", body)
+        yield body, line
+        line += text.count("\n", start, at)
+
+
+def _of_blocks(blocks: Iterator[tuple[str, int]], outer: Piece) -> list[Written]:
+    """What stands in these pieces of a text, each by its own form; what cannot be read there is not a command."""
+    found: list[Written] = []
+    for block, lines_above in blocks:
+        try:
+            found += starts(Piece(block, "", outer.line + lines_above, outer.nested + 1))
+        except budget.ExhaustedError:
+            raise
+        except SourceError:
+            continue
+    return found
+
+
+# ---- texts of one form
+
+
+def _is_yaml(piece: Piece) -> bool:
+    first = _FIRST_LINE.search(piece.text)
+    if first is None or logged_start.has_arguments(first[0]):  # `args: Namespace(…)` is a line of a log
+        return False
+    return _YAML.match(first[0].strip()) is not None
+
+
+def _of_yaml(piece: Piece) -> list[Written]:
+    found = manifests.starts(yaml_tree.read(piece.text, piece.line), piece.name)
+    if found is None:
+        raise SourceError(
+            "not-vllm",
+            "this YAML is neither a compose file, nor a Kubernetes manifest, nor values of vLLM's production stack,"
+            " nor a --config file of vLLM",
+        )
+    return found
+
+
+def _is_script(piece: Piece) -> bool:
+    return not (_is_page(piece) or _writes_files(piece) or _is_yaml(piece))
+
+
+def _of_script(piece: Piece) -> list[Written]:
+    found = unwrap.of_script(piece.text, piece.line)
+    if slurm.is_batch(piece.text):
+        by_job = slurm.asked(piece.text)
+        found = [replace(written, resources=slurm.granted(written.resources, by_job)) for written in found]
+    return found
+
+
+def _is_powershell(piece: Piece) -> bool:
+    return len(_CONTINUED.findall(piece.text)) > 1 and "\\\n" not in piece.text
+
+
+def _of_powershell(piece: Piece) -> list[Written]:
+    """Its lines go on after a backtick, those of a batch file after ^: the rest is near enough to a shell's."""
+    script = _CONTINUED.sub("\\\\\n", piece.text)
+    return [replace(written, holder=None) for written in unwrap.of_script(script, piece.line)]
+
+
+def _without_name(is_it: Callable[[str], bool], starts: Callable[[str, int], list[Written]], name: str) -> TextForm:
+    """A form that is told by the text alone."""
+    return TextForm(name, lambda piece: is_it(piece.text), lambda piece: starts(piece.text, piece.line))
+
+
+def _is_any(piece: Piece) -> bool:
+    return not _is_yaml(piece)
+
+
+# ---- Python
+
+
+def _is_notebook(piece: Piece) -> bool:
+    return notebook.is_notebook(piece.text)
+
+
+def _of_notebook(piece: Piece) -> list[Written]:
+    printed = notebook.outputs(piece.text)
+    if found := notebook.starts(piece.text):
+        version = logged_start.version_in(printed)
+        return [replace(written, version=written.version or version) for written in found]
+    if found := logged_start.starts(printed):
+        return found
+    raise SourceError("not-vllm", "no cell of this notebook starts vLLM, and none printed how it was started")
+
+
+def _is_python(piece: Piece) -> bool:
+    return python_calls.is_python(piece.text, piece.name)
+
+
+def _of_python(piece: Piece) -> list[Written]:
+    found = python_calls.starts(piece.text, piece.line)
+    if not found and piece.name:
+        raise SourceError("not-vllm", "nothing in this Python text starts vLLM: no LLM(…), engine or `vllm serve`")
+    return found
+
+
+def _has_call(piece: Piece) -> bool:
+    return not _is_page(piece)
+
+
+def _of_calls(piece: Piece) -> list[Written]:
+    return python_calls.in_text(piece.text)
+
+
+def _is_log(piece: Piece) -> bool:
+    return logged_start.has_arguments(piece.text)
+
+
+def _of_log(piece: Piece) -> list[Written]:
+    return logged_start.starts(piece.text, piece.line)
+
+
+FORMS: tuple[TextForm, ...] = (
+    TextForm("notebook", _is_notebook, _of_notebook),
+    TextForm("page", _is_page, _of_page),
+    TextForm("Python", _is_python, _of_python),
+    TextForm(
+        "Dockerfile",
+        lambda piece: dockerfile.is_it(piece.text, piece.name),
+        lambda piece: dockerfile.starts(piece.text, piece.line),
+    ),
+    _without_name(terraform.is_it, terraform.starts, "Terraform"),
+    _without_name(makefile.is_it, makefile.starts, "Makefile"),
+    TextForm(
+        "justfile",
+        lambda piece: justfile.is_it(piece.text, piece.name),
+        lambda piece: justfile.starts(piece.text, piece.line),
+    ),
+    TextForm("script that writes files", _writes_files, _of_writer),
+    _without_name(supervisor.is_it, supervisor.starts, "supervisor"),
+    _without_name(quadlet.is_it, quadlet.starts, "quadlet"),
+    _without_name(systemd.is_unit, systemd.starts, "systemd unit"),
+    TextForm("YAML", _is_yaml, _of_yaml),
+    TextForm("PowerShell", _is_powershell, _of_powershell),
+    TextForm("shell", _is_script, _of_script),
+    TextForm("log with vLLM's arguments", _is_log, _of_log),
+    TextForm("text with Python's calls", _has_call, _of_calls),
+    TextForm("list of processes", _is_any, lambda piece: process_list.starts(piece.text, piece.line)),
+    TextForm("flags alone", _is_any, lambda piece: bare_flags.starts(piece.text, piece.line)),
+)
+"""In this order: what another form could be taken for stands before it."""

@@ -1,0 +1,255 @@
+"""What the words of the command line and its options hold, sorted by kind: nobody has to say what a file is.
+
+A word that names a server, a recording, a result, a page or a log stays a word, for its opener. Out of all other files
+come the commands, the GPUs and the lines of a scrape that stand in them; an option (--command, --nvidia-smi) only says
+beforehand what a file is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vllm_doctor.model.errors import SourceError, UsageError
+from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.session.attachment import Attachment
+from vllm_doctor.session.source import Source, failed
+
+if TYPE_CHECKING:
+    from vllm_doctor.intake.inputs import Input
+    from vllm_doctor.intake.parts import Parts
+    from vllm_doctor.launch.source import StartSource
+    from vllm_doctor.session.local import PrintedGpus
+
+STDIN = "-"
+_IS_COMMAND = re.compile(r"\s*(?:vllm|python3?|docker|podman)\s+\S")
+_HAS_LOG = re.compile(
+    r"Avg prompt throughput|EngineCore|\[(?:api_server|loggers|metrics|llm_engine|core|launcher)\.py:\d"
+)
+
+_NO_WORD = "not-found"
+_NOTHING = "no log line of vLLM, command, output of nvidia-smi, scrape or benchmark result is recognised in it"
+
+
+@dataclass
+class Inputs:
+    """`words`: those that an opener takes, logs among them."""
+
+    words: list[str] = field(default_factory=list)
+    parted: set[str] = field(default_factory=set)
+    """Those that name files with more in them than a log."""
+    texts: dict[str, bytes] = field(default_factory=dict)
+    """Of words that are exports: what people wrote there."""
+    commands: list[StartSource] = field(default_factory=list)
+    gpus: list[PrintedGpus] = field(default_factory=list)
+    scrapes: list[tuple[str, str]] = field(default_factory=list)
+    """Names, and lines of /metrics."""
+    problems: list[Source] = field(default_factory=list)
+    """What cannot be read, or is not used: each says why."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was handed over: then this host is looked at."""
+        return not (self.words or self.commands or self.gpus or self.scrapes or self.problems)
+
+
+def sorted_out(words: Sequence[str], how: Attachment, is_opened: Callable[[str], bool]) -> Inputs:
+    """`is_opened`: whether an opener other than that of logs takes a word. Raises UsageError, where nothing at all
+    can be examined."""
+    if how.command == STDIN and STDIN in words:
+        raise UsageError("--command - and - both read standard input: give one of them as a file")
+    found = Inputs()
+    sorter = _Sorter(found, how, is_opened)
+    for word in dict.fromkeys(words):
+        sorter.add(word)
+    sorter.end()
+    if found.problems and not (found.words or found.commands or found.gpus or found.scrapes):
+        problem = found.problems[0].look().error
+        assert problem is not None
+        raise (UsageError(problem.message) if problem.kind == _NO_WORD else SourceError(problem.kind, problem.message))
+    return found
+
+
+@dataclass
+class _Sorter:
+    found: Inputs
+    how: Attachment
+    is_opened: Callable[[str], bool]
+    has_log: bool = False
+    said: list[str] = field(default_factory=list)
+    """Texts in which people say how fast it was, and nothing measured stands."""
+    unknown: list[str] = field(default_factory=list)
+    """Texts in which nothing is recognised."""
+
+    def end(self) -> None:
+        """A text in which nothing is recognised may be a log that has just begun, whose reader says what it is; beside
+        what else a server left it is not used. What a log measured goes before what people say."""
+        if self.said and not self.has_log and len(self.said) == 1:
+            self._add_log(self.said[0])
+        if not (self.has_log or self.found.commands or self.found.gpus or self.found.scrapes):
+            self.found.words += self.unknown
+            return
+        for word in self.unknown:
+            self._fail(SourceKind.LOG, word, "not-known", f"{word}: {_NOTHING}")
+
+    def add(self, word: str) -> None:
+        if word == STDIN:
+            self._add_stdin()
+        elif _is_plain_folder(word):
+            self._add_folder(word)
+        elif self.is_opened(word):
+            self.found.words.append(word)
+            if os.path.isfile(word):
+                self._add_beside(word)
+        elif os.path.exists(word):
+            self._add_file(word)
+        elif _IS_COMMAND.match(word):
+            self._add_text_of_command(word)
+        else:
+            says = f"{word!r} is neither a file nor a folder, nor a URL (http://host:8000), nor a pid"
+            if not self.how.gpu and word.isprintable() and _is_gpu(word):
+                says += f"; for GPUs by name: --gpu {word}"
+            self._fail(SourceKind.LOG, word, _NO_WORD, says)
+
+    def _add_folder(self, word: str) -> None:
+        from vllm_doctor.intake import inputs
+
+        names = inputs.within(Path(word))
+        if not names:
+            self._fail(SourceKind.LOG, word, "empty", f"{word}: a folder with no recording, and no file")
+        for name in names:
+            self.add(name)
+
+    def _add_stdin(self) -> None:
+        from vllm_doctor.intake import inputs
+        from vllm_doctor.sources.log import bytes_unpacked
+
+        raw = bytes_unpacked.begin_stdin(inputs.MOST_BYTES)
+        given = inputs.of_bytes("standard input", raw) if raw is not None else None
+        self._add(STDIN, given)
+
+    def _add_file(self, word: str) -> None:
+        from vllm_doctor.intake import inputs
+
+        self._add(word, inputs.of_file(Path(word)))
+
+    def _add(self, word: str, given: Input | None) -> None:
+        """A text is parted; what is none is a log, whose reader says what is wrong with it."""
+        from vllm_doctor.intake import parts
+
+        if given is None:
+            self._add_log(word)
+            return
+        told = parts.of(given, self._is_log)
+        if given.is_export:
+            self.found.texts[word] = given.text.encode("utf-8", "replace")
+        self._add_parts(told)
+        if not told.is_only_log:
+            self.found.parted.add(word)
+        if told.is_log:
+            self._add_log(word)
+        elif _has_figure(given.text):
+            self.said.append(word)
+        elif told.is_empty:
+            self.unknown.append(word)
+
+    def _add_log(self, word: str) -> None:
+        self.found.words.append(word)
+        self.has_log = True
+
+    def _add_parts(self, told: Parts) -> None:
+        name = told.input.name
+        if told.commands is not None:
+            self.found.commands.append(told.commands)
+        if told.gpus is not None:
+            from vllm_doctor.session.local import PrintedGpus
+
+            self.found.gpus.append(PrintedGpus(name, told.gpus))
+        if told.scrape is not None:
+            self.found.scrapes.append((name, told.scrape))
+        for problem in told.problems:
+            self._fail(SourceKind.GPU, name, "unreadable", problem)
+
+    def _add_beside(self, word: str) -> None:
+        """What stands in a file beside the result or the page that it holds."""
+        from vllm_doctor.intake import inputs, parts
+
+        given = inputs.of_file(Path(word))
+        if given is not None and given.text.lstrip()[:1] not in ("{", "["):
+            told = parts.of(given, lambda _: False)
+            self._add_parts(told)
+
+    def _add_text_of_command(self, word: str) -> None:
+        from vllm_doctor.launch import source
+
+        try:
+            self.found.commands.append(source.of_text("the command line", word))
+        except SourceError as error:
+            self._fail(SourceKind.COMMAND, "the command line", error.kind, str(error))
+
+    def _fail(self, kind: SourceKind, target: str, what: str, says: str) -> None:
+        self.found.problems.append(failed(kind, target, what, says))
+
+    def _is_log(self, given: Input) -> bool:
+        """Whether a reader of logs recognises a line."""
+        if _HAS_LOG.search(given.text):
+            return True
+        from vllm_doctor.rules import log_lines, rule
+        from vllm_doctor.sources.log import source
+        from vllm_doctor.sources.log.bytes_stream import Held
+
+        table = log_lines.load(rule.shipped(), *self.how.folders)
+        held = Held(given.name, given.text.encode("utf-8", "replace"), 0.0)
+        return source.Log([held], table, threads=1).examine("").error is None
+
+
+def _is_plain_folder(word: str) -> bool:
+    """A folder that is neither a recording nor holds the results of benchmarks."""
+    if not os.path.isdir(word) or os.path.exists(os.path.join(word, "recording.json")):
+        return False
+    from vllm_doctor.sources.bench import source
+
+    return not source.of_folder(Path(word))
+
+
+def _has_figure(text: str) -> bool:
+    from vllm_doctor.sources.bench import prose
+
+    return bool(prose.figures(text))
+
+
+def _is_gpu(word: str) -> bool:
+    from vllm_doctor.vllm import gpu_names
+
+    return gpu_names.named(word) is not None
+
+
+def of_options(how: Attachment, found: Inputs) -> tuple[list[StartSource], list[PrintedGpus]]:
+    """What --command and --nvidia-smi name. Where that cannot be read, it is a problem beside what can. Raises
+    UsageError and SourceError, where there is nothing else."""
+    commands: list[StartSource] = []
+    gpus: list[PrintedGpus] = []
+    if how.command is not None:
+        from vllm_doctor.launch import source
+
+        try:
+            commands.append(source.open_command(how.command, how.deadline))
+        except SourceError as error:
+            if found.is_empty:
+                raise
+            found.problems.append(failed(SourceKind.COMMAND, "--command", error.kind, str(error)))
+    if how.smi is not None:
+        from vllm_doctor.session.local import PrintedGpus
+        from vllm_doctor.sources.gpu import printed
+
+        try:
+            gpus.append(PrintedGpus(str(how.smi), printed.read(how.smi)))
+        except UsageError as error:
+            if found.is_empty and not commands:
+                raise
+            found.problems.append(failed(SourceKind.GPU, str(how.smi), "unreadable", str(error)))
+    return commands, gpus
