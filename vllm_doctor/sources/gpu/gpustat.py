@@ -31,7 +31,7 @@ def looks(lines: Sequence[Line], notes: list[str]) -> list[Look]:
             key = f"{line.number}\n{found[0]}"
             numbers[key] = line.number
             rows.append((int(found[1]), key))
-    told, every = rounds(rows, smi.MAX_TOLD)
+    told, every = rounds(rows, smi.ENOUGH)
     if every > 1:
         notes.append(f"of {len(rows):,} lines of gpustat one look in {every} was read")
     return [_look(some) for some in told]

@@ -51,7 +51,7 @@ def looks(lines: Sequence[Line], notes: list[str]) -> list[Look]:
             rows.append((int(text.split(" ", 1)[0]), f"{line.number}\n{text}"))
         elif text[:14] == "Driver version" and (version := _DRIVER.match(text)):
             driver = version[1]
-    told_rows, every = rounds(rows, smi.MAX_TOLD)
+    told_rows, every = rounds(rows, smi.ENOUGH)
     if every > 1:
         notes.append(f"of {len(rows):,} rows of rocm-smi one look in {every} was read")
     found = [_table(some) for some in told_rows]
