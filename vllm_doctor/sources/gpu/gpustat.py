@@ -16,8 +16,8 @@ MARKS = ("'C, ", "°C, ", "gpustat")
 _GPU = re.compile(r"\[(\d{1,3})\] {1,3}([^|]{1,100})\|([^|]{1,100})\|([^|]{1,60})(?:\|(.{0,2000}))?")
 _TEMPERATURE = re.compile(r"(\d{1,3}) ?.{0,2}C\b")
 _SHARE = re.compile(r"(\d{1,3}) ?%")
-_POWER = re.compile(r"(\d{1,5}) ?/ ?(\d{1,5}) ?W")
-_MEMORY = re.compile(r"(\d{1,8}) ?/ ?(\d{1,8}) ?MB")
+_POWER = re.compile(r"(\d{1,5}) {0,4}/ {0,4}(\d{1,5}) ?W")
+_MEMORY = re.compile(r"(\d{1,8}) {0,4}/ {0,4}(\d{1,8}) ?MB")
 _PROCESS = re.compile(r"([\w.:+ -]{1,60})/(\d{1,10})\((\d{1,8})M\)")
 
 
