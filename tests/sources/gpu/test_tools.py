@@ -296,6 +296,20 @@ def test_rocm_smi_tells_tables_and_lines() -> None:
     assert (view(as_json).gpus[0].name, values(view(as_json).samples[0].utilization)) == ("AMD Instinct MI210", [0.99])
 
 
+def test_rocm_smi_tells_links_and_nodes_to_collect_env() -> None:
+    seen = view(
+        "GPU models and configuration: AMD Instinct MI300X (gfx942:sramecc+:xnack-)\n"
+        "====== ROCm System Management Interface ======\n=== Weight between two GPUs ===\n"
+        "       GPU0         GPU1\nGPU0   0            15\nGPU1   15           0\n"
+        "=== Link Type between two GPUs ===\n"
+        "       GPU0         GPU1\nGPU0   0            XGMI\nGPU1   XGMI         0\n=== Numa Nodes ===\n"
+        "GPU[0]          : (Topology) Numa Node: 0\nGPU[1]          : (Topology) Numa Node: 1\n"
+        "GPU[1]          : (Topology) Numa Affinity: -1\n"
+    )
+    assert [gpu.name for gpu in seen.gpus] == ["AMD Instinct MI300X"] * 2
+    assert (dict(seen.nvlink_pairs), dict(seen.numa_nodes)) == ({(0, 1): True}, {0: 0, 1: 1})
+
+
 def test_amd_smi_tells_table_monitor_and_outline() -> None:
     table = view(
         "| AMD-SMI 26.2.1    amdgpu version: 6.16.6   ROCm version: 7.2.0    |\n"
