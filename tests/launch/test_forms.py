@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vllm_doctor.launch.source import notes, open_command, read
+from vllm_doctor.launch.source import notes, of_text, open_command, read
 from vllm_doctor.launch.start import Form
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.report import Change
@@ -29,8 +29,10 @@ TEXTS = {
 
 @pytest.mark.parametrize("form", TEXTS)
 def test_each_is_told_by_its_structure(form: Form) -> None:
-    [start] = read(TEXTS[form])
+    source = of_text("x", TEXTS[form])
+    [start] = source.starts
     assert start.form is form
+    assert source.taken_as(start)
     assert start.command.model in ("m", "Org/Model-8B")
     assert start.command.flags["--seed"] == 1.0
 

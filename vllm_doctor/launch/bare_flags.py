@@ -17,7 +17,7 @@ _SHORT = frozenset({"-tp", "-pp", "-dp", "-q", "-ep", "-cc", "-dcp", "-asc"})
 _OPEN = frozenset({"...", "…", "[...]", "<...>"})
 _BULLET = re.compile(r"[ \t]*(?:[-*+•>][ \t]+|\d{1,2}[.)][ \t]+)?`?")
 _BEGINS = re.compile(r"\s{0,1000}(?:[-*+•][ \t]+)?[`\"']?--?[A-Za-z]")
-_MODEL = re.compile(r"(?:[\w.-]{1,80}/)?[A-Za-z][\w.-]{2,80}|(?:/[\w.-]{1,80}){1,12}/?")
+_MODEL = re.compile(r"[\w.-]{1,80}/[\w.-]{1,80}|[A-Za-z][\w.-]{2,80}|(?:/[\w.-]{1,80}){1,12}/?")
 _SHARE = 0.5
 _NOTE = "the program is not in the text: these were read as flags of `vllm serve`"
 

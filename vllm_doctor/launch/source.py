@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from vllm_doctor.launch import budget, engines, forms, manifests, model, processes, unwrap
+from vllm_doctor.launch import budget, forms, manifests, model, other_engines, processes, unwrap
 from vllm_doctor.launch.forms import Piece
 from vllm_doctor.launch.patches import WrittenDocument
 from vllm_doctor.launch.start import Flaw, Form, Start, Written, judged, printed
@@ -50,15 +50,15 @@ _TAKEN_AS: Mapping[Form, str] = {
     Form.HELM: "values of a Helm chart",
     Form.SYSTEMD: "a systemd unit",
     Form.CONFIG: "a --config file of vLLM",
-    Form.VALUES: "values of a program that starts vLLM",
+    Form.VALUES: "values for a program that starts vLLM",
     Form.DOCKERFILE: "a Dockerfile",
-    Form.QUADLET: "a quadlet of Podman",
-    Form.SUPERVISOR: "a program of supervisord",
+    Form.QUADLET: "a Podman quadlet",
+    Form.SUPERVISOR: "programs of supervisord",
     Form.MAKEFILE: "a Makefile",
     Form.JUSTFILE: "a justfile",
     Form.TERRAFORM: "Terraform",
     Form.PROCESS_LIST: "a list of processes",
-    Form.FLAGS: "flags of vLLM",
+    Form.FLAGS: "vLLM's flags alone",
 }
 
 
@@ -195,7 +195,7 @@ def _read(text: str, name: str) -> tuple[tuple[Start, ...], tuple[Written, ...]]
     if not found:
         with budget.limited():
             raise SourceError("not-vllm", _nothing(text))
-    if others := engines.said(text):
+    if others := other_engines.said(text):
         found = (replace(found[0], notes=(*found[0].notes, *others)), *found[1:])
     if is_windows and any(start.form in (Form.SHELL, Form.DOCKER_RUN) for start in found):
         found = tuple(replace(start, notes=(*start.notes, _WINDOWS)) for start in found)
@@ -206,7 +206,7 @@ def _nothing(text: str) -> str:
     broken = unwrap.broken_before_vllm(text)
     if broken is not None and broken.kind is not Flaw.MISSING_BACKSLASH:
         return f"no vLLM server is started here; line {broken.line}: {unwrap.SAYS[broken.kind]}"
-    if others := engines.said(text):
+    if others := other_engines.said(text):
         return f"no vLLM server is started here; {'; '.join(others)}"
     if re.search(r"\bvllm[ \t]+(bench|chat|complete|run-batch|collect-env)\b|\bvllm\.benchmarks\b", text):
         return "this is a command of vLLM, but it starts no server: give the one with `vllm serve`"

@@ -30,8 +30,6 @@ class Form(StrEnum):
     HELM = "helm"
     SYSTEMD = "systemd"
     CONFIG = "config"
-    VALUES = "values"
-    """Values out of which another program than Helm makes the command."""
     DOCKERFILE = "dockerfile"
     QUADLET = "quadlet"
     SUPERVISOR = "supervisor"
@@ -40,6 +38,8 @@ class Form(StrEnum):
     TERRAFORM = "terraform"
     PROCESS_LIST = "process-list"
     FLAGS = "flags"
+    VALUES = "values"
+    """Values out of which another program than Helm makes the command."""
 
 
 class Flaw(StrEnum):

@@ -60,6 +60,8 @@ class Inputs:
 def sorted_out(words: Sequence[str], how: Attachment, is_opened: Callable[[str], bool]) -> Inputs:
     """`is_opened`: whether an opener other than that of logs takes a word. Raises UsageError, where nothing at all
     can be examined."""
+    if how.command == STDIN and STDIN in words:
+        raise UsageError("--command - and - both read standard input: give one of them as a file")
     found = Inputs()
     sorter = _Sorter(found, how, is_opened)
     for word in dict.fromkeys(words):
