@@ -1,8 +1,8 @@
 """What the doctor makes of files that people published: the table of docs/inputs.md, and whether it still holds.
 
-    python -m tests.inputs.survey                the table, from fixtures/inputs/public.tsv
-    python -m tests.inputs.survey --check FOLDER  examines the files that were downloaded to FOLDER under the names of the
-                                                  column `file`, and tells which are refused now; 1: one is
+    python -m tests.inputs.survey                 the table, from fixtures/inputs/public.tsv
+    python -m tests.inputs.survey --check FOLDER  examines the files that were downloaded to FOLDER, under the names of
+                                                  the column `file`, and tells which are refused now; 1: one is
 
 The files are others' and are not in this repository: the column `source` names where each stands.
 """

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vllm_doctor.intake import exports
+from vllm_doctor.launch import notebook
 from vllm_doctor.text import files
 from vllm_doctor.text.encoding import decoded
 
@@ -23,6 +24,8 @@ class Input:
     text: str = field(repr=False)
     path: str | None = None
     is_export: bool = False
+    program: str | None = field(default=None, repr=False)
+    """The whole notebook of which `text` is what its cells printed."""
 
 
 def of_file(path: Path) -> Input | None:
@@ -47,6 +50,8 @@ def of_bytes(name: str, raw: bytes, path: str | None = None) -> Input | None:
         return None
     if "\0" in text[:4096] or raw[:4] in (b"PK\x03\x04", b"\x28\xb5\x2f\xfd") or raw[:2] == b"\x1f\x8b":
         return None
+    if notebook.is_notebook(text):
+        return Input(name, notebook.outputs(text), is_export=True, program=text)
     written = exports.text(text)
     if written is not None:
         return Input(name, written, is_export=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from vllm_doctor.intake.inputs import Input
+from vllm_doctor.launch import python_calls
 from vllm_doctor.launch import source as launch
 from vllm_doctor.launch.source import StartSource
 from vllm_doctor.model.errors import SourceError, UsageError
@@ -59,7 +60,7 @@ def of(given: Input, is_log: Callable[[Input], bool]) -> Parts:
     return Parts(
         given,
         logged,
-        _commands(given, logged) if _MAY_START.search(given.text) else None,
+        _commands(given, logged) if _MAY_START.search(given.program or given.text) else None,
         gpus,
         saved_scrape.within(given.text),
         (problem,) if problem else (),
@@ -79,9 +80,15 @@ def _gpus(given: Input) -> tuple[GpuView | None, str]:
 def _commands(given: Input, is_log: bool) -> StartSource | None:
     """Those of the text as a whole, by its form; of one that is written for people those of its blocks, else of its
     sentences."""
+    if given.program is not None:
+        try:
+            return launch.of_text(given.name, given.program)
+        except SourceError:
+            return None
     is_prose = given.is_export or is_log or _SENTENCE.search(given.text) is not None
     is_marked_up = sum(1 for _ in _FENCE.finditer(given.text)) > 1
-    if (is_marked_up or not is_prose) and len(given.text) <= _MOST_OF_COMMAND:
+    is_program = len(given.text) <= _MOST_OF_COMMAND and python_calls.is_python(given.text, given.path or "")
+    if (is_program or is_marked_up or not is_prose) and len(given.text) <= _MOST_OF_COMMAND:
         try:
             return launch.of_text(given.name, given.text, given.path or "")
         except SourceError:

@@ -13,9 +13,12 @@ from vllm_doctor.launch import (
     budget,
     dockerfile,
     justfile,
+    logged_start,
     makefile,
     manifests,
+    notebook,
     process_list,
+    python_calls,
     quadlet,
     slurm,
     supervisor,
@@ -33,7 +36,7 @@ MAX_NESTED = 3
 
 _FENCE = re.compile(r"^[ \t]{0,3}(?:>[ \t]?)?(`{3,}|~{3,})[ \t]*([\w+.-]*)[^\n]*$", re.MULTILINE)
 _HEREDOC = re.compile(r"<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_]\w*)(?P=quote)[^\n]*$", re.MULTILINE)
-_PROSE = frozenset({"python", "py", "json", "output", "text", "txt", "diff", "log", "js", "go", "rust", "promql"})
+_PROSE = frozenset({"json", "output", "text", "txt", "diff", "log", "js", "go", "rust", "promql"})
 _YAML = re.compile(r"---|%YAML|-[ \t]|[{\[]|\"[^\"\n]*\"[ \t]*:|[\w./-]+[ \t]*:(?:\s|$)|'[^'\n]*'[ \t]*:")
 _FIRST_LINE = re.compile(r"^[^\S\n]*(?!\s|#|\{\{|\{%)[^\n]+", re.MULTILINE)
 """Neither empty, nor a comment or a template alone."""
@@ -79,7 +82,9 @@ def _fences(piece: Piece) -> list[re.Match[str]]:
 
 
 def _of_page(piece: Piece) -> list[Written]:
-    return _of_blocks(_in_fences(piece.text, _fences(piece)), piece)
+    """An offline engine counts where the page starts no server: most pages show one as the short way."""
+    found = _of_blocks(_in_fences(piece.text, _fences(piece)), piece)
+    return [one for one in found if not one.of_keywords] or found
 
 
 def _in_fences(text: str, fences: Sequence[re.Match[str]]) -> Iterator[tuple[str, int]]:
@@ -140,7 +145,9 @@ def _of_blocks(blocks: Iterator[tuple[str, int]], outer: Piece) -> list[Written]
 
 def _is_yaml(piece: Piece) -> bool:
     first = _FIRST_LINE.search(piece.text)
-    return first is not None and _YAML.match(first[0].strip()) is not None
+    if first is None or logged_start.has_arguments(first[0]):  # `args: Namespace(…)` is a line of a log
+        return False
+    return _YAML.match(first[0].strip()) is not None
 
 
 def _of_yaml(piece: Piece) -> list[Written]:
@@ -189,8 +196,54 @@ def _of_flags(piece: Piece) -> list[Written]:
     return bare_flags.starts(piece.text, piece.line)
 
 
+# ---- Python
+
+
+def _is_notebook(piece: Piece) -> bool:
+    return notebook.is_notebook(piece.text)
+
+
+def _of_notebook(piece: Piece) -> list[Written]:
+    printed = notebook.outputs(piece.text)
+    if found := notebook.starts(piece.text):
+        version = logged_start.version_in(printed)
+        return [replace(written, version=written.version or version) for written in found]
+    if found := logged_start.starts(printed):
+        return found
+    raise SourceError("not-vllm", "no cell of this notebook starts vLLM, and none printed how it was started")
+
+
+def _is_python(piece: Piece) -> bool:
+    return python_calls.is_python(piece.text, piece.name)
+
+
+def _of_python(piece: Piece) -> list[Written]:
+    found = python_calls.starts(piece.text, piece.line)
+    if not found and piece.name:
+        raise SourceError("not-vllm", "nothing in this Python text starts vLLM: no LLM(…), engine or `vllm serve`")
+    return found
+
+
+def _has_call(piece: Piece) -> bool:
+    return not _is_page(piece)
+
+
+def _of_calls(piece: Piece) -> list[Written]:
+    return python_calls.in_text(piece.text)
+
+
+def _is_log(piece: Piece) -> bool:
+    return logged_start.has_arguments(piece.text)
+
+
+def _of_log(piece: Piece) -> list[Written]:
+    return logged_start.starts(piece.text, piece.line)
+
+
 FORMS: tuple[TextForm, ...] = (
+    TextForm("notebook", _is_notebook, _of_notebook),
     TextForm("page", _is_page, _of_page),
+    TextForm("Python", _is_python, _of_python),
     TextForm(
         "Dockerfile",
         lambda piece: dockerfile.is_it(piece.text, piece.name),
@@ -211,6 +264,8 @@ FORMS: tuple[TextForm, ...] = (
     TextForm("YAML", _is_yaml, _of_yaml),
     TextForm("PowerShell", _is_powershell, _of_powershell),
     TextForm("shell", _is_script, _of_script),
+    TextForm("log with vLLM's arguments", _is_log, _of_log),
+    TextForm("text with Python's calls", _has_call, _of_calls),
     TextForm("list of processes", _is_script, lambda piece: process_list.starts(piece.text, piece.line)),
     TextForm("a model's name and flags", _is_script, _of_flags),
 )

@@ -12,11 +12,23 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from vllm_doctor.launch import budget, diff, docker, manifests, rewrite, shell, shellwords, systemd, yaml_tree
+from vllm_doctor.launch import (
+    budget,
+    diff,
+    docker,
+    manifests,
+    python_edit,
+    rewrite,
+    shell,
+    shellwords,
+    systemd,
+    yaml_tree,
+)
 from vllm_doctor.launch import unwrap as launching
 from vllm_doctor.launch.manifests import ConfigFile, Container, Pool, Runtime, StackModel, Values, flag_map
 from vllm_doctor.launch.manifests.llm_inference_service import ADDITIONAL, PARALLELISM
 from vllm_doctor.launch.manifests.production_stack import SWITCHES
+from vllm_doctor.launch.python_calls import Call
 from vllm_doctor.launch.rewrite import UnwritableError, Wanted
 from vllm_doctor.launch.start import Form, Launch, Start, Word, Written
 from vllm_doctor.launch.unexpanded import as_written, is_marked, mark
@@ -75,7 +87,7 @@ class WrittenDocument:
     def _form(self, number: int) -> Form | None:
         """The form of its patch; None where that is told in words."""
         form = self.starts[number].form
-        if self.written[number].holder is None:
+        if self.written[number].holder is None and not self.starts[number].is_engine:
             return None
         return Form.SHELL if isinstance(self.written[number].holder, launching.Script) else form
 
@@ -111,6 +123,9 @@ class WrittenDocument:
                     yield self._of_runtime(number, holder, changes[number])
                 elif isinstance(holder, Pool):
                     yield self._of_pool(number, holder, changes[number])
+        elif form is Form.PYTHON:
+            for number, given in changes.items():
+                yield self._of_call(number, given)
         else:
             yield from self._of_units(changes)
 
@@ -170,6 +185,22 @@ class WrittenDocument:
         except (UnwritableError, budget.ExhaustedError):
             return ()
         return _of_lines(self.text, text, [self.written[number] for number in changes], self.path)
+
+    # ---- Python
+
+    def _of_call(self, number: int, changes: Sequence[Change]) -> Patch:
+        """A diff of the file where the keywords stand in the call; else what to change there."""
+        holder, place = self.written[number].holder, {number: changes}
+        try:
+            if not (isinstance(holder, Call) and self.path and self.is_exact and holder.text == self.text):
+                raise UnwritableError("it is no file of its own")
+            new = python_edit.edited(self.text, holder.node, changes)
+            lines = python_edit.diff(self.text, new, self.path.lstrip("/").removeprefix("./"))
+        except UnwritableError as error:
+            apply = f"not in place ({error}): in Python flags are keyword arguments of the call; change there:"
+            return self._patch([number], place, lines=python_edit.settings(changes), apply=(apply,))
+        root = "-d / " if os.path.isabs(self.path) else ""
+        return self._patch([number], place, lines=lines, apply=(f"patch {root}-p1 < PATCH",))
 
     # ---- vLLM's own file
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from vllm_doctor.launch import budget, forms, model, other_engines, processes, unwrap
+from vllm_doctor.launch import budget, dated, engines, forms, model, notebook, processes, unwrap
 from vllm_doctor.launch.forms import Piece
 from vllm_doctor.launch.patches import WrittenDocument
 from vllm_doctor.launch.start import Flaw, Form, Start, Written, judged, printed
@@ -18,7 +18,7 @@ from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.facts import COMMAND, ENVIRONMENT, FORM
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
-from vllm_doctor.model.reading import Known, Reading, Unknown, Value
+from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.text import files
@@ -29,14 +29,10 @@ STDIN = "-"
 MAX_BYTES = 1_000_000
 MAX_STARTS = 64
 
-_NAMED = 3
 _PLATFORM = re.compile(r"(?:^|[-_/:.])(cpu|xpu|tpu|hpu|rocm)(?=$|[-_/:.\d])")
 _SHM_DEFAULT = 64.0 * 2**20
 _OWN_SHM = frozenset({Form.DOCKER_RUN, Form.COMPOSE, Form.KUBERNETES})
 """Where a container gets a /dev/shm of that size, unless the text says otherwise: Docker's and containerd's default."""
-
-_NO_FLAGS = frozenset({"--omni"})
-"""What vLLM's main looks for before its parser does."""
 
 _PROGRAMS = ("vllm", "python", "docker", "podman", "nerdctl", "sudo", "env", "uv", "uvx", "nohup", "bash", "sh")
 _WINDOWS = "its lines end as on Windows (\\r\\n): a shell would take the \\r for a part of the last word"
@@ -48,16 +44,18 @@ _TAKEN_AS: Mapping[Form, str] = {
     Form.KUBERNETES: "a Kubernetes manifest",
     Form.HELM: "values of a Helm chart",
     Form.SYSTEMD: "a systemd unit",
+    Form.VALUES: "values of a chart or a scenario",
     Form.CONFIG: "a --config file of vLLM",
-    Form.VALUES: "values for a program that starts vLLM",
+    Form.PYTHON: "a program in Python",
+    Form.LOG: "the arguments that vLLM logged",
     Form.DOCKERFILE: "a Dockerfile",
-    Form.QUADLET: "a Podman quadlet",
-    Form.SUPERVISOR: "programs of supervisord",
+    Form.QUADLET: "a quadlet of Podman",
+    Form.SUPERVISOR: "a configuration of supervisord",
     Form.MAKEFILE: "a Makefile",
     Form.JUSTFILE: "a justfile",
     Form.TERRAFORM: "Terraform",
     Form.PROCESS_LIST: "a list of processes",
-    Form.FLAGS: "vLLM's flags alone",
+    Form.FLAGS: "flags of vLLM",
 }
 
 
@@ -127,24 +125,22 @@ def of_text(name: str, text: str, path: str = "") -> StartSource:
 
 def _content(name: str, path: str | None, until: float | None) -> str:
     """The text in a file; without one, on standard input."""
+    most = notebook.MAX_BYTES if path is not None and path.endswith(notebook.SUFFIX) else MAX_BYTES
     try:
-        raw = (
-            files.of_descriptor(sys.stdin.fileno(), MAX_BYTES, until)
-            if path is None
-            else files.read(path, MAX_BYTES, until)
-        )
+        raw = files.of_descriptor(sys.stdin.fileno(), most, until) if path is None else files.read(path, most, until)
     except PermissionError:
         raise SourceError("denied", f"{name}: permission denied") from None
     except TimeoutError as error:
         raise SourceError("timeout", f"{name}: {error.strerror}") from None
     except OSError as error:
         raise SourceError("unreadable", f"{name}: cannot be read ({error.strerror})") from None
-    return _decoded(raw, name)
+    return _decoded(raw, name, most)
 
 
-def _decoded(raw: bytes, name: str) -> str:
-    if len(raw) > MAX_BYTES:
-        raise SourceError("too-large", f"{name}: larger than 1 MB: a command line or a manifest is not")
+def _decoded(raw: bytes, name: str, most: int = MAX_BYTES) -> str:
+    if len(raw) > most:
+        says = f"{name}: larger than {most / 1e6:.0f} MB: a command line or a manifest is not"
+        raise SourceError("too-large", says)
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise SourceError("unreadable", f"{name}: is UTF-16; save it as UTF-8")
     try:
@@ -176,7 +172,7 @@ def _read(text: str, name: str) -> tuple[tuple[Start, ...], tuple[Written, ...]]
     if not found:
         with budget.limited():
             raise SourceError("not-vllm", _nothing(text))
-    if others := other_engines.said(text):
+    if others := engines.said(text):
         found = (replace(found[0], notes=(*found[0].notes, *others)), *found[1:])
     if is_windows and any(start.form in (Form.SHELL, Form.DOCKER_RUN) for start in found):
         found = tuple(replace(start, notes=(*start.notes, _WINDOWS)) for start in found)
@@ -187,7 +183,7 @@ def _nothing(text: str) -> str:
     broken = unwrap.broken_before_vllm(text)
     if broken is not None and broken.kind is not Flaw.MISSING_BACKSLASH:
         return f"no vLLM server is started here; line {broken.line}: {unwrap.SAYS[broken.kind]}"
-    if others := other_engines.said(text):
+    if others := engines.said(text):
         return f"no vLLM server is started here; {'; '.join(others)}"
     if re.search(r"\bvllm[ \t]+(bench|chat|complete|run-batch|collect-env)\b|\bvllm\.benchmarks\b", text):
         return "this is a command of vLLM, but it starts no server: give the one with `vllm serve`"
@@ -206,6 +202,8 @@ def facts(start: Start) -> dict[str, Reading]:
         found[f"${name}"] = untold if value is None else Known(number_or_text(value), origin="environ")
     if start.version is not None:
         found["vllm_version"] = Known(start.version, origin="image" if start.image else "user")
+    if start.is_engine:
+        found["usage_context"] = Known("engine", origin="cmdline")
     shm = start.resources.shm_bytes
     if shm is None and start.form in _OWN_SHM and not (start.resources.host_ipc or start.resources.other_shm):
         shm = _SHM_DEFAULT
@@ -218,7 +216,7 @@ def facts(start: Start) -> dict[str, Reading]:
         "fd_limit": start.resources.open_files,
     }
     found |= {name: Known(value, origin="manifest") for name, value in asked.items() if value is not None}
-    return found | _device(start) | processes.facts(start) | _faults(start) | _strangers(start)
+    return found | _device(start) | processes.facts(start) | _faults(start) | dated.facts(start)
 
 
 def _device(start: Start) -> dict[str, Reading]:
@@ -230,38 +228,6 @@ def _device(start: Start) -> dict[str, Reading]:
         return {"device_written": Known(match[1], origin="image")}
     is_cpu = any(name.startswith("VLLM_CPU_") for name in start.environment)
     return {"device_written": Known("cpu", origin="environ")} if is_cpu else {}
-
-
-def _strangers(start: Start) -> dict[str, Reading]:
-    """The flags that its vLLM does not have; where no version is told, by the newest that is known."""
-    version = start.version or flags.newest()
-    strange = [
-        name
-        for name in (*start.command.flags, *start.unknown_flags)
-        if name not in _NO_FLAGS and flags.has(version, name) is False
-    ]
-    told: dict[str, Value] = {
-        "flags_unknown": float(len(strange)),
-        "flags_in_no_version": float(sum(not flags.is_flag(name) for name in strange)),
-        "flags_judged_as": flags.judged_as(version) or version,
-        "flags_version_told": float(start.version is not None),
-    }
-    if strange:
-        if names := [name for name in strange if name.split() == [name]]:  # else it is no flag of anybody
-            told["flags_unknown_names"] = " ".join(names)
-        told["flags_unknown_says"] = "; ".join(_instead(version, name) for name in strange[:_NAMED])
-    return {name: Known(value, origin="cmdline") for name, value in told.items()}
-
-
-def _instead(version: str, name: str) -> str:
-    """ "--swap-space (in 0.4.3 to 0.17.1; gone: …)"."""
-    spans = flags.spans(name)
-    replacement, near = flags.replacement(name), flags.nearest(version, name)
-    stretches = [first if first == last else f"{first} to {last}" for first, last in spans]
-    was = f"in {' and '.join(stretches)}" if spans else "in no version"
-    if replacement is not None:
-        return f"{name} ({was}; {replacement.instead if ':' in replacement.instead else f'now {replacement.instead}'})"
-    return f"{name} ({was}{f'; nearest: {near[0]}' if near else ''})"
 
 
 def _faults(start: Start) -> dict[str, Reading]:

@@ -30,6 +30,10 @@ class Form(StrEnum):
     HELM = "helm"
     SYSTEMD = "systemd"
     CONFIG = "config"
+    VALUES = "values"
+    """Values out of which another program than Helm makes the command."""
+    PYTHON = "python"
+    LOG = "log"
     DOCKERFILE = "dockerfile"
     QUADLET = "quadlet"
     SUPERVISOR = "supervisor"
@@ -38,8 +42,6 @@ class Form(StrEnum):
     TERRAFORM = "terraform"
     PROCESS_LIST = "process-list"
     FLAGS = "flags"
-    VALUES = "values"
-    """Values out of which another program than Helm makes the command."""
 
 
 class Flaw(StrEnum):
@@ -121,12 +123,24 @@ class Start:
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
 
+    is_engine: bool = False
+    """Python makes the engine: what is not given is not what a server takes."""
     variables: Mapping[str, bool] = field(default_factory=dict)
     """Of a text for a shell: the pieces that it expands where it runs, and whether to several words."""
 
     @property
     def argv(self) -> tuple[str, ...]:
         return self.command.argv
+
+    @property
+    def written_flags(self) -> tuple[str, ...]:
+        """The names of its flags, each as it was written: --disable-x, not --enable-x that is off; and -O3."""
+        written = _written_off(self.command)
+        names = [text.partition("=")[0].replace("_", "-") for text in self.argv]
+        short = next((name for name in names if name.startswith("-O")), None)
+        if short is not None and _LEVEL not in names:
+            written[_LEVEL] = short
+        return tuple(written.get(name, name) for name in (*self.command.flags, *sorted(self.unknown_flags)))
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -172,6 +186,10 @@ class Written(Launch):
     config: str | None = None
     """The text of its --config file, where that is what was given."""
     holder: Holder | None = None
+    version: str | None = None
+    """vLLM's, where the text beside it tells it."""
+    of_keywords: bool = False
+    """Its words stand for keywords of Python: what is off there needs no flag that turns it off."""
 
     @classmethod
     def of(cls, launch: Launch, **more: Any) -> Written:
@@ -180,6 +198,8 @@ class Written(Launch):
 
 
 MAX_WORDS = 2000
+_LEVEL = "--optimization-level"
+"""What -O3 sets; the older releases take the short form alone."""
 _MOST_CHARACTERS = 128 * 1024
 """Of one argument: MAX_ARG_STRLEN of Linux."""
 _STEPS_OF_A_WORD = 10
@@ -220,9 +240,10 @@ def judged(written: Written) -> Start:
         if not is_marked(flag) and isinstance(value, str) and is_marked(value)
     )
     unknown |= {as_written(command_line.flag_of_key(key)) for key in command.strange_keys if not is_marked(key)}
-    version = written.version or (None if written.image is None else version_of(written.image))
+    version = (None if written.image is None else version_of(written.image)) or written.version
     shown = _shown(command, flags, unknown)
-    shown = replace(shown, flags=_as_taken(shown, version or catalogue.newest()))
+    if not written.of_keywords:
+        shown = replace(shown, flags=_as_taken(shown, version or catalogue.newest()))
     return Start(
         written.form,
         as_written(written.place),
@@ -236,6 +257,7 @@ def judged(written: Written) -> Start:
         written.resources,
         tuple(sorted(dict.fromkeys(faults), key=lambda fault: (list(Flaw).index(fault.kind), fault.line))),
         (*written.notes, *shown.notes),
+        written.of_keywords and written.form is Form.PYTHON,
         _variables(words) if written.form in (Form.SHELL, Form.DOCKER_RUN) else {},
     )
 
@@ -291,15 +313,23 @@ def _as_taken(command: Command, version: str) -> dict[str, Value]:
     """Its flags. What is off was perhaps written as its opposite, which not every version takes: then it stands here as
     it was written."""
     taken = dict(command.flags)
+    for name, spelling in _written_off(command).items():
+        if False in (catalogue.has(version, spelling), catalogue.has(version, name)):
+            del taken[name]
+            taken[spelling] = True
+    return taken
+
+
+def _written_off(command: Command) -> dict[str, str]:
+    """The flags that are off and were written as their opposite, by name: "--disable-x" of "--enable-x"."""
     written = {text.partition("=")[0].replace("_", "-") for text in command.argv}
-    for name in [name for name, value in taken.items() if value is False]:
+    found: dict[str, str] = {}
+    for name in (name for name, value in command.flags.items() if value is False):
         verb = "--disable-" if name.startswith("--enable-") else "--enable-"
         bare = name.removeprefix("--enable-").removeprefix("--disable-").removeprefix("--")
         for spelling in sorted({verb + bare, "--no-" + name.removeprefix("--")} & written):
-            if name in taken and False in (catalogue.has(version, spelling), catalogue.has(version, name)):
-                del taken[name]
-                taken[spelling] = True
-    return taken
+            found.setdefault(name, spelling)
+    return found
 
 
 def _is_model(name: str) -> bool:

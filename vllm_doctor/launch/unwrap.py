@@ -22,8 +22,8 @@ _WRAPPERS = frozenset(
         "tmux", "ssh", "su", "runuser", "setpriv", "prlimit", "systemd-run", "srun", "mpirun", "torchrun", "ray",
         "singularity", "apptainer", "enroot", "conda", "mamba", "micromamba", "poetry", "pipenv", "pdm", "rye",
         "pixi", "hatch", "uv", "uvx", "nsys", "ncu", "strace", "perf", "py-spy", "gdb", "valgrind", "kubectl", "oc",
-        "xargs", "eval", "just", "accelerate", "vllm-wrapper",
-        "entrypoint.sh", "docker-entrypoint.sh", "nvidia_entrypoint.sh",
+        "xargs", "eval", "just", "accelerate", "vllm-wrapper", "entrypoint.sh", "docker-entrypoint.sh",
+        "nvidia_entrypoint.sh",
     }
 )  # fmt: skip
 """Programs that run another one, which stands among their arguments."""

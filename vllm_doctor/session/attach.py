@@ -12,14 +12,29 @@ from typing import TYPE_CHECKING
 from vllm_doctor.session import inputs
 from vllm_doctor.session.attachment import Attachment, Opener
 from vllm_doctor.session.source import Source
-from vllm_doctor.session.sources import bench, command, gpus, log, page, pid, prometheus, recording, server
+from vllm_doctor.session.sources import (
+    bench,
+    collect_env,
+    command,
+    gpus,
+    log,
+    page,
+    pid,
+    prometheus,
+    recording,
+    report,
+    server,
+)
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.text import redact
 
 if TYPE_CHECKING:
     from vllm_doctor.session.view_model import Choice
 
-OPENERS = (bench.OPENER, recording.OPENER, page.OPENER, log.OPENER, pid.OPENER, prometheus.OPENER, server.OPENER)
+OPENERS = (
+    report.OPENER, bench.OPENER, recording.OPENER, page.OPENER, collect_env.OPENER, log.OPENER, pid.OPENER,
+    prometheus.OPENER, server.OPENER,
+)  # fmt: skip
 """What a word may name; the first that it names is taken."""
 
 

@@ -244,10 +244,10 @@ def of_options(how: Attachment, found: Inputs) -> tuple[list[StartSource], list[
             found.problems.append(failed(SourceKind.COMMAND, "--command", error.kind, str(error)))
     if how.smi is not None:
         from vllm_doctor.session.local import PrintedGpus
-        from vllm_doctor.sources.gpu import nvidia_smi
+        from vllm_doctor.sources.gpu import printed
 
         try:
-            gpus.append(PrintedGpus(str(how.smi), nvidia_smi.read(how.smi)))
+            gpus.append(PrintedGpus(str(how.smi), printed.read(how.smi)))
         except UsageError as error:
             if found.is_empty and not commands:
                 raise

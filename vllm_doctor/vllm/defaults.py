@@ -118,11 +118,13 @@ def of_device(known: Mapping[str, Reading]) -> dict[str, Reading]:
     """What a server with these flags, on this GPU, takes where it is not given: max_num_seqs_default and
     max_num_batched_tokens_default; each bounds the other, as the flags that are given do.
 
-    Unknown (no-driver) without a GPU, not-supported where nothing is known of this version.
+    Unknown (no-driver) without a GPU, not-supported where nothing is known of this version, or of an engine in Python.
     Source: vllm/engine/arg_utils.py, _set_default_max_num_seqs_and_batched_tokens_args.
     """
     wanted = {"max_num_seqs_default": MAX_NUM_SEQS, "max_num_batched_tokens_default": MAX_NUM_BATCHED_TOKENS}
     version = _text(known, "vllm_version") or _text(known, "flags_judged_as")
+    if _text(known, "usage_context") is not None:  # of Python, which takes others than a server
+        return dict.fromkeys(wanted, Unknown(Reason.NOT_SUPPORTED))
     memory, name = _number(known, "gpu_memory_total"), _text(known, "gpu_name")
     if memory is None or name is None:
         return dict.fromkeys(wanted, Unknown(Reason.NO_DRIVER))

@@ -18,6 +18,10 @@ _LINE_END = (
     " leave it out"
 )
 _INTERPOLATED = re.compile(r"\$\$|\$\{([A-Za-z_]\w*+)[^{}]*+\}|\$([A-Za-z_]\w*)")
+_LINE_END = (
+    "a backslash at the end of the line: compose is no shell, and makes the line's end an argument, which vLLM refuses:"
+    " leave it out"
+)
 
 
 def starts(root: Node, name: str) -> Iterable[Written] | None:

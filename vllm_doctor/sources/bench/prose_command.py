@@ -9,8 +9,8 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from vllm_doctor.launch import source
-from vllm_doctor.launch.start import Start
+from vllm_doctor.launch import python_calls, source
+from vllm_doctor.launch.start import Start, judged
 from vllm_doctor.model.errors import SourceError
 
 _MOST_CHARS = 100_000
@@ -25,13 +25,6 @@ _ENDS = re.compile(r"[\n`|;&]|(?<!\S)\d?>")
 _FLAG = re.compile(r"-{1,2}[A-Za-z][\w.-]*(?:=.*)?")
 _MODEL = re.compile(r"(?=[^\d/]{0,200}[\d/])[\w./~:-]{2,200}")
 """A word of a sentence has neither a slash nor a digit."""
-_CALL = re.compile(r"(?<![\w.])(?:LLM|AsyncEngineArgs|EngineArgs)\(")
-_ARGUMENT = re.compile(
-    r"(?P<name>[a-z][a-z0-9_]{1,40}) ?= ?(?:(?P<quote>['\"])(?P<text>[^'\"\n]{0,200})(?P=quote)|(?P<plain>True"
-    r"|False|\d{1,9}(?:\.\d{1,6})?))"
-    r"(?=\s{0,40}[,)])"
-)
-_POSITIONAL = re.compile(r"\s{0,40}(?P<quote>['\"])(?P<text>[\w./:-]{2,200})(?P=quote)")
 
 
 def start(text: str) -> Start | None:
@@ -44,7 +37,8 @@ def starts(text: str) -> list[Start]:
     """The different servers that are started in the text: those of its sentences, else of the text as a whole."""
     text = text[:_MOST_CHARS]
     found: Sequence[Start] = [
-        one for line in dict.fromkeys([*_lines(text), *_calls(text)]) for one in _read(line)
+        *(one for line in dict.fromkeys(_lines(text)) for one in _read(line)),
+        *_calls(text),
     ] or _read(text)
     return list({one.argv: one for one in found if one.command.model or one.command.flags}.values())
 
@@ -54,6 +48,15 @@ def _read(line: str) -> tuple[Start, ...]:
         return source.read(line)
     except SourceError:
         return ()
+
+
+def _calls(text: str) -> Iterator[Start]:
+    """What Python's `LLM(…)` starts, where its model is told."""
+    try:
+        found = [judged(one) for one in python_calls.in_text(text)[:_MOST_COMMANDS]]
+    except SourceError:
+        return
+    yield from (one for one in found if one.command.model is not None)
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -87,38 +90,3 @@ def _of_command(words: list[str], takes_model: bool) -> Iterator[str]:
         else:
             may_follow = False
         yield word
-
-
-def _calls(text: str) -> Iterator[str]:
-    """`LLM(model="a/b", tensor_parallel_size=2)` as the command that does the same."""
-    for count, match in enumerate(_CALL.finditer(text)):
-        if count >= _MOST_COMMANDS:
-            return
-        body = text[match.end() : match.end() + _LONGEST]
-        model = _POSITIONAL.match(body)
-        given = {"model": model["text"]} if model else {}
-        end = _closing(body)
-        for argument in _ARGUMENT.finditer(body[:end]):
-            given.setdefault(argument["name"], argument["text"] if argument["quote"] else argument["plain"])
-        name = given.pop("model", "")
-        if _MODEL.fullmatch(name):
-            yield shlex.join(["vllm", "serve", name, *_flags(given)])
-
-
-def _closing(body: str) -> int:
-    """Up to the bracket that closes the call, and that itself."""
-    depth = 1
-    for place, char in enumerate(body):
-        depth += {"(": 1, ")": -1}.get(char, 0)
-        if not depth:
-            return place + 1
-    return len(body)
-
-
-def _flags(given: dict[str, str]) -> Iterator[str]:
-    for name, value in given.items():
-        flag = f"--{name.replace('_', '-')}"
-        if value in ("True", "False"):
-            yield flag if value == "True" else f"--no-{flag[2:]}"
-        else:
-            yield from (flag, value)

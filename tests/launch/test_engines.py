@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from vllm_doctor.launch.other_engines import named, said
+from vllm_doctor.launch.engines import said
 
 
 @pytest.mark.parametrize(
@@ -13,14 +13,13 @@ from vllm_doctor.launch.other_engines import named, said
         ("python3 -m dynamo.sglang --model m", "SGLang"),
         ("- dynamo.trtllm\n- x", "TensorRT-LLM"),
         ("trtllm-serve m --tp_size 2", "TensorRT-LLM"),
-        ("text-generation-launcher --model-id m", "TGI"),
+        ("text-generation-launcher --model-id m", "Text Generation Inference"),
         ("./llama-server -m m.gguf", "llama.cpp"),
         ("ollama run llama3", "Ollama"),
         ("engine: OLlama", "Ollama"),
     ],
 )
 def test_each_is_named_with_its_line(line: str, engine: str) -> None:
-    assert named(f"cd x\n{line}\n") == {engine: 2}
     assert said(f"cd x\n{line}\n") == (f"line 2 starts {engine}, not vLLM: its flags are not judged",)
 
 
