@@ -148,3 +148,15 @@ def test_a_hostile_text_does_not_take_long(piece: str) -> None:
     with pytest.raises(SourceError):
         read(piece * (1_000_000 // len(piece)))
     assert time.process_time() - started < 4
+
+
+def test_blocks_that_stand_within_a_list_or_a_tab() -> None:
+    page = (
+        '=== "NVIDIA"\n\n    ```yaml\n    type: service\n    image: vllm/vllm-openai:v0.19.1\n    commands:\n'
+        "      - |\n        vllm serve org/m \\\n          --max-model-len 4096\n"
+        "    resources: {gpu: 'H100:4'}\n    ```\n"
+        "\n1. Then:\n\n     ```sh\n     vllm serve org/n\n     ```\n"
+    )
+    one, two = read(page)
+    assert (one.place, one.command.model, one.resources.gpu) == ("commands", "org/m", "H100")
+    assert two.command.model == "org/n"

@@ -66,7 +66,7 @@ services:
     image: {IMAGE}
     environment: [VLLM_TRACE_FUNCTION=1]
     command: >
-      --model m --max-num-seqs ${{N:-6 4}}
+      --model m --max-num-seqs ${{N:- 64}}
       --enforce-eager --seed=$$X
 """
 COMPOSE_ENTRYPOINT = """\
@@ -511,6 +511,45 @@ def test_of_a_long_text_with_many_commands_the_changed_commands_are_told(tmp_pat
     assert len(found) == 60
     assert all("+  --seed 2" in patch.lines for patch in found)
     assert "not in place" in found[-1].apply[0]
+
+
+# Values of a program that makes the command
+
+
+def test_values_are_shown_for_the_place_where_they_stand(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        "modelArtifacts: {uri: 'hf://org/m'}\ndecode:\n  parallelism: {tensor: 2}\n  containers:\n"
+        "  - modelCommand: vllmServe\n    args: [--enforce-eager, --max-num-seqs, '4']\n",
+    )
+    [patch] = patched(path, {"--enforce-eager": None, "--max-num-seqs": 64.0, "--dtype": "auto"})
+    assert patch.apply == ("put this in the place of decode.containers[0].args",)
+    assert patch.lines == ("- --max-num-seqs", '- "64"', "- --dtype", "- auto")
+    [patch] = patched(path, {"--tensor-parallel-size": None})
+    assert patch.problem == "--tensor-parallel-size is set elsewhere: change it by hand"
+
+
+def test_a_mapping_of_flags_keeps_its_other_keys(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        "model: {path: org/m}\nbackend:\n  vllm_config:\n"
+        "    decode: {max-num-seqs: 4, enforce-eager: true, no-enable-prefix-caching: true, dtype: half}\n",
+    )
+    [patch] = patched(path, {"--enforce-eager": None, "--max-num-seqs": 64.0, "--enable-prefix-caching": True})
+    assert patch.apply == ("put this in the place of backend.vllm_config.decode",)
+    assert patch.lines == ("max-num-seqs: 64", "dtype: half", "enable-prefix-caching: true")
+    [patch] = patched(path, {"OMP_NUM_THREADS": 1.0})
+    assert patch.problem is not None
+
+
+def test_what_has_no_place_is_said_in_words(tmp_path: Path) -> None:
+    path = written(tmp_path, "models: {a: {cmd: 'vllm serve m --enforce-eager'}}\n")
+    [patch] = patched(path, {"--enforce-eager": None})
+    assert patch.problem == "its command is made by the program that reads the document: change it by hand"
+    path = written(tmp_path, "vllm:\n  args: [--max-num-seqs, '4', --api-key, S3CRET, --seed, '1']\n")
+    [patch] = patched(path, {"--max-num-seqs": 8.0})
+    assert "S3CRET" not in rendered([patch])
+    assert patch.lines == ()
 
 
 def test_a_size_of_a_pool_changes_where_it_stands(tmp_path: Path) -> None:

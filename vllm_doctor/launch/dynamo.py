@@ -9,7 +9,7 @@ from vllm_doctor.launch.start import Form, Launch, Word
 from vllm_doctor.vllm import flags as catalogue
 from vllm_doctor.vllm.command_line import is_python
 
-_MODULE = "dynamo.vllm"
+_MODULES = (["dynamo.vllm"], ["dynamo.vllm.main"])
 _BEFORE = 8
 """Words in which the module stands: behind Python's own options."""
 _ROLES = frozenset({"prefill", "decode"})
@@ -20,7 +20,7 @@ _OF_ROLE = {"--disaggregation-mode": "", "--is-prefill-worker": "prefill", "--is
 def is_worker(words: Sequence[Word]) -> bool:
     """Whether the command is a Python that runs the worker's module."""
     texts = [word.text for word in words[:_BEFORE]]
-    return is_python(texts) and "-m" in texts and texts[texts.index("-m") + 1 :][:1] == [_MODULE]
+    return is_python(texts) and "-m" in texts and texts[texts.index("-m") + 1 :][:1] in _MODULES
 
 
 def engine(words: Sequence[Word], form: Form, environment: Mapping[str, str | None]) -> Launch | None:

@@ -1,4 +1,4 @@
-"""Programs of vLLM's that start its engine and are no `vllm serve`: benchmarks and batches.
+"""Programs that start vLLM's engine and are no `vllm serve`: benchmarks of vLLM's own, and batches.
 
 They take vLLM's flags among their own, so the same words are read as `vllm serve` would have them.
 """

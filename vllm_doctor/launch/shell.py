@@ -83,10 +83,17 @@ class Simple:
     """The variables that are not set in the text, and stand here as what they fall back to."""
 
 
-def commands(text: str, line: int = 1, variables: Mapping[str, str | None] | None = None) -> Iterator[Simple]:
-    """The commands of a script that begins in this line; `variables` are set before it."""
+def commands(
+    text: str,
+    line: int = 1,
+    variables: Mapping[str, str | None] | None = None,
+    arguments: Sequence[Word] | None = None,
+) -> Iterator[Simple]:
+    """The commands of a script that begins in this line; `variables` are set before it, and it gets the `arguments`."""
     given: Variables = dict(variables or {})
     exported = dict.fromkeys(given)
+    if arguments is not None:
+        given |= _positional(arguments)
     depth = 0
     reader = _Reader(text, line, given)
     while (found := reader.command()) is not None:
@@ -113,6 +120,11 @@ def commands(text: str, line: int = 1, variables: Mapping[str, str | None] | Non
             here = {name: _text(given.get(name)) for name in exported}
             simple.environment = here | {name: _text(value) for name, value in assigned.items()}
             yield simple
+
+
+def _positional(arguments: Sequence[Word]) -> Variables:
+    """$@ and $1."""
+    return {"@": tuple(arguments)} | {str(place): word.text for place, word in enumerate(arguments[:9], 1)}
 
 
 def _led(simple: Simple, assigned: Variables) -> int:
@@ -518,7 +530,7 @@ class _Reader:
             self._value("@", f"${following}", is_quoted)
         elif following and following in "@*#?$!-0123456789":
             self._next()
-            self._unknown(f"${following}", is_quoted)
+            self._value("@" if following == "*" else following, f"${following}", is_quoted)
         else:
             self._add("$")
 

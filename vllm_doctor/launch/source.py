@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from vllm_doctor.launch import budget, dated, engines, forms, model, notebook, processes, unwrap
+from vllm_doctor.launch import budget, dated, engines, forms, manifests, model, notebook, processes, unwrap
 from vllm_doctor.launch.forms import Piece
 from vllm_doctor.launch.patches import WrittenDocument
 from vllm_doctor.launch.start import Flaw, Form, Start, Written, judged, printed
@@ -118,9 +119,27 @@ def open_command(given: str, until: float | None = None) -> StartSource:
 def of_text(name: str, text: str, path: str = "") -> StartSource:
     """The starts in a text that was read already; `path`: of its file. Raises SourceError."""
     is_windows = "\r\n" in text
-    starts, written = _read(text, path)
+    with manifests.files(_beside(path) if path else lambda _: None):
+        starts, written = _read(text, path)
     exact = WrittenDocument(name, path or None, text.replace("\r\n", "\n"), written, starts, not is_windows)
     return StartSource(name, starts, exact)
+
+
+def _beside(path: str) -> Callable[[str], str | None]:
+    """Reads files in the same folder, by their names: plain ones of the same user, that are no links elsewhere."""
+    folder = os.path.dirname(os.path.abspath(path))
+
+    def text(name: str) -> str | None:
+        whole = os.path.join(folder, name)
+        try:
+            about = os.lstat(whole)
+            if not stat.S_ISREG(about.st_mode) or about.st_uid != os.stat(path).st_uid:
+                return None
+            return _decoded(files.read(whole, MAX_BYTES), name)
+        except (OSError, SourceError):
+            return None
+
+    return text
 
 
 def _content(name: str, path: str | None, until: float | None) -> str:

@@ -56,6 +56,13 @@ def of_script(text: str, line: int = 1, variables: Mapping[str, str | None] | No
     ]
 
 
+def of_script_with(
+    script: Word, arguments: Sequence[Word], form: Form, environment: Mapping[str, str | None]
+) -> list[Launch]:
+    """The servers that a script starts which is given these arguments, as "$@"."""
+    return list(_of_script(script.text, form, script.line, environment, _MAX_DEPTH, arguments))
+
+
 def of_words(words: Sequence[Word], form: Form, environment: Mapping[str, str | None]) -> list[Launch]:
     """The servers that one command starts: none, one, or those of a script given to a shell."""
     return list(_of_words(words, form, environment, _MAX_DEPTH))
@@ -66,8 +73,15 @@ def broken_before_vllm(text: str) -> Broken | None:
     return next((simple.broken for simple in commands(text) if simple.broken is not None), None)
 
 
-def _of_script(text: str, form: Form, line: int, variables: Mapping[str, str | None], depth: int) -> Iterator[Launch]:
-    simples = list(commands(text, line, variables))
+def _of_script(
+    text: str,
+    form: Form,
+    line: int,
+    variables: Mapping[str, str | None],
+    depth: int,
+    arguments: Sequence[Word] | None = None,
+) -> Iterator[Launch]:
+    simples = list(commands(text, line, variables, arguments))
     for place, simple in enumerate(simples):
         for launch in _of_words(simple.words, form, simple.environment, depth):
             fault = _ended_early(simple, (simples[n] for n in range(place + 1, len(simples))))
@@ -102,13 +116,14 @@ def _of_words(words: Sequence[Word], form: Form, environment: Mapping[str, str |
     if program_of(texts) is not None:
         yield Launch(words, form, environment)
         return
+    if (engine := dynamo.engine(words, form, environment)) is not None:
+        yield engine
+        return
     if (read := programs.as_serve(words)) is not None:
         yield Launch(read.words, form, environment, notes=read.notes)
         return
     name = posixpath.basename(texts[0])
-    if (engine := dynamo.engine(words, form, environment)) is not None:
-        yield engine
-    elif name in _SHELLS:
+    if name in _SHELLS:
         yield from _of_shell(words, form, environment, depth - 1)
     elif name in docker.PROGRAMS:
         yield from _of_container(words, depth - 1)

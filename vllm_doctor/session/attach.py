@@ -22,7 +22,6 @@ from vllm_doctor.session.sources import (
     pid,
     prometheus,
     recording,
-    report,
     server,
 )
 from vllm_doctor.sources.host.kernel import Kernel
@@ -31,10 +30,7 @@ from vllm_doctor.text import redact
 if TYPE_CHECKING:
     from vllm_doctor.session.view_model import Choice
 
-OPENERS = (
-    report.OPENER, bench.OPENER, recording.OPENER, page.OPENER, collect_env.OPENER, log.OPENER, pid.OPENER,
-    prometheus.OPENER, server.OPENER,
-)  # fmt: skip
+OPENERS = (bench.OPENER, recording.OPENER, page.OPENER, log.OPENER, pid.OPENER, prometheus.OPENER, server.OPENER)
 """What a word may name; the first that it names is taken."""
 
 
@@ -63,6 +59,7 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
         found += started.beside(found)
     else:
         found = started.alone(how) or gpus.of_file(how.printed.name if how.printed else "", how)
+    found += collect_env.of_texts(handed.environments, how, found)
     found += [*handed.problems, *gpus.unused(printed[1:])]
     found += bench.as_said(how, found)
     return [*found, *gpus.named(how, found)]

@@ -86,7 +86,6 @@ class Turn(IntEnum):
     RECORDING = 2
     LOG = 3
     BENCH = 4
-    MACHINE = 5
 
 
 class Open(Protocol):

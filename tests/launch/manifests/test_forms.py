@@ -43,7 +43,7 @@ def test_forms_by_structure(text: str, argv: str) -> None:
         ("services: {a: *none}", "unreadable", "line 1: this is no valid YAML"),
         ("a: " + "[" * 100_000, "too-large", "line 1: nested deeper than 50 levels"),
         ("- " * 100_000, "too-large", "line 1: nested deeper than 50 levels"),
-        ("a: 1\nb: 2\n", "not-vllm", "this YAML is neither a compose file"),
+        ("a: 1\nb: 2\n", "not-vllm", "it is neither a compose file"),
         ("services: {a: {image: nginx}}", "not-vllm", "no vLLM server is started here"),
         ("apiVersion: v1\nkind: Service\n", "not-vllm", "no vLLM server is started here"),
         ("a:\n\x07", "unreadable", "this is no valid YAML"),

@@ -67,6 +67,56 @@ def test_a_recipe_of_nobodys_form_whose_command_is_for_a_shell() -> None:
     assert start.command.flags == {"--enforce-eager": True}
 
 
+CONFIG_MAPS = """kind: ConfigMap
+apiVersion: v1
+metadata: {name: serve}
+data:
+  VLLM_LOGGING_LEVEL: DEBUG
+  SEQS: "8"
+  run.sh: |
+    #!/bin/bash
+    set -e
+    exec vllm serve "$@" --max-num-seqs $SEQS
+  flags.yaml: |
+    max-model-len: 4096
+---
+kind: Pod
+apiVersion: v1
+metadata: {name: p}
+spec:
+  volumes: [{name: files, configMap: {name: serve}}, {name: other, configMap: {name: none}}]
+  containers:
+  - name: script
+    image: vllm/vllm-openai:v0.11.0
+    command: [/bin/bash, /scripts/run.sh]
+    args: [org/m, --seed, "1"]
+    envFrom: [{configMapRef: {name: serve}}]
+    volumeMounts: [{name: files, mountPath: /scripts}, {name: other, mountPath: /other}]
+  - name: config
+    image: vllm/vllm-openai:v0.11.0
+    args: [--model, org/n, --config, /etc/vllm.yaml, --max-num-seqs, $(N)]
+    env: [{name: N, valueFrom: {configMapKeyRef: {name: serve, key: SEQS}}}]
+    envFrom: [{secretRef: {name: s}}]
+    volumeMounts: [{name: files, mountPath: /etc/vllm.yaml, subPath: flags.yaml}]
+"""
+
+
+def test_config_maps_of_the_same_text() -> None:
+    script, config = read(CONFIG_MAPS)
+    assert script.argv == ("vllm", "serve", "org/m", "--seed", "1", "--max-num-seqs", "8")
+    assert (script.environment["VLLM_LOGGING_LEVEL"], script.notes, script.faults) == ("DEBUG", (), ())
+    assert script.is_environment_whole
+    assert config.command.flags["--max-model-len"] == 4096.0
+    assert config.command.flags["--max-num-seqs"] == 8.0
+    assert config.notes == ("envFrom is not read: what it sets is not known",)
+
+
+def test_a_script_that_calls_itself_ends() -> None:
+    text = CONFIG_MAPS.replace('exec vllm serve "$@" --max-num-seqs $SEQS', 'bash /scripts/run.sh "$@"' + ' "$@"' * 50)
+    [config] = read(text)
+    assert config.command.model == "org/n"
+
+
 def test_a_server_on_a_ray_cluster_has_the_gpus_of_all_nodes() -> None:
     [start] = read(
         "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: c}\nspec:\n  headGroupSpec:\n    template:\n"

@@ -4,6 +4,7 @@ One module a form, which gives the servers that one document starts. `forms.py` 
 and `pod.py` what several of them have.
 """
 
+from vllm_doctor.launch.manifests.around import files
 from vllm_doctor.launch.manifests.chart import CHART_KEYS
 from vllm_doctor.launch.manifests.config_file import ConfigFile
 from vllm_doctor.launch.manifests.container import Container
@@ -12,4 +13,4 @@ from vllm_doctor.launch.manifests.llm_inference_service import Pool
 from vllm_doctor.launch.manifests.production_stack import Runtime, StackModel
 from vllm_doctor.launch.manifests.values import Values
 
-__all__ = ["CHART_KEYS", "ConfigFile", "Container", "Pool", "Runtime", "StackModel", "Values", "starts"]
+__all__ = ["CHART_KEYS", "ConfigFile", "Container", "Pool", "Runtime", "StackModel", "Values", "files", "starts"]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from vllm_doctor.launch import budget, docker, machine
+from vllm_doctor.launch import budget, docker, machine, shell
 from vllm_doctor.launch.manifests import flag_map, script
 from vllm_doctor.launch.manifests.container import texts
 from vllm_doctor.launch.manifests.pod import environment_of, resources_of
@@ -17,6 +17,7 @@ from vllm_doctor.launch.manifests.values import Values
 from vllm_doctor.launch.start import Form, Resources, Word, Written
 from vllm_doctor.launch.unwrap import of_script, of_words
 from vllm_doctor.launch.yaml_tree import Node
+from vllm_doctor.model.errors import SourceError
 
 _STARTS = re.compile(r"\bvllm[ \t]+serve\b|\bvllm\.entrypoints\b|/vllm-openai\b")
 _COMMAND = re.compile(
@@ -28,6 +29,9 @@ _REPO = re.compile(r"(?:hf|huggingface)?(?:repoid|modelid|modelname|modelhandle)
 _PREFIX = re.compile(r"(?:hf|huggingface|huggingface\.co)(?::/{0,2}|/)")
 _ENVIRONMENTS = ("env", "envs", "environment", "extraEnv", "extraEnvVars")
 _ROLES = ("prefill", "decode", "encode")
+_ENGINE = re.compile(r"(?:^|\.)engine[_-]?(?:args|config|kwargs)$", re.IGNORECASE)
+"""Keys under which programs hand a mapping on to vLLM's EngineArgs."""
+_ARGUMENTS = re.compile(r"(?:.*[_-])?(?:args|arguments|flags|options|params|parameters)", re.IGNORECASE)
 _LEAST = 2
 _LEAST_UNNAMED = 3
 _SHARE = 0.5
@@ -40,6 +44,7 @@ _NOT_OWN = frozenset(
 )  # fmt: skip
 """Names that mean something in many programs: alone, they are no sign of vLLM."""
 _NAMED = 8
+_LITELLM = "this is a configuration of LiteLLM, which starts no engine: give the command of the server behind it"
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,8 @@ class _Found:
 
 
 def starts(root: Node, name: str) -> Iterable[Written] | None:
+    if root["model_list"].kind == "seq" and any(item["litellm_params"] for item in root["model_list"].items):
+        raise SourceError("not-vllm", _LITELLM)
     found = [*_commands(root, ())]
     if not found:
         found = [_written(parts) for parts in _servers(list(_flags(root, (), "")))]
@@ -93,7 +100,9 @@ def _started(node: Node, above: tuple[Node, ...]) -> Iterator[Written]:
     if joined is not None:
         for written in of_script(joined.text, joined.line, environment):
             asked = written.resources if written.resources != Resources() else _resources(above)
-            yield replace(written, place=node.path, resources=asked, image=written.image or _image(above))
+            image = written.image or _image(above)
+            form = Form.VALUES if written.form is Form.SHELL and image else written.form
+            yield replace(written, form=form, place=node.path, resources=asked, image=image)
 
 
 # ---- flags
@@ -113,13 +122,19 @@ def _flags(node: Node, above: tuple[Node, ...], group: str) -> Iterator[_Found]:
         known = {key: flag for key, value in node.fields.items() if (flag := _flag(key, value)) is not None}
         if _is_map(node, known, above):
             fields = {key: value for key, value in node.fields.items() if key in known}
-            others = tuple(key for key, value in node.fields.items() if key not in known and value.kind != "map")
+            others = tuple(key for key, value in node.fields.items() if key not in known and _is_unread(key, value))
             told = Node(node.path, node.line, "map", fields=fields)
             yield _Found(node, tuple(flag_map.words(told)), (node, *above), group, others)
         for key, value in node.fields.items():
-            if key not in known or value.kind == "map":
+            if value.is_scalar and _ARGUMENTS.fullmatch(key) and (listed := _arguments(value, (node, *above))):
+                yield _Found(value, listed, (node, *above), group)
+            elif key not in known or value.kind == "map":
                 role = next((role for role in _ROLES if role in key.lower()), None)
                 yield from _flags(value, (node, *above), f"{group}.{role}" if role else group)
+
+
+def _is_unread(key: str, value: Node) -> bool:
+    return value.kind != "map" and not (value.is_scalar and _ARGUMENTS.fullmatch(key))
 
 
 def _is_off(node: Node) -> bool:
@@ -135,18 +150,16 @@ def _flag(key: str, value: Node) -> str | None:
 def _is_map(node: Node, known: Mapping[str, str], above: tuple[Node, ...]) -> bool:
     own = [flag for flag in known.values() if flag not in _NOT_OWN]
     scalars = [key for key, value in node.fields.items() if value.kind != "map"]
-    is_told = _is_vllm(node, above)
-    return (
-        len(known) >= _LEAST
-        and len(own) >= (1 if is_told else _LEAST_UNNAMED)
-        and (is_told or len(known) >= _SHARE * len(scalars))
-    )
+    if _is_named(node):
+        return bool(own)
+    is_told = _is_vllm(node, (node, *above))
+    return len(own) >= (_LEAST if is_told else _LEAST_UNNAMED) and (is_told or len(known) >= _SHARE * len(scalars))
 
 
 def _arguments(node: Node, above: tuple[Node, ...]) -> tuple[Word, ...]:
-    """The words of a list of arguments for vLLM."""
-    listed = texts(node)
-    if len(listed) != len(node.items) or not listed:
+    """The words of a list, or of a text, of arguments for vLLM."""
+    listed = tuple(shell.words(node.text, node.text_line)[0]) if node.is_scalar else texts(node)
+    if not listed or (node.kind == "seq" and len(listed) != len(node.items)):
         return ()
     flags = {word.text.partition("=")[0].partition(" ")[0] for word in listed if word.text.startswith("--")}
     known = {flag for text in flags if (flag := flag_map.known(text)) is not None}
@@ -164,9 +177,13 @@ def _parted(word: Word) -> list[Word]:
     return [word]
 
 
+def _is_named(node: Node) -> bool:
+    return "vllm" in node.path.lower() or _ENGINE.search(node.path) is not None
+
+
 def _is_vllm(node: Node, above: tuple[Node, ...]) -> bool:
     """Whether a key, an image or a word around names vLLM."""
-    if "vllm" in node.path.lower():
+    if _is_named(node):
         return True
     said = ("engine", "backend", "image", "runtime", "framework", "type", "inference_engine", "imageName")
     return any("vllm" in _said(place[key]).lower() for place in above for key in said)
@@ -268,10 +285,11 @@ def _image(above: Iterable[Node]) -> str | None:
 
 def _resources(above: Iterable[Node]) -> Resources:
     for place in above:
-        if place["resources"].kind == "map":
+        resources = place["resources"]
+        if resources.kind == "map":
             asked = resources_of(place, place)
-            if asked.gpu is None and (told := machine.accelerators(place["resources"])) is not None:
-                asked = replace(asked, gpu=told[0], gpus=asked.gpus or told[1])
+            told = machine.accelerators(resources) or machine.of_truss(resources["accelerator"])
+            asked = replace(asked, gpu=asked.gpu or told[0], gpus=asked.gpus or told[1])
             if asked != Resources():
                 return asked
     return Resources()

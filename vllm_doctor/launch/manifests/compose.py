@@ -1,27 +1,27 @@
-"""compose: a container for each service."""
+"""compose: a container for each service, with the variables that its text and the files beside it tell."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from vllm_doctor.launch import docker, shellwords
+from vllm_doctor.launch import docker, env_file, shellwords, yaml_tree
+from vllm_doctor.launch.interpolation import Interpolation
+from vllm_doctor.launch.manifests import around, mounts
 from vllm_doctor.launch.manifests.container import Container, text, texts
 from vllm_doctor.launch.start import Fault, Flaw, Form, Resources, Word, Written
-from vllm_doctor.launch.unexpanded import mark
 from vllm_doctor.launch.unwrap import SAYS
 from vllm_doctor.launch.yaml_tree import Node
+from vllm_doctor.model.errors import SourceError
 
+_JOINED = frozenset({"environment", "env_file", "volumes", "configs", "tmpfs", "devices"})
+"""Lists to which a service that extends another adds its own."""
 _LINE_END = (
     "a backslash at the end of the line: compose is no shell, and makes the line's end an argument, which vLLM refuses:"
     " leave it out"
 )
-_INTERPOLATED = re.compile(r"\$\$|\$\{([A-Za-z_]\w*+)[^{}]*+\}|\$([A-Za-z_]\w*)")
-_LINE_END = (
-    "a backslash at the end of the line: compose is no shell, and makes the line's end an argument, which vLLM refuses:"
-    " leave it out"
-)
+_MOST_EXTENDED = 10
+_NAMED = 8
 
 
 def starts(root: Node, name: str) -> Iterable[Written] | None:
@@ -29,39 +29,114 @@ def starts(root: Node, name: str) -> Iterable[Written] | None:
 
 
 def _starts(root: Node) -> Iterator[Written]:
+    shared = env_file.values(around.file_beside(".env") or "")
     for name, service in root["services"].fields.items():
         if service.kind == "map":
-            part = next((key for key in ("command", "entrypoint") if service[key]), "image")
-            yield from _service(f"services.{name}.{part}", root, name).starts()
+            yield from _service(root, name, shared).starts()
 
 
-def _service(place: str, root: Node, name: str) -> Container:
-    service = root["services"][name]
-    entrypoint, faults = _words(service["entrypoint"])
-    arguments, more = _words(service["command"])
+def _service(root: Node, name: str, shared: dict[str, str | None]) -> Container:
+    service, notes = _extended(root, root["services"][name], _MOST_EXTENDED)
+    part = next((key for key in ("command", "entrypoint") if service[key]), "image")
+    variables = Interpolation(shared)
+    entrypoint, faults = _words(service["entrypoint"], variables)
+    arguments, more = _words(service["command"], variables)
     image = text(service["image"])
+    image = None if image is None else variables.text(image)
+    of_files, unread = _of_files(service["env_file"], variables)
+    environment = {**of_files, **_environment(service["environment"], variables)}
     return Container(
         root,
         ("services", name),
         service,
         Form.COMPOSE,
-        place,
-        None if image is None else _interpolated(image),
+        f"services.{name}.{part}",
+        image,
         entrypoint if service["entrypoint"] else None,
         arguments,
-        _environment(service["environment"]),
+        environment,
         _resources(service),
         (*faults, *more),
-        ("an env_file is not read: what it sets is not known",) if service["env_file"] else (),
+        (*notes, *unread),
+        mounts.of_service(root, service, variables),
+        tuple(_said(variables)),
     )
 
 
-def _words(node: Node) -> tuple[tuple[Word, ...], tuple[Fault, ...]]:
+def _said(variables: Interpolation) -> Iterator[str]:
+    if names := list(variables.defaults):
+        listed = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+        yield f"read with their defaults, which variables of these names replace: {listed}"
+
+
+# ---- what another service, or another file, adds
+
+
+def _extended(root: Node, service: Node, depth: int) -> tuple[Node, tuple[str, ...]]:
+    """The service with what it extends; a note where that cannot be read."""
+    told = service["extends"]
+    if not told:
+        return service, ()
+    name, file = told["service"].text or told.text, told["file"].text
+    base_root = _other(file) if file else root
+    base = root if base_root is None else base_root["services"][name]
+    if base_root is None or base.kind != "map" or depth == 0:
+        return service, (f"extends is not read: what {file or 'the other service'} adds is not known",)
+    whole, notes = _extended(base_root, base, depth - 1)
+    return _merged(whole, service), notes
+
+
+def _other(file: str) -> Node | None:
+    content = around.file_beside(file)
+    try:
+        roots = yaml_tree.read(content).roots if content is not None else ()
+    except SourceError:
+        return None
+    return roots[0] if roots else None
+
+
+def _merged(base: Node, own: Node, key: str = "") -> Node:
+    if key == "environment":
+        base, own = _as_map(base), _as_map(own)
+    if base.kind == own.kind == "map":
+        of_both = {name: _merged(base[name], own[name], name) for name in base.fields if name in own.fields}
+        return replace(own, fields={**base.fields, **own.fields, **of_both})
+    if base.kind == own.kind == "seq" and key in _JOINED:
+        return replace(own, items=(*base.items, *own.items))
+    return own
+
+
+def _as_map(node: Node) -> Node:
+    """`[NAME=VALUE]` as a mapping."""
+    if node.kind != "seq":
+        return node
+    fields = {}
+    for item in node.items:
+        name, equals, value = item.text.partition("=")
+        fields[name] = replace(item, kind="str" if equals else "null", text=value)
+    return replace(node, kind="map", items=(), fields=fields)
+
+
+def _of_files(node: Node, variables: Interpolation) -> tuple[dict[str, str | None], tuple[str, ...]]:
+    """The variables of `env_file`, as far as the files lie beside."""
+    found: dict[str, str | None] = {}
+    for item in node.items or ((node,) if node else ()):
+        content = around.file_beside(variables.text(item["path"].text or item.text))
+        if content is None:
+            return found, ("an env_file is not read: what it sets is not known",)
+        found |= env_file.values(content)
+    return found, ()
+
+
+# ---- one service
+
+
+def _words(node: Node, variables: Interpolation) -> tuple[tuple[Word, ...], tuple[Fault, ...]]:
     if node.kind == "seq":
-        return tuple(replace(word, text=_interpolated(word.text)) for word in texts(node)), ()
+        return tuple(replace(word, text=variables.text(word.text)) for word in texts(node)), ()
     if not node.is_scalar:
         return (), ()
-    words, broken = shellwords.words(_interpolated(node.text), node.text_line)
+    words, broken = shellwords.words(variables.text(node.text), node.text_line)
     faults = [] if broken is None else [Fault(broken.kind, broken.line, SAYS[broken.kind])]
     line_end = next((word for word in words if word.text == shellwords.LINE_END), None)
     if line_end is not None:
@@ -69,18 +144,9 @@ def _words(node: Node) -> tuple[tuple[Word, ...], tuple[Fault, ...]]:
     return tuple(word for word in words if word.text != shellwords.LINE_END), tuple(faults)
 
 
-def _interpolated(text: str) -> str:
-    """With compose's variables marked: they come from where compose runs. `$$` is a dollar."""
-    return _INTERPOLATED.sub(lambda m: "$" if m[0] == "$$" else mark(f"${{{m[1] or m[2]}}}"), text)
-
-
-def _environment(node: Node) -> dict[str, str | None]:
-    if node.kind == "seq":
-        pairs = [word.text.partition("=") for word in texts(node)]
-        given = {name: value if equals else None for name, equals, value in pairs}
-    else:
-        given = {name: text(value) for name, value in node.fields.items()}
-    return {name: None if value is None else _interpolated(value) for name, value in given.items()}
+def _environment(node: Node, variables: Interpolation) -> dict[str, str | None]:
+    given = {name: text(value) for name, value in _as_map(node).fields.items()}
+    return {name: None if value is None else variables.text(value) for name, value in given.items()}
 
 
 def _resources(service: Node) -> Resources:
@@ -115,5 +181,5 @@ def _mounts_shm(*lists: Node) -> bool:
 
 def _device(device: Node) -> float | None:
     """How many GPUs a reservation asks for; None of all, and of a variable."""
-    listed = device["device_ids"].items
+    listed = [one for item in device["device_ids"].items for one in item.text.split(",") if one]
     return float(len(listed)) if listed else docker.number(device["count"].text)

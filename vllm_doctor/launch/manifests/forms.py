@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from vllm_doctor.launch.manifests import (
     anywhere,
+    around,
     chart,
     compose,
     config_file,
@@ -20,10 +21,10 @@ from vllm_doctor.launch.manifests import (
     llm_d_benchmark,
     production_stack,
     ray_serve,
+    runpod,
     sky,
     srt_slurm,
     truss,
-    worker_vllm,
 )
 from vllm_doctor.launch.start import Written
 from vllm_doctor.launch.yaml_tree import Documents, Node
@@ -41,7 +42,7 @@ _FORMS: tuple[_Read, ...] = (
     dstack.starts,
     truss.starts,
     llama_swap.starts,
-    worker_vllm.starts,
+    runpod.starts,
     kustomize.starts,
     config_file.starts,
     kubernetes.starts,
@@ -54,10 +55,11 @@ def starts(documents: Documents, name: str) -> list[Written] | None:
     """The servers that the documents start; None where they are of no known form. `name`: of the file, if it is one."""
     known = False
     found: list[Written] = []
-    for root in documents.roots:
-        read = next((given for form in _FORMS if (given := form(root, name)) is not None), None)
-        known = known or read is not None
-        found += read or ()
+    with around.documents(documents.roots):
+        for root in documents.roots:
+            read = next((given for form in _FORMS if (given := form(root, name)) is not None), None)
+            known = known or read is not None
+            found += read or ()
     found = [kaito.configured(written, documents.roots) for written in kserve.joined(found)]
     if documents.is_open:
         found = [replace(written, is_open=True) for written in found]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from vllm_doctor.launch import yaml_tree
+from vllm_doctor.launch import budget, yaml_tree
 from vllm_doctor.launch.manifests import kubernetes
 from vllm_doctor.launch.manifests.container import texts
 from vllm_doctor.launch.manifests.values import Values
@@ -18,6 +18,7 @@ from vllm_doctor.vllm import flags as catalogue
 
 _LISTS = ("patches", "patchesStrategicMerge", "patchesJson6902")
 _WORDS = re.compile(r".*/(?:args|command)(?:/[\d-]+)?")
+_STEPS_OF_A_PATCH = 50
 _SETS = frozenset({"add", "replace"})
 _BASE = "a patch: what the base itself has is not known"
 
@@ -35,6 +36,7 @@ def _starts(kustomization: Node) -> Iterator[Written]:
         given = patch["patch"] if patch.kind == "map" else patch
         if not given.is_scalar:
             continue
+        budget.spend(_STEPS_OF_A_PATCH)
         try:
             documents = yaml_tree.read(given.text, given.text_line)
         except SourceError:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from vllm_doctor.launch import budget, docker, machine
+from vllm_doctor.launch.manifests import around, mounts
 from vllm_doctor.launch.manifests.container import Container, text, texts
 from vllm_doctor.launch.start import Fault, Flaw, Form, Resources, Word
 from vllm_doctor.launch.unexpanded import mark
@@ -28,10 +29,10 @@ class Pod:
 
 
 def container_of(pod: Pod, keys: tuple[str | int, ...], container: Node) -> Container:
-    environment = environment_of(container["env"])
+    of_maps, unread = _of_maps(container["envFrom"])
+    environment = {**of_maps, **environment_of(container["env"])}
     command, arguments = container["command"], container["args"]
     part = container["args"] if arguments else container["command"]
-    outside = "envFrom is not read: what it sets is not known"
     return Container(
         pod.object,
         keys,
@@ -44,13 +45,32 @@ def container_of(pod: Pod, keys: tuple[str | int, ...], container: Node) -> Cont
         environment,
         resources_of(pod.spec, container),
         tuple(not_text(command, arguments)),
-        (outside,) if container["envFrom"] else (),
+        unread,
+        mounts.of_pod(pod.spec, container),
     )
 
 
 def environment_of(node: Node) -> dict[str, str | None]:
-    """`env`: None for a value that is taken from elsewhere."""
-    return {item["name"].text: text(item["value"]) for item in node.items if item["name"].is_scalar}
+    """`env`: None for a value that is taken from elsewhere than a ConfigMap among the documents."""
+    return {item["name"].text: _value(item) for item in node.items if item["name"].is_scalar}
+
+
+def _value(item: Node) -> str | None:
+    reference = item.at("valueFrom", "configMapKeyRef")
+    data = around.config_map(reference["name"].text)
+    return text(item["value"] or data[reference["key"].text]) if data is not None else text(item["value"])
+
+
+def _of_maps(node: Node) -> tuple[dict[str, str | None], tuple[str, ...]]:
+    """The variables of `envFrom`, as far as its ConfigMaps are among the documents."""
+    found: dict[str, str | None] = {}
+    is_whole = True
+    for item in node.items:
+        data = around.config_map(item.at("configMapRef", "name").text)
+        is_whole = is_whole and data is not None
+        if data is not None:
+            found |= {f"{item['prefix'].text}{name}": text(value) for name, value in data.fields.items()}
+    return found, () if is_whole else ("envFrom is not read: what it sets is not known",)
 
 
 def referenced(words: Iterable[Word], environment: Mapping[str, str | None]) -> Iterator[Word]:

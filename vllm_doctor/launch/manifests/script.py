@@ -40,11 +40,13 @@ def joined(lines: Sequence[Word]) -> Word | None:
     """Commands as one script, each in its line of the document."""
     if not lines:
         return None
-    script, line = lines[0].text, lines[0].line
+    pieces, line = [lines[0].text], lines[0].line
+    at = line + lines[0].text.count("\n")
     for word in lines[1:]:
-        gap = word.line - line - script.count("\n")
-        script += "\n" * max(1, gap) + word.text
-    return Word(script, line)
+        gap = max(word.line - at, not pieces[-1].endswith("\n"))
+        pieces += ["\n" * gap, word.text]
+        at += gap + word.text.count("\n")
+    return Word("".join(pieces), line)
 
 
 def environment_of(node: Node) -> dict[str, str | None]:

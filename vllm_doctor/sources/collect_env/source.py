@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.kinds import SourceKind
@@ -15,7 +14,7 @@ from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.sources.collect_env import document
 from vllm_doctor.sources.collect_env.document import CollectEnv
-from vllm_doctor.sources.gpu import gpu, nvidia_smi_text
+from vllm_doctor.sources.gpu import gpu, looks, printed
 from vllm_doctor.sources.gpu.gpu import GpuUse, GpuView
 from vllm_doctor.vllm import gpu_names, gpus
 from vllm_doctor.vllm.environment import is_shown, number_or_text
@@ -96,7 +95,7 @@ def _device(told: CollectEnv) -> str:
 def _view(told: CollectEnv, target: str) -> GpuView | None:
     """The GPUs of NVIDIA's that it lists, with the matrix of how they are linked."""
     try:
-        view = nvidia_smi_text.view(Path(target), "\n".join(told.lines))
+        view = printed.view("\n".join(told.lines).encode("utf-8", "replace"), target)
     except UsageError as error:
         raise SourceError("no-collect-env", str(error)) from None
     return view if view is not None and view.gpus else None
@@ -194,7 +193,7 @@ def _notes(told: CollectEnv, view: GpuView | None) -> Iterator[str]:
     if told.told("rocm used to build pytorch") and (amd := _amd_named(told)):
         yield from amd.assumptions
     if view is not None:
-        yield from (note for note in view.notes if note not in (nvidia_smi_text.NO_TABLE, nvidia_smi_text.NO_CLOCKS))
+        yield from (note for note in view.notes if note not in (looks.NO_TABLE, looks.NO_CLOCKS))
     if told.variables:
         yield "its variables are of the shell that ran it: the server's may be others"
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
+from vllm_doctor.intake.report import holds, said
 from vllm_doctor.model.report import SCHEMA
-from vllm_doctor.session.sources.report import holds, is_named_by, said
 
 REPORT = {
     "schema": SCHEMA,
@@ -68,10 +67,3 @@ def test_what_is_wrong_in_it_is_one_line_still(told: bytes) -> None:
 
 def test_secrets_of_it_are_masked() -> None:
     assert "hf_Zq0123456789abcdefGHIJklmn" not in said(raw(headline="HF_TOKEN=hf_Zq0123456789abcdefGHIJklmn"), "r")
-
-
-def test_only_a_plain_file_is_asked(tmp_path: Path) -> None:
-    (tmp_path / "r.json").write_bytes(raw())
-    assert is_named_by(str(tmp_path / "r.json"))
-    assert not is_named_by(str(tmp_path))
-    assert not is_named_by("-")

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from pathlib import Path
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import Any
 
 from vllm_doctor.model import outside
-from vllm_doctor.model.errors import SourceError
-from vllm_doctor.session.attachment import Attachment, Opener, Turn
-from vllm_doctor.session.source import Source
-from vllm_doctor.session.sources import log
-from vllm_doctor.sources.bench import signs
-from vllm_doctor.text import files, redact
+from vllm_doctor.text import redact
 
-_MOST_BYTES = 64 * 1024 * 1024
 _SCHEMA = re.compile(rb'"schema"\s{0,20}:\s{0,20}"vllm-doctor/(report|compare|expect|fleet)/v\d{1,3}"')
 _AT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::[\d.]{2,12})?Z?")
 _LONGEST = 300
@@ -60,20 +52,3 @@ def _text(told: Mapping[str, Any], key: str) -> str:
     line = " ".join(value[: 4 * _LONGEST].split()) if isinstance(value, str) else ""
     clean = "".join(char for char in redact.text(line, Counter()) if char.isprintable())
     return clean if len(clean) <= _LONGEST else f"{clean[: _LONGEST - 1]}…"
-
-
-def is_named_by(word: str) -> bool:
-    """A file with a document of the doctor's."""
-    return word != log.STDIN and log.is_named_by(word) and Path(word).is_file() and holds(signs.ends(Path(word)))
-
-
-def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Sequence[Source]) -> NoReturn:
-    """Raises SourceError, which says what the first of them is."""
-    try:
-        raw = files.read(words[0], _MOST_BYTES)
-    except OSError as error:
-        raise SourceError("unreadable", f"{words[0]}: cannot be read ({error.strerror})") from None
-    raise SourceError("report", said(raw, words[0]))
-
-
-OPENER = Opener(is_named_by, Turn.SERVER, opened)
