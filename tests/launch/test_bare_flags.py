@@ -35,8 +35,8 @@ def test_a_command_is_no_model() -> None:
 
 
 def test_a_value_that_is_not_in_the_text() -> None:
-    [start] = read("-tp $TP --max-model-len 32000")
-    assert start.unknown_flags == {"--tensor-parallel-size"}
+    [start] = read("-tp $TP --max-model-len 32000 --speculative-config '{... \"num_speculative_tokens\": 3}'")
+    assert start.unknown_flags == {"--tensor-parallel-size", "--speculative-config"}
 
 
 @pytest.mark.parametrize(

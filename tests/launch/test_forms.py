@@ -76,6 +76,7 @@ def test_each_is_corrected_in_place_or_in_words(form: Form, tmp_path: Path) -> N
     path = tmp_path / "given"
     path.write_text(TEXTS[form])
     source = open_command(str(path))
+    assert source.document is not None
     [patch] = source.document.patched({0: [Change("--seed", 1.0, 2.0, "a-rule")]})
     assert patch.problem is None
     assert any("--seed 2" in line or line.strip("'- ") == "2" for line in patch.lines)

@@ -18,6 +18,9 @@ _OPEN = frozenset({"...", "…", "[...]", "<...>"})
 _BULLET = re.compile(r"[ \t]*(?:[-*+•>][ \t]+|\d{1,2}[.)][ \t]+)?`?")
 _BEGINS = re.compile(r"\s{0,1000}(?:[-*+•][ \t]+)?[`\"']?--?[A-Za-z]")
 _MODEL = re.compile(r"[\w.-]{1,80}/[\w.-]{1,80}|[A-Za-z][\w.-]{2,80}|(?:/[\w.-]{1,80}){1,12}/?")
+_VARIABLE = re.compile(r"\$\{?[A-Za-z_]\w{0,80}\}?|<[A-Za-z][\w.-]{0,80}>")
+_LEFT_OUT = re.compile(rf"{_VARIABLE.pattern}|\.\.\.|…")
+"""In a value: `{... "num_speculative_tokens": 3}`."""
 _SHARE = 0.5
 _NOTE = "the program is not in the text: these were read as flags of `vllm serve`"
 
@@ -54,8 +57,9 @@ def _words(lines: list[str], line: int) -> Iterator[Word]:
         bare = text[_bullet(text) :].rstrip().rstrip("`\\,").rstrip()
         if bare and not bare.startswith("#"):
             for word in shell.words(bare.rstrip(","), number)[0]:
-                marked = re.sub(r"\$\{?[A-Za-z_]\w*\}?|<[A-Za-z][\w.-]*>", lambda match: mark(match[0]), word.text)
-                yield Word(marked, number)
+                is_whole = word.text in _OPEN or _FLAG.match(word.text)
+                pattern = _VARIABLE if is_whole else _LEFT_OUT
+                yield Word(pattern.sub(lambda match: mark(match[0]), word.text), number)
 
 
 def _bullet(text: str) -> int:
