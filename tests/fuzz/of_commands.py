@@ -23,7 +23,8 @@ def _command(data: bytes) -> Hashable:
     """A text with commands; what they give; and the corrected text in the form it came in."""
     from vllm_doctor.launch import source
 
-    opened = source._source("x", source._decoded(data, "x"))
+    opened = source.of_text("x", source._decoded(data, "x"))
+    assert opened.document is not None
     signs = []
     for start in opened.starts[:3]:
         seen = opened.examine(start, "h", None)

@@ -80,7 +80,8 @@ def _words(flags: Sequence[tuple[str, str]]) -> list[str]:
 @given(COMMANDS)
 def test_a_shell_gives_the_words_that_were_quoted(flags: list[tuple[str, str]]) -> None:
     words = _words(flags)
-    opened = source._source("x", shlex.join(words))
+    opened = source.of_text("x", shlex.join(words))
+    assert opened.document is not None
     assert [word.text for word in opened.document.written[0].words] == words
 
 
@@ -95,7 +96,8 @@ def test_a_manifest_gives_the_words_that_it_holds_and_so_does_its_patch(
     spec = pod if kind == "Pod" else {"template": {"metadata": {"labels": {}}, "spec": pod}}
     version = "v1" if kind == "Pod" else "apps/v1"
     manifest = {"apiVersion": version, "kind": kind, "metadata": {"name": "v"}, "spec": spec}
-    opened = source._source("x", yaml.safe_dump(manifest))
+    opened = source.of_text("x", yaml.safe_dump(manifest))
+    assert opened.document is not None
     assert [word.text for word in opened.document.written[0].words] == words
     for patch in opened.document.patched(CHANGES):
         if patch.problem is None:

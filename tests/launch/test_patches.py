@@ -20,6 +20,12 @@ from vllm_doctor.vllm import flags
 IMAGE = "vllm/vllm-openai:v0.11.0"
 
 
+def of_document(source: StartSource, changed: Mapping[int, Sequence[Change]]) -> tuple[Patch, ...]:
+    """The corrections of the text."""
+    assert source.document is not None
+    return source.document.patched(changed)
+
+
 def rendered(patches: Sequence[Patch]) -> str:
     at = datetime(2026, 1, 1, tzinfo=UTC)
     patient = Patient(None, None, None)
@@ -35,7 +41,7 @@ def changes(start: Start, wanted: Mapping[str, Value | None]) -> list[Change]:
 def patched(path: Path, wanted: Mapping[str, Value | None], number: int = 0) -> tuple[Patch, ...]:
     source = open_command(str(path))
     number %= len(source.starts)
-    return source.document.patched({number: changes(source.starts[number], wanted)})
+    return of_document(source, {number: changes(source.starts[number], wanted)})
 
 
 def written(tmp_path: Path, text: str, name: str = "written.yaml") -> Path:
@@ -366,7 +372,7 @@ def test_servers_of_one_file_are_one_document(tmp_path: Path) -> None:
     path = written(tmp_path, two)
     source = open_command(str(path))
     wanted: dict[str, Value | None] = {"--enforce-eager": None}
-    found = source.document.patched({n: changes(start, wanted) for n, start in enumerate(source.starts)})
+    found = of_document(source, {n: changes(start, wanted) for n, start in enumerate(source.starts)})
     assert len(found) == 1
     assert all("--enforce-eager" not in start.command.flags for start in again(path, found).starts)
     assert rendered(found).count("--enforce-eager on -> not set") == 2
@@ -378,7 +384,7 @@ def test_servers_of_one_script_are_one_diff(tmp_path: Path) -> None:
     )
     source = open_command(str(path))
     wanted: dict[str, Value | None] = {"--seed": 2.0, "--enforce-eager": None}
-    found = source.document.patched({n: changes(start, wanted) for n, start in enumerate(source.starts)})
+    found = of_document(source, {n: changes(start, wanted) for n, start in enumerate(source.starts)})
     assert [start.command.flags for start in again(path, found).starts] == [{"--seed": 2.0}, {"--seed": 2.0}]
 
 
@@ -386,7 +392,7 @@ def test_objects_of_one_file_are_documents_of_their_own(tmp_path: Path) -> None:
     path = written(tmp_path, KUBERNETES + "---\n" + CRON)
     source = open_command(str(path))
     wanted: dict[str, Value | None] = {"--enforce-eager": None}
-    found = source.document.patched({n: changes(start, wanted) for n, start in enumerate(source.starts)})
+    found = of_document(source, {n: changes(start, wanted) for n, start in enumerate(source.starts)})
     assert "\n---\n" in rendered(found)
     assert all("--enforce-eager" not in start.command.flags for start in again(path, found).starts)
 
@@ -416,7 +422,7 @@ def test_a_file_that_cannot_be_patched_gets_a_command_to_read(text: str, name: s
 
 def test_a_text_is_shown_one_flag_a_line() -> None:
     source = open_command("FOO_TOKEN=S3CRET vllm serve $MODEL -tp 2 --enforce-eager --x '{\"a\": 1}' | tee log")
-    [patch] = source.document.patched({0: changes(source.starts[0], {"--enforce-eager": None, "OMP_NUM_THREADS": 1.0})})
+    [patch] = of_document(source, {0: changes(source.starts[0], {"--enforce-eager": None, "OMP_NUM_THREADS": 1.0})})
     assert list(patch.lines)[3:] == [
         "-FOO_TOKEN=[masked] vllm serve $MODEL \\",
         "+FOO_TOKEN=[masked] OMP_NUM_THREADS=1 vllm serve $MODEL \\",
@@ -507,7 +513,7 @@ def test_of_a_long_text_with_many_commands_the_changed_commands_are_told(tmp_pat
     """To change it in place it is read again for each of them: more than its readings may take."""
     path = written(tmp_path, ("vllm serve m --seed 1\n" + "echo a b c d\n" * 100) * 60)
     source = open_command(str(path))
-    found = source.document.patched({n: changes(start, {"--seed": 2.0}) for n, start in enumerate(source.starts)})
+    found = of_document(source, {n: changes(start, {"--seed": 2.0}) for n, start in enumerate(source.starts)})
     assert len(found) == 60
     assert all("+  --seed 2" in patch.lines for patch in found)
     assert "not in place" in found[-1].apply[0]
