@@ -33,7 +33,7 @@ class Example:
     source: str
     file: str
     verdict: str
-    missed: str
+    remark: str
 
 
 def examples() -> list[Example]:
@@ -44,10 +44,10 @@ def examples() -> list[Example]:
 
 def table(rows: Sequence[Example]) -> Iterator[str]:
     """A line of markdown each."""
-    yield "| format | example | read | not read |"
+    yield "| format | example | read | what was read, or not |"
     yield "|---|---|---|---|"
     for row in rows:
-        yield f"| {row.format} | {row.source} | {row.verdict} | {row.missed} |"
+        yield f"| {row.format} | {row.source} | {row.verdict} | {row.remark} |"
 
 
 def counted(rows: Sequence[Example]) -> str:

@@ -57,7 +57,7 @@ def test_a_log_a_command_and_gpus_in_any_order(turned: bool, tmp_path: Path) -> 
     assert report["patient"]["gpu"] == "NVIDIA H100 80GB HBM3"
     assert report["command"]["was"][:3] == ["vllm", "serve", "Qwen/Qwen2.5-7B-Instruct"]
     assert code == 1
-    assert report["findings"][0]["rule"] == "max-num-seqs-cap"
+    assert "max-num-seqs-cap" in {finding["rule"] for finding in report["findings"]}
 
 
 def test_all_in_one_file_on_standard_input(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_what_each_text_was_taken_for_is_told(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_stops_nothing(tmp_path: Path) -> None:
     words = written(tmp_path, server_log=LOG, notes_txt="nothing of ours\n")
-    _, report, _ = doctor([*words, str(tmp_path / "missing.log"), "--command", str(tmp_path / "none.sh")])
+    _, report, _ = doctor([*words, str(tmp_path / "missing.log"), "--command", "none.sh"])
     assert report["error"] is None
     assert kinds(report) == ["log"]
     errors = [source["error"]["message"] for source in report["sources"] if source["error"]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from vllm_doctor.launch import budget, docker, shell
 from vllm_doctor.launch.start import Form, Word, Written
 from vllm_doctor.launch.unexpanded import is_marked, mark
 from vllm_doctor.launch.unwrap import of_words
+from vllm_doctor.model import outside
 
 _INSTRUCTION = re.compile(r"[ \t]*(?P<name>[A-Za-z]{2,12})[ \t]+(?P<rest>\S.*)", re.DOTALL)
 _FIRST = re.compile(r"^[ \t]*(?!#)(?P<line>\S[^\n]*)", re.MULTILINE)
@@ -153,8 +153,8 @@ def _words(rest: str, line: int, name: str) -> tuple[tuple[Word, ...], tuple[str
     """The words of CMD or ENTRYPOINT: a JSON list, or one text for a shell."""
     if rest.startswith("["):
         try:
-            items = json.loads(rest)
-        except (ValueError, RecursionError):
+            items = outside.json(rest)
+        except ValueError:
             items = None
         if isinstance(items, list) and all(isinstance(item, str) for item in items):
             texts = [str(item) for item in items]

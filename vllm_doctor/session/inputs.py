@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 _IS_COMMAND = re.compile(r"\s*(?:vllm|python3?|docker|podman)\s+\S")
-_HAS_LOG = re.compile(
-    r"Avg prompt throughput|EngineCore|\[(?:api_server|loggers|metrics|llm_engine|core|launcher)\.py:\d"
-)
+_HAS_LOG = re.compile(r"Avg prompt throughput|\[(?:api_server|loggers|metrics|llm_engine|core|launcher)\.py:\d")
 
 _NO_WORD = "not-found"
 _NOTHING = "no log line of vLLM, command, output of nvidia-smi, scrape or benchmark result is recognised in it"

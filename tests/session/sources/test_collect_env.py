@@ -25,9 +25,9 @@ def env(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("more", [LOG, "\n```\nvllm serve m\n```\n"])
+@pytest.mark.parametrize("more", [LOG, "\n```\nvllm serve org/m-7B\n```\n"])
 def test_a_text_may_hold_more(more: str, doctor: Doctor, env: str) -> None:
-    Path(env).write_text(f"{SECTIONS}```\n{more}")
+    Path(env).write_text(f"```\n{SECTIONS}```\n{more}")
     report = doctor(env, "--json").report
     assert "collect-env" in {source["kind"] for source in report["sources"]}
     assert len({source["kind"] for source in report["sources"]}) == 2

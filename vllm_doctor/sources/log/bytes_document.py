@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 
 TEXTS = (
@@ -91,8 +92,8 @@ def _begin(head: bytes) -> int | None:
 def _is_entry(line: bytes) -> bool:
     """Whether a line is an entry by itself, as a shipper writes it."""
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
+        found = outside.json(line)
+    except ValueError:
         return False
     return isinstance(found, dict) and _holds_text(found)
 
