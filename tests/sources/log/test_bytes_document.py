@@ -27,10 +27,9 @@ def iso(place: int) -> str:
 
 def entry(place: int, line: str) -> dict[str, object]:
     """As Google's Cloud Logging keeps it."""
-    of = {"type": "k8s_container", "labels": {"pod_name": "chat-0", "container_name": "server"}}
     return {
         "insertId": f"i{place}",
-        "resource": of,
+        "resource": {"type": "k8s_container", "labels": {"pod_name": "chat-0", "container_name": "server"}},
         "severity": "ERROR",
         "textPayload": f"{line}\n",
         "timestamp": iso(place),

@@ -184,6 +184,11 @@ class Reading:
             return None
 
 
+def _is_of_vllm(this: Record, line: LogLine) -> bool:
+    """Whether no other program writes this."""
+    return bool(this.level or line.samples) or "vllm" in this.message or _OF_VLLM.match(this.process) is not None
+
+
 def _lacks(head: bytes) -> tuple[bool, bool]:
     """Whether a log's beginning has no times, and whether it has no records of vLLM's either."""
     if _TIME_OF_DAY.search(head):
