@@ -44,9 +44,10 @@ def test_a_config_map_that_is_not_there() -> None:
 def test_sets_and_roles() -> None:
     [start] = read(
         "apiVersion: kaito.sh/v1alpha1\nkind: InferenceSet\n"
-        "spec: {template: {resource: {instanceType: p5.48xlarge}, inference: {preset: {name: phi-4}}}}\n"
+        "spec: {replicas: 2, template: {resource: {instanceType: p5.48xlarge}, inference: {preset: {name: phi-4}}}}\n"
     )
     assert (start.command.model, start.resources.gpu) == ("phi-4", "p5.48xlarge")
+    assert start.notes[-1] == "replicas: 2"
     prefill, decode = read(
         "apiVersion: kaito.sh/v1alpha1\nkind: MultiRoleInference\nmetadata: {name: x}\n"
         "spec: {model: {name: phi-4}, roles: [{type: prefill, instanceType: p5.48xlarge}, {type: decode}]}\n"

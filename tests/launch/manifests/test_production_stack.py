@@ -25,7 +25,8 @@ def test_what_the_chart_makes_of_its_other_keys() -> None:
         "  - {name: a, modelURL: m, enableLoRA: true, enableTool: false, toolCallParser: hermes, requestGPU: 2,\n"
         "     replicaCount: 3, raySpec: {headNode: {requestGPU: 1}},\n"
         "     vllmConfig: {pipelineParallelSize: 2, v0: 1, unheard: x}}\n"
-        "  - {name: b, modelURL: m, lmcacheConfig: {enabled: true, kvRole: kv_producer}, vllmConfig: {maxLoras: 4}}\n"
+        "  - {name: b, modelURL: m, lmcacheConfig: {enabled: true, kvRole: kv_producer},\n"
+        "     chatTemplate: c, vllmConfig: {maxLoras: 4}}\n"
     )
     assert ray.argv == (
         "vllm", "serve", "m", "--enable-lora", "--tool-call-parser", "hermes", "--pipeline-parallel-size", "2",
@@ -35,7 +36,7 @@ def test_what_the_chart_makes_of_its_other_keys() -> None:
     assert ray.notes == ("not read of vllmConfig: unheard",)
     assert split.argv == (
         "vllm", "serve", "m", "--max-loras", "4", "--no-enable-prefix-caching", "--kv-transfer-config",
-        '{"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_producer"}',
+        '{"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_producer"}', "--chat-template", "/templates/c",
     )  # fmt: skip
     assert split.notes[0] == "role of b: prefill"
 
@@ -61,3 +62,15 @@ def test_the_operators_runtime() -> None:
     assert (start.version, start.resources.gpus, start.resources.cpu_limit) == ("0.11.0", 2.0, 4.0)
     assert start.environment == {"VLLM_USE_V1": "1", "HF_HOME": "/data"}
     assert start.place == "VLLMRuntime/r spec.vllmConfig"
+
+
+def test_prefill_and_decode_over_lmcache() -> None:
+    [start] = read(
+        "servingEngineSpec:\n  modelSpec:\n  - {name: a, modelURL: m,\n"
+        "     lmcacheConfig: {enabled: true, enablePD: true, kvRole: kv_consumer, nixlRole: receiver}}\n"
+    )
+    assert start.command.flags["--kv-transfer-config"] == (
+        '{"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_consumer",'
+        ' "kv_connector_extra_config": {"discard_partial_chunks": false, "lmcache_rpc_port": "receiver"}}'
+    )
+    assert start.notes == ("role of a: decode",)

@@ -32,6 +32,13 @@ def of_workspace(owner: str, object: Node) -> Iterator[Written]:
     yield from _preset(owner, object, spec["inference"], spec["inference"].at("preset", "name"), spec["resource"])
 
 
+def of_set(owner: str, object: Node) -> Iterator[Written]:
+    for written in of_workspace(owner, object):
+        count = object.at("spec", "replicas").text
+        replicas = (f"replicas: {count}",) if count not in ("", "1") else ()
+        yield replace(written, notes=(*written.notes, *replicas))
+
+
 def of_roles(owner: str, object: Node) -> Iterator[Written]:
     spec = object["spec"]
     for role in spec["roles"].items:

@@ -25,7 +25,7 @@ _RAY_GROUPS = frozenset({"headGroupSpec", "workerGroupSpecs"})
 """Where KubeRay starts Ray in a container that says nothing else."""
 _Read = Callable[[str, Node], Iterator[Written]]
 _WHOLE: Mapping[str, _Read] = {
-    "kaito.sh/InferenceSet": kaito.of_workspace,
+    "kaito.sh/InferenceSet": kaito.of_set,
     "kaito.sh/MultiRoleInference": kaito.of_roles,
     "kubeai.org/Model": kubeai.of_model,
     "nvidia.com/DynamoGraphDeployment": dynamo_graph.of_graph,

@@ -111,6 +111,8 @@ def _of_model(holder: StackModel, values: Node) -> Written:
         words += _left_off(config, ("enablePrefixCaching",))
     words += texts(config["extraArgs"])
     words += _transfer(cache, is_v0=config["v0"].text == "1")
+    if template := model["chatTemplate"].text:
+        words += [Word(word, model["chatTemplate"].line) for word in ("--chat-template", f"/templates/{template}")]
     image = ":".join(node.text for node in (model["repository"], model["tag"]) if node.is_scalar)
     gpus = docker.number(model["requestGPU"].text)
     workers = docker.number(model["replicaCount"].text) or 1.0
@@ -190,10 +192,14 @@ def _left_off(config: Node, keys: Iterable[str]) -> Iterator[Word]:
 
 def _transfer(cache: Node, is_v0: bool) -> Iterator[Word]:
     if cache["enabled"].plain is True:
-        told = {
+        told: dict[str, object] = {
             "kv_connector": "LMCacheConnector" if is_v0 else "LMCacheConnectorV1",
             "kv_role": cache["kvRole"].text or "kv_both",
         }
+        if cache["enablePD"]:
+            told["kv_connector"] = "LMCacheConnectorV1"
+            port = cache["nixlRole"].text
+            told["kv_connector_extra_config"] = {"discard_partial_chunks": False, "lmcache_rpc_port": port}
         yield from (Word("--kv-transfer-config", cache.line), Word(json.dumps(told), cache.line))
 
 
