@@ -150,7 +150,7 @@ def _flag(key: str, value: Node) -> str | None:
 def _is_map(node: Node, known: Mapping[str, str], above: tuple[Node, ...]) -> bool:
     own = [flag for flag in known.values() if flag not in _NOT_OWN]
     scalars = [key for key, value in node.fields.items() if value.kind != "map"]
-    if _is_named(node):
+    if not own or _is_named(node):
         return bool(own)
     is_told = _is_vllm(node, (node, *above))
     return len(own) >= (_LEAST if is_told else _LEAST_UNNAMED) and (is_told or len(known) >= _SHARE * len(scalars))
@@ -164,7 +164,7 @@ def _arguments(node: Node, above: tuple[Node, ...]) -> tuple[Word, ...]:
     flags = {word.text.partition("=")[0].partition(" ")[0] for word in listed if word.text.startswith("--")}
     known = {flag for text in flags if (flag := flag_map.known(text)) is not None}
     own = known - _NOT_OWN
-    is_enough = len(own) >= (1 if _is_vllm(node, above) else _LEAST)
+    is_enough = len(own) >= _LEAST or (bool(own) and _is_vllm(node, above))
     if not is_enough or len(known) < _SHARE * len(flags):
         return ()
     return tuple(word for one in listed for word in _parted(one))
@@ -186,7 +186,7 @@ def _is_vllm(node: Node, above: tuple[Node, ...]) -> bool:
     if _is_named(node):
         return True
     said = ("engine", "backend", "image", "runtime", "framework", "type", "inference_engine", "imageName")
-    return any("vllm" in _said(place[key]).lower() for place in above for key in said)
+    return any("vllm" in _said(place[key]).lower() for place in above for key in said if key in place.fields)
 
 
 def _said(node: Node) -> str:
