@@ -334,6 +334,8 @@ def test_amd_smi_tells_table_monitor_and_outline() -> None:
     ]  # fmt: skip
     outline = (
         "GPU: 0\n    ASIC:\n        MARKET_NAME: AMD Instinct MI300X\n    VRAM:\n        SIZE: 196592 MB\n"
+        "    CLOCK:\n        SYS:\n            FREQUENCY_LEVELS:\n                LEVEL 0: 132 MHz\n"
+        "                LEVEL 1: 2100 MHz\n    BUS:\n        PCIE_INTERFACE_VERSION: Gen 5\n"
         "    POWER:\n        SOCKET_POWER: 140 W\n    USAGE:\n        GFX_ACTIVITY: 7 %\n"
     )
     as_json = (
@@ -345,6 +347,7 @@ def test_amd_smi_tells_table_monitor_and_outline() -> None:
         seen = view(text)
         assert (seen.gpus[0].name, values(seen.gpus[0].memory_total)) == ("AMD Instinct MI300X", [196592 * MIB])
         assert values(seen.samples[0].power, seen.samples[0].utilization) == [140, 0.07]
+    assert values(view(outline).gpus[0].sm_clock_max, view(outline).gpus[0].pcie_generation_max) == [2100, 5]
 
 
 # --- Intel, Huawei --------------------------------------------------------------------------------------------------

@@ -33,6 +33,8 @@ _COLUMNS = {
     "VRAM%": "memory_used_share",
 }
 """Of monitor, as they stand in a sample."""
+_LEVELS = tuple(("SYS", "FREQUENCY_LEVELS", f"LEVEL_{level}") for level in reversed(range(10)))
+"""The clocks that static lists, the highest first."""
 _GPU = re.compile(r"GPU: {1,4}(\d{1,3})")
 _KEY = re.compile(r"[A-Za-z][\w .-]{0,60}")
 _VALUE = re.compile(
@@ -128,7 +130,8 @@ def _add(look: Look, index: int, said: Outline) -> None:
     told = {
         "memory_total": _first(said, ("VRAM", "SIZE"), ("MEM_USAGE", "TOTAL_VRAM"), ("TOTAL_VRAM",)),
         "power_limit": limit,
-        "sm_clock_max": _first(said, ("GFX_0", "MAX_CLK")),
+        "sm_clock_max": _first(said, ("GFX_0", "MAX_CLK"), *_LEVELS),
+        "pcie_generation_max": _quantity(said.said(("BUS", "PCIE_INTERFACE_VERSION")).removeprefix("Gen ")),
         "pcie_width_max": _first(said, ("BUS", "MAX_PCIE_WIDTH")),
         "ecc_uncorrected": _first(said, ("ECC", "TOTAL_UNCORRECTABLE_COUNT"), ("ECC", "TOTAL_UNCORRECTABLE")),
     }

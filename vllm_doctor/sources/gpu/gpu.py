@@ -486,7 +486,8 @@ def _memory(watched: Sequence[_Watched]) -> dict[str, Reading]:
 
 def _used_share(watched: _Watched) -> Reading:
     share = _ratio(watched.last(lambda sample: sample.memory_used), watched.gpu.memory_total)
-    return share if isinstance(share, Known) else watched.last(lambda sample: sample.memory_used_share)
+    told = watched.last(lambda sample: sample.memory_used_share)
+    return told if isinstance(share, Unknown) and isinstance(told, Known) else share
 
 
 def _foreign(watched: Sequence[_Watched], pids: frozenset[int]) -> dict[str, Reading]:
