@@ -44,7 +44,9 @@ def image(version: str, flags: str) -> str:
 @pytest.mark.parametrize(
     ("command", "gpu", "expected"),
     [
-        ("vllm serve M --num-speculative-decoder-samples 4", "H100", {"flag-unknown": "critical"}),
+        ("vllm serve M --num-speculative-decoder-samples 4", "H100", {"flag-unknown": "warning"}),
+        ("vllm serve M --swap-space 4", "H100", {}),
+        ("vllm serve M --swap-space 4 --watermark 0.1", "H100", {"flag-unknown": "warning"}),
         (image("0.7.3", "--num-speculative-decoder-samples 4"), "H100", {"flag-unknown": "critical"}),
         (image("0.8.2", "--speculative-model d"), "H100", {}),
         (image("0.8.3", "--speculative-model d"), "H100", {"flag-unknown": "critical"}),

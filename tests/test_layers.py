@@ -19,6 +19,7 @@ FOLDERS = (
     "sources.server",
     "sources.host",
     "sources.gpu",
+    "sources.collect_env",
     "sources.log",
     "prometheus",
     "launch",

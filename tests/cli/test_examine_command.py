@@ -333,10 +333,10 @@ def test_nothing_that_a_terminal_obeys_comes_through(form: str, doctor: Doctor, 
 
 
 def test_a_flag_with_a_value_of_elsewhere_is_left_out_of_the_corrected_command(doctor: Doctor) -> None:
-    ran = doctor("--command", 'vllm serve "$MODEL" --swap-space $SWAP --seed 0', "--json")
-    assert ran.report["command"]["now"] == ["vllm", "serve", "$MODEL", "--seed", "0"]
-    text = doctor("--command", 'vllm serve "$MODEL" --swap-space $SWAP --seed 0', "--text").out
-    assert 'vllm serve "$MODEL" --seed 0' in text
+    ran = doctor("--command", 'vllm serve "$MODEL" --swap-space $SWAP --watermark 0.1', "--json")
+    assert ran.report["command"]["now"] == ["vllm", "serve", "$MODEL", "--watermark", "0.1"]
+    text = doctor("--command", 'vllm serve "$MODEL" --swap-space $SWAP --watermark 0.1', "--text").out
+    assert 'vllm serve "$MODEL" --watermark 0.1' in text
     assert "--format patch" in text
 
 
@@ -344,6 +344,29 @@ def test_what_stands_in_a_config_file_is_not_told_to_be_changed_on_the_command_l
     doctor: Doctor, tmp_path: Path
 ) -> None:
     path = tmp_path / "server.yaml"
-    path.write_text("model: m\nswap-space: 4\nmax-model-len: 100\n", "utf-8")
+    path.write_text("model: m\nswap-space: 4\nwatermark: 0.1\n", "utf-8")
     out = doctor("--command", path, "--text").out
     assert "with these changes, to fix flag-unknown:\n              -  --swap-space 4" in out
+
+
+def test_a_command_without_a_version_tells_which_releases_have_its_flags(doctor: Doctor) -> None:
+    command = "python -m vllm.entrypoints.openai.api_server --model m --swap-space 16"
+    assert "m · vLLM up to 0.17.1, by --swap-space · nothing was measured" in doctor("--command", command, "--text").out
+    ran = doctor("--command", command, "--json")
+    assert (ran.code, ran.report["patient"]["vllm"]) == (3, None)
+    assert ran.report["patient"]["vllm_window"] == "up to 0.17.1, by --swap-space"
+    assert "flag-unknown" not in {finding["rule"] for finding in ran.report["findings"]}
+
+
+def test_flags_that_no_release_has_together_are_named(doctor: Doctor) -> None:
+    ran = doctor("--command", "vllm serve m --swap-space 16 --watermark 0.1", "--text")
+    assert ran.code == 1
+    says = "No release has all flags of the command: --swap-space was gone in 0.18.0, --watermark came in 0.24.0."
+    assert says in " ".join(ran.out.split())
+
+
+def test_a_flag_of_a_development_build_is_no_emergency(doctor: Doctor) -> None:
+    flag = "--enable-such-statistics"
+    assert doctor("--command", f"vllm serve m {flag}").code == 1
+    assert doctor("--command", f"docker run vllm/vllm-openai:v0.11.1rc2 m {flag}").code == 1
+    assert doctor("--command", f"docker run vllm/vllm-openai:v0.11.0 m {flag}").code == 2

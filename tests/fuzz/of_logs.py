@@ -35,6 +35,12 @@ _WRAPPED = (
     b"vllm-1  | \x1b[36m(VllmWorker rank=0 pid=3)\x1b[0;0m WARNING 11-20 10:15:00 [x.py:1] y\n",
     b"(raylet, ip=10.0.0.1) [2025-11-20 10:15:00,123 E 1 2] x\n",
     b'<14>1 2025-11-20T10:15:00Z h vllm 12 - - INFO: 10.0.0.1:1 - "POST /v1/completions HTTP/1.1" 200 OK\n',
+    b'[\n  {\n    "textPayload": "INFO 11-20 10:15:00 [core.py:1] x\\n",\n'
+    b'    "timestamp": "2025-11-20T10:15:00Z"\n  }\n]\n',
+    b'{"data":{"result":[{"stream":{"pod":"p"},'
+    b'"values":[["1763633700000000000","INFO 11-20 10:15:00 [core.py:1] x"]]}]}}',
+    b'"@timestamp",message\n"Nov 20, 2025 @ 10:15:00.123","INFO 11-20 10:15:00 [core.py:1] ""x"""\n',
+    b"[11/20/25 10:15:00] INFO     Engine 000: Avg prompt throughput:    loggers.py:236\n                    50.0\n",
     b"Traceback (most recent call last):\n  File \"x.py\", line 1, in y\n    z\nValueError: a: 'b'\n",
 )
 

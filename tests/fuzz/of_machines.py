@@ -26,12 +26,32 @@ _SMI = (
 @harness(lambda: corpus.pieces(corpus.smi(), 6000, 3), *_SMI, weight=2)
 def nvidia_smi(data: bytes) -> Hashable:
     """A file of nvidia-smi, in any of its forms."""
-    from vllm_doctor.sources.gpu import gpu, nvidia_smi
+    from vllm_doctor.sources.gpu import gpu, printed
 
-    view = nvidia_smi.read(file_of(data, "smi.txt"))
+    view = printed.read(file_of(data, "smi.txt"))
     use = gpu.GpuUse(frozenset({1234}), "0,1", 2)
     gpu.rows(view, use)
     return finite(gpu.facts(view, use)), len(view.gpus), len(view.samples), len(view.notes)
+
+
+_COLLECTED = (
+    b"PyTorch version: 2.9.1+cu129\nOS: Ubuntu\nGPU 0: NVIDIA H100 80GB HBM3\nGPU 1: NVIDIA H100 80GB HBM3\n"
+    b"On-line CPU(s) list: 0-95\nThread(s) per core: 2\nNUMA node0 CPU(s): 0-95\n[pip3] triton==3.5.1\n"
+    b"vLLM Version: 0.12.0\nGPU Topology:\n\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV18\t0-95\nVLLM_USE_V1=1\n",
+    b"ROCM used to build PyTorch: 6.4\nGPU models and configuration: AMD Instinct MI300X (gfx942)\n"
+    b"Is CUDA available: True\nLink Type between two GPUs\nGPU0 0 XGMI\nGPU1 XGMI 0\nvLLM Version: N/A\n",
+)
+
+
+@harness(
+    lambda: list(_COLLECTED), "vLLM Version: ", "0-95,", "GPU0 0 PCIE", "=====", "```", "\n> ", "：", "_X=", "+cpu"
+)
+def collect_env(data: bytes) -> Hashable:
+    """What collect-env printed."""
+    from vllm_doctor.sources.collect_env import document, source
+
+    seen = source.examine(text_of(data), "env.txt", "p", 2)
+    return document.holds(data), finite(seen.facts), len(seen.notes)
 
 
 class _Driver:

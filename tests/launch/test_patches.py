@@ -66,7 +66,7 @@ services:
     image: {IMAGE}
     environment: [VLLM_TRACE_FUNCTION=1]
     command: >
-      --model m --max-num-seqs ${{N:-6 4}}
+      --model m --max-num-seqs ${{N:- 64}}
       --enforce-eager --seed=$$X
 """
 COMPOSE_ENTRYPOINT = """\
@@ -137,6 +137,52 @@ servingEngineSpec:
     env: [{name: VLLM_TRACE_FUNCTION, value: "1"}]
     vllmConfig: {maxNumSeqs: 64, extraArgs: [--enforce-eager, "--seed=$X"]}
 """
+RUNTIME = """\
+apiVersion: production-stack.vllm.ai/v1alpha1
+kind: VLLMRuntime
+metadata: {name: r}
+spec:
+  model: {modelURL: m, maxNumSeqs: 64}
+  vllmConfig:
+    enableChunkedPrefill: true
+    env: [{name: VLLM_TRACE_FUNCTION, value: "1"}]
+    extraArgs: [--enforce-eager, "--seed=$X"]
+"""
+POOL = """\
+apiVersion: serving.kserve.io/v1alpha2
+kind: LLMInferenceService
+metadata: {name: p}
+spec:
+  model: {uri: "hf://m"}
+  parallelism: {tensor: 2}
+  template:
+    containers:
+    - name: main
+      env:
+      - {name: VLLM_TRACE_FUNCTION, value: "1"}
+      - {name: VLLM_ADDITIONAL_ARGS, value: "--max-num-seqs 64 --enforce-eager --seed=$X"}
+"""
+KUBEAI = """\
+apiVersion: kubeai.org/v1
+kind: Model
+metadata: {name: k}
+spec: {url: "hf://m", engine: VLLM, env: {VLLM_TRACE_FUNCTION: "1"},
+  args: [--max-num-seqs=64, --enforce-eager, --seed=$X]}
+"""
+DYNAMO = """\
+apiVersion: nvidia.com/v1alpha1
+kind: DynamoGraphDeployment
+metadata: {name: d}
+spec:
+  services:
+    W:
+      extraPodSpec:
+        mainContainer:
+          image: x/vllm-runtime:1
+          env: [{name: VLLM_TRACE_FUNCTION, value: "1"}]
+          command: [python3, -m, dynamo.vllm]
+          args: [--model, m, --max-num-seqs, "64", --enforce-eager, --seed=$X, --connector, none]
+"""
 UNIT = """\
 [Unit]
 Description=x
@@ -184,6 +230,10 @@ FORMS = {
     "script": SCRIPT,
     "crd": CRD,
     "stack": STACK,
+    "runtime": RUNTIME,
+    "pool": POOL,
+    "kubeai": KUBEAI,
+    "dynamo": DYNAMO,
     "unit": UNIT,
     "config": CONFIG,
     "shell": SHELL,
@@ -461,3 +511,68 @@ def test_of_a_long_text_with_many_commands_the_changed_commands_are_told(tmp_pat
     assert len(found) == 60
     assert all("+  --seed 2" in patch.lines for patch in found)
     assert "not in place" in found[-1].apply[0]
+
+
+# Values of a program that makes the command
+
+
+def test_values_are_shown_for_the_place_where_they_stand(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        "modelArtifacts: {uri: 'hf://org/m'}\ndecode:\n  parallelism: {tensor: 2}\n  containers:\n"
+        "  - modelCommand: vllmServe\n    args: [--enforce-eager, --max-num-seqs, '4']\n",
+    )
+    [patch] = patched(path, {"--enforce-eager": None, "--max-num-seqs": 64.0, "--dtype": "auto"})
+    assert patch.apply == ("put this in the place of decode.containers[0].args",)
+    assert patch.lines == ("- --max-num-seqs", '- "64"', "- --dtype", "- auto")
+    [patch] = patched(path, {"--tensor-parallel-size": None})
+    assert patch.problem == "--tensor-parallel-size is set elsewhere: change it by hand"
+
+
+def test_a_mapping_of_flags_keeps_its_other_keys(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        "model: {path: org/m}\nbackend:\n  vllm_config:\n"
+        "    decode: {max-num-seqs: 4, enforce-eager: true, no-enable-prefix-caching: true, dtype: half}\n",
+    )
+    [patch] = patched(path, {"--enforce-eager": None, "--max-num-seqs": 64.0, "--enable-prefix-caching": True})
+    assert patch.apply == ("put this in the place of backend.vllm_config.decode",)
+    assert patch.lines == ("max-num-seqs: 64", "dtype: half", "enable-prefix-caching: true")
+    [patch] = patched(path, {"OMP_NUM_THREADS": 1.0})
+    assert patch.problem is not None
+
+
+def test_what_has_no_place_is_said_in_words(tmp_path: Path) -> None:
+    path = written(tmp_path, "models: {a: {cmd: 'vllm serve m --enforce-eager'}}\n")
+    [patch] = patched(path, {"--enforce-eager": None})
+    assert patch.problem == "its command is made by the program that reads the document: change it by hand"
+    path = written(tmp_path, "vllm:\n  args: [--max-num-seqs, '4', --api-key, S3CRET, --seed, '1']\n")
+    [patch] = patched(path, {"--max-num-seqs": 8.0})
+    assert "S3CRET" not in rendered([patch])
+    assert patch.lines == ()
+
+
+def test_a_size_of_a_pool_changes_where_it_stands(tmp_path: Path) -> None:
+    path = written(tmp_path, POOL)
+    [start] = again(path, patched(path, {"--tensor-parallel-size": 4.0, "--enforce-eager": None})).starts
+    assert start.command.flags["--tensor-parallel-size"] == 4.0
+    assert "tensor: 4" in path.read_text("utf-8")
+    [patch] = patched(written(tmp_path, POOL.replace("--seed=$X", "--api-key S3CRET")), {"--enforce-eager": None})
+    assert (patch.lines, "S3CRET" in str(patch)) == ((), False)
+    [patch] = patched(written(tmp_path, POOL[: POOL.index("  template")]), {"--max-num-seqs": 8.0})
+    assert patch.problem == "no container of it has variables: change it by hand"
+
+
+def test_a_switch_that_a_stack_turns_off_is_set_by_its_key(tmp_path: Path) -> None:
+    for text in (STACK, RUNTIME):
+        path = written(tmp_path, text)
+        starts = again(path, patched(path, {"--enable-prefix-caching": True}, number=-1)).starts
+        assert starts[-1].command.flags["--enable-prefix-caching"] is True
+        assert "enablePrefixCaching: true" in path.read_text("utf-8")
+
+
+def test_the_flags_of_ray_serve_are_told_where_they_stand(tmp_path: Path) -> None:
+    config = "model_loading_config: {model_id: m}\nengine_kwargs: {max_num_seqs: 8, enforce_eager: true}\n"
+    [patch] = patched(written(tmp_path, config), {"--max-num-seqs": 64.0, "--enforce-eager": None})
+    assert patch.apply == ("put this in the place of engine_kwargs",)
+    assert patch.lines == ("max_num_seqs: 64",)

@@ -101,7 +101,7 @@ def test_a_scripts_own_arguments(text: str, expected: list[str]) -> None:
         ("a \\\n{% if b %}\n  --b \\\n{% endif %}\n  --c", ["a", "{%…%}", "--c"]),
         ("a {% if b %}--b{% else %}--d{% endif %} --c", ["a", "{%…%}", "--c"]),
         ("{% if b %}\na --c\n{% endif %}\n", ["a", "--c"]),
-        ("a '{\"b\": {\"c\": {}}}' {d} {", ["a", '{"b": {"c": {}}}', "{d}", "{"]),
+        ('a \'{"b": {"c": {}}}\' {d} {', ["a", '{"b": {"c": {}}}', "{d}", "{"]),
     ],
 )
 def test_templates(text: str, expected: list[str]) -> None:
@@ -151,7 +151,30 @@ def test_words_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["(", "$(", "${", "`", "a=(", '"$(', "\\ #'\n", "<<E\n", "if\n", "a\\\n", "'", '"', "$a", "a;", "# \\\n", "{{", "{%", "a {% if %}\n", "${a:-", "${a:-$a}", "set -- $@\n"]
+    "piece",
+    [
+        "(",
+        "$(",
+        "${",
+        "`",
+        "a=(",
+        '"$(',
+        "\\ #'\n",
+        "<<E\n",
+        "if\n",
+        "a\\\n",
+        "'",
+        '"',
+        "$a",
+        "a;",
+        "# \\\n",
+        "{{",
+        "{%",
+        "a {% if %}\n",
+        "${a:-",
+        "${a:-$a}",
+        "set -- $@\n",
+    ],
 )
 def test_a_hostile_text_does_not_take_long(piece: str) -> None:
     started = time.process_time()

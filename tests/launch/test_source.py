@@ -3,11 +3,12 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.launch.test_manifests import of_file
+from tests.launch.manifests.written import of_file
 from tests.paths import COMMANDS
 from vllm_doctor.launch.source import facts, notes, open_command, read
 from vllm_doctor.launch.start import Flaw, Form
@@ -220,6 +221,8 @@ def test_facts() -> None:
         "flags_in_no_version": 0.0,
         "flags_judged_as": "0.11.0",
         "flags_version_told": 1.0,
+        "flags_of_release": 1.0,
+        "flags_written": "--model --max-num-seqs --enforce-eager --port",
     }
     assert found["--port"] == found["$HF_TOKEN"] == UNTOLD
     origins = {name: reading.origin for name, reading in found.items() if isinstance(reading, Known)}
@@ -337,7 +340,7 @@ def test_the_fifth_guide() -> None:
 
 def test_no_data_file_is_forgotten() -> None:
     names = {path.name for path in COMMANDS.iterdir()}
-    tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.rglob("test_*.py"))
     assert {name for name in names if name not in tests} == set()
 
 
@@ -345,6 +348,8 @@ def test_no_data_file_is_forgotten() -> None:
 
 
 IMAGE = "docker run vllm/vllm-openai:v0.32.0"
+LATEST = "docker run vllm/vllm-openai:latest --model m"
+SERVER = "python -m vllm.entrypoints.openai.api_server --model m"
 
 
 def told(text: str) -> dict[str, Value]:
@@ -365,7 +370,10 @@ def test_a_flag_that_is_gone_and_one_that_never_was() -> None:
     assert found["flags_unknown_names"] == "--swap-space --num-speculative-decoder-samples"
     says = str(found["flags_unknown_says"])
     assert says.startswith("--swap-space (in 0.4.3 to 0.17.1; gone: ")
-    assert says.endswith("--num-speculative-decoder-samples (in no version; nearest: --speculative-config)")
+    assert says.endswith(
+        "--num-speculative-decoder-samples"
+        " (in no release; a fork or a development build may have it; nearest: --speculative-config)"
+    )
     assert (found["flags_judged_as"], found["flags_version_told"]) == ("0.32.0", 1.0)
 
 
@@ -379,6 +387,10 @@ def test_a_flag_that_is_gone_and_one_that_never_was() -> None:
         ("0.33.0", "--disable-log-requests", 0),
         ("0.32.0", "--no-enable-log-requests", 0),
         ("0.32.0", "--enable_log_requests=False", 0),
+        ("0.10.0", "-O3", 0),  # where --optimization-level came later
+        ("0.10.0", "--optimization-level 3", 1),
+        ("0.33.0", "-O3", 0),
+        ("0.33.0", "-O 3", 0),
     ],
 )
 def test_a_switch_is_looked_up_as_it_is_written(version: str, flag: str, strange: int) -> None:
@@ -394,7 +406,67 @@ def test_without_a_version_the_newest_judges() -> None:
     found = told("vllm serve m --max-num-seqs 4")
     assert found == {
         "flags_unknown": 0.0, "flags_in_no_version": 0.0, "flags_judged_as": flags.newest(), "flags_version_told": 0.0,
+        "flags_of_release": 0.0, "flags_written": "--max-num-seqs", "flags_window": " ".join(flags.releases()),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "judged_as", "says"),
+    [
+        ("vllm serve m --swap-space 4", "0.17.1", "after 0.4.3, up to 0.17.1, by vllm serve and --swap-space"),
+        (f"{SERVER} --swap-space 4", "0.17.1", "up to 0.17.1, by --swap-space"),
+        (f"{LATEST} --swap-space 4", "0.17.1", "up to 0.17.1, by --swap-space"),
+        (f"{LATEST} --disable-log-requests", "0.33.0", "up to 0.16.0, or 0.33.0 or later, by --disable-log-requests"),
+        (f"{LATEST} --enable-log-requests", "0.33.0", "0.10.1 or later, by --enable-log-requests"),
+        (f"VLLM_ALL2ALL_BACKEND=naive {SERVER} -tp 2", "0.33.0", "0.9.0 or later, by VLLM_ALL2ALL_BACKEND"),
+        (f"{LATEST} --eplb-window-size $SIZE", "0.11.2", "0.9.2 to 0.11.2, by --eplb-window-size"),
+        (f"{LATEST} --all2all-backend deepep_v2", "0.33.0", "0.24.0 or later, by --all2all-backend deepep_v2"),
+    ],
+)
+def test_without_a_version_its_flags_date_it(text: str, judged_as: str, says: str) -> None:
+    found = told(text)
+    assert (found["flags_judged_as"], found["flags_window_says"]) == (judged_as, says)
+    assert found["flags_unknown"] == 0.0
+
+
+def test_flags_of_which_no_release_has_all() -> None:
+    found = told("vllm serve m --swap-space 4 --watermark 0.1")
+    assert found["flags_contradiction_says"] == "--swap-space was gone in 0.18.0, --watermark came in 0.24.0"
+    assert (found["flags_unknown_names"], found["flags_judged_as"]) == ("--swap-space", flags.newest())
+    assert "flags_window_says" not in found
+
+
+@pytest.mark.parametrize(
+    ("image", "is_release"),
+    [
+        ("vllm/vllm-openai:v0.11.0", 1.0),
+        ("registry.local:5000/mirror/vllm-openai:v0.11.0-x86_64", 1.0),
+        ("vllm/vllm-openai:v0.10.1.1", 1.0),
+        ("vllm/vllm-openai:v0.11.1rc2", 0.0),
+        ("vllm/vllm-openai:v0.99.0", 0.0),
+        ("vllm/vllm-openai:v0.11.0-patched", 0.0),
+        ("rocm/vllm:rocm6.3.1_vllm_0.8.5", 0.0),
+        ("registry.local/vllm:v0.11.0", 0.0),
+        ("vllm/vllm-openai:nightly", 0.0),
+    ],
+)
+def test_whose_flags_are_known_for_certain(image: str, is_release: float) -> None:
+    assert told(f"docker run {image} --model m --no-such-flag")["flags_of_release"] == is_release
+
+
+def test_a_version_that_the_user_tells_is_a_release() -> None:
+    [start] = read("docker run vllm/vllm-openai:latest --model m --swap-space 4")
+    found = values(facts(replace(start, version="0.18.0")))
+    assert (found["flags_of_release"], found["flags_unknown"]) == (1.0, 1.0)
+    assert values(facts(replace(start, version="0.18.1.dev3+gabc")))["flags_of_release"] == 0.0
+
+
+def test_a_command_of_very_many_flags_is_dated_at_once() -> None:
+    names = " ".join(f"--no-such-{at}.x{at}" for at in range(900))
+    began = time.process_time()
+    found = told(f"vllm serve m --swap-space 4 {names} --max-num-seqs 4")
+    assert found["flags_judged_as"] == "0.17.1"
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.launch.test_manifests import of_file
+from tests.launch.manifests.written import of_file
 from vllm_doctor.launch.source import read
 from vllm_doctor.launch.start import Flaw, Form, Resources, Start
 

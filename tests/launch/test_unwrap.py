@@ -262,6 +262,13 @@ def test_what_is_not_expanded() -> None:
     assert [fault.says.partition(" ")[0] for fault in start.faults] == ["$MODEL", "$(…)"]
 
 
+def test_options_of_docker_that_are_not_in_the_text() -> None:
+    start = started("docker run --gpus all $OPTIONS -e OMP_NUM_THREADS=4 vllm/vllm-openai:v0.10.0 --model m --seed 1")
+    assert (start.version, start.environment) == ("0.10.0", {"OMP_NUM_THREADS": "4"})
+    assert start.command.flags == {"--model": "m", "--seed": 1.0}
+    assert started("docker run --gpus all $IMAGE --model m --max-model-len 8 --seed 1").image == "$IMAGE"
+
+
 @pytest.mark.parametrize(
     "line", ["$ARGS", '"$@"', "--$X 1", "--model n $X", "--config /etc/v.yaml", "--dtype half $X", "--dtype 'half"]
 )

@@ -374,6 +374,19 @@ def test_the_version_a_remedy_is_validated_for(
     assert made.validated_for == validated
 
 
+@pytest.mark.parametrize(
+    ("text", "risk"),
+    [
+        ("set: {--watermark: 0.02, --max-num-seqs: 8}", "none; --watermark is there from vLLM 0.24.0 on"),
+        ("set: {--max-num-seqs: 8}", "none"),
+    ],
+)
+def test_a_flag_that_not_all_possible_releases_have_is_told(rules: Rules, text: str, risk: str) -> None:
+    made = remedy(rules, text, flags_checked_by="0.25.0", flags_window="0.22.0 0.23.0 0.24.0 0.25.0")
+    assert made is not None
+    assert (made.risk, made.validated_for) == (risk, "0.25.0")
+
+
 def test_a_remedy_computes_its_values(rules: Rules) -> None:
     made = remedy(
         rules,

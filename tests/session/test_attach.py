@@ -26,7 +26,7 @@ from vllm_doctor.session.attachment import Attachment
 from vllm_doctor.session.local import Local, PrintedGpus
 from vllm_doctor.session.source import Source
 from vllm_doctor.session.sources.pid import NOBODY
-from vllm_doctor.sources.gpu import nvidia_smi
+from vllm_doctor.sources.gpu import printed as printed_gpus
 from vllm_doctor.sources.host.process import ServerProcess
 from vllm_doctor.sources.server.access import Access
 
@@ -362,7 +362,7 @@ def test_real_processes(is_ours: bool, signals: Catalogue, monkeypatch: pytest.M
 def test_a_file_of_several_gpus_does_not_tell_which_a_remote_server_uses() -> None:
     """The first is not the server's merely because nothing is known: none is judged."""
     path = NVIDIA_SMI / "h100-driver-550.xml"
-    printed = PrintedGpus(str(path), nvidia_smi.read(path))
+    printed = PrintedGpus(str(path), printed_gpus.read(path))
     facts = Local(ServerProcess.unseen(), "http://far:8000", printed=printed).examine_gpus(0, 0.0).facts
     assert facts["gpus_on_host"] == Known(2.0)
     assert facts["gpus"] == Unknown(Reason.ABSENT)

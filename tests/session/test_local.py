@@ -18,7 +18,7 @@ from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.session.local import FollowedGpus, FollowedHost, Local, PrintedGpus
-from vllm_doctor.sources.gpu import nvidia_smi
+from vllm_doctor.sources.gpu import printed as printed_gpus
 from vllm_doctor.sources.host import process
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.host.process import ServerProcess
@@ -30,7 +30,7 @@ SMI = NVIDIA_SMI
 
 def printed(smi: Path | None) -> PrintedGpus | None:
     """What a file of nvidia-smi tells."""
-    return None if smi is None else PrintedGpus(str(smi), nvidia_smi.read(smi))
+    return None if smi is None else PrintedGpus(str(smi), printed_gpus.read(smi))
 
 
 PATIENT = "http://127.0.0.1:8000"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from vllm_doctor.launch.source import facts, read
 from vllm_doctor.model.facts import COMMAND, ENVIRONMENT
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
@@ -52,3 +53,28 @@ def test_a_written_command_completes_what_could_not_be_read(kind: str) -> None:
         "vllm_version": "0.32.0",
         "--max-num-seqs": 8.0,
     }
+
+
+def test_a_command_is_judged_by_the_version_that_another_source_tells() -> None:
+    [start] = read("vllm serve m --enable-reasoning --watermark 0.1 --disable-log-requests")
+    alone = Examined((written(facts(start)),)).facts()
+    assert {"flags_contradiction_says", "flags_window"} <= alone.keys()
+    ran = Observation(SourceKind.LOG, "log", facts={"vllm_version": Known("0.9.2")}, patient="s")
+    told = {
+        name: fact.value
+        for name, fact in Examined((ran, written(facts(start)))).facts().items()
+        if isinstance(fact, Known)
+    }
+    assert (told["flags_judged_as"], told["flags_unknown_names"], told["flags_of_release"]) == (
+        "0.9.2",
+        "--watermark",
+        0.0,
+    )
+    assert not {"flags_contradiction_says", "flags_window", "flags_window_says"} & told.keys()
+
+
+def test_the_version_of_the_commands_own_image_stays() -> None:
+    [start] = read("docker run vllm/vllm-openai:v0.18.0 m --swap-space 4")
+    told = Examined((written(facts(start)),)).facts()
+    assert told["flags_of_release"] == Known(1.0, origin="cmdline")
+    assert told["flags_checked_by"] == Known("0.18.0", origin="cmdline")

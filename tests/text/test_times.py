@@ -30,6 +30,12 @@ def test_from_when_to_when_to_the_minute() -> None:
     assert times.between(BEGAN, BEGAN + 5, seconds=False) == "13 Nov 08:12"
 
 
+def test_a_log_without_times_is_told_from_its_beginning() -> None:
+    assert times.clock(3725.0) == "+1:02:05"
+    assert times.between(10.0, 60.0) == "+0:00:10 – +0:01:00"
+    assert times.span(postmortem(runs=[run(10.0, 60.0)])) == "about 50 s, by its statistics"
+
+
 def test_a_time_has_an_offset_only_where_the_log_tells_it() -> None:
     assert times.iso(BEGAN, zoned=True) == "2025-11-13T08:12:00Z"
     assert times.iso(BEGAN, zoned=False) == "2025-11-13T08:12:00"

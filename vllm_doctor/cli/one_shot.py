@@ -29,7 +29,7 @@ _QUERIES = 60.0
 """Seconds that all queries of a Prometheus may take together."""
 _JUDGING = 1.0
 """Seconds to judge what was observed to the last moment: an engine takes a hundredth of it."""
-_PAST = (SourceKind.LOG, SourceKind.COMMAND, SourceKind.GPU_NAME, SourceKind.BENCH)
+_PAST = (SourceKind.LOG, SourceKind.COMMAND, SourceKind.COLLECT_ENV, SourceKind.GPU_NAME, SourceKind.BENCH)
 """Kinds of sources that were all there before: they are read to their end."""
 
 

@@ -39,6 +39,8 @@ def _of_json(raw: str) -> str | None:
         document = outside.json(raw)
     except ValueError:
         return None
+    if isinstance(document, dict) and str(document.get("schema", "")).startswith("vllm-doctor/"):
+        return None
     pieces: list[str] = []
     for piece in _written(document, _DEPTH):
         pieces.append(piece)

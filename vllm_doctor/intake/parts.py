@@ -14,9 +14,11 @@ from vllm_doctor.launch import python_calls
 from vllm_doctor.launch import source as launch
 from vllm_doctor.launch.source import StartSource
 from vllm_doctor.model.errors import SourceError, UsageError
+from vllm_doctor.model.reading import Known
 from vllm_doctor.sources.bench import prose_command
+from vllm_doctor.sources.collect_env import document as collect_env
 from vllm_doctor.sources.gpu import printed
-from vllm_doctor.sources.gpu.gpu import GpuView
+from vllm_doctor.sources.gpu.gpu import GpuSample, GpuView
 from vllm_doctor.sources.server import saved_scrape
 
 _MOST_OF_COMMAND = launch.MAX_BYTES
@@ -37,6 +39,8 @@ class Parts:
     """Whether lines of a server's log stand in it."""
     commands: StartSource | None = None
     gpus: GpuView | None = None
+    is_environment: bool = False
+    """Whether collect-env printed of it."""
     scrape: str | None = field(default=None, repr=False)
     """Its lines of /metrics, beside other parts."""
     problems: tuple[str, ...] = ()
@@ -45,7 +49,7 @@ class Parts:
     @property
     def is_only_log(self) -> bool:
         """Whether no more than a log is recognised."""
-        return not (self.commands or self.gpus or self.scrape or self.problems)
+        return not (self.commands or self.gpus or self.is_environment or self.scrape or self.problems)
 
     @property
     def is_empty(self) -> bool:
@@ -57,11 +61,15 @@ def of(given: Input, is_log: Callable[[Input], bool]) -> Parts:
     """The parts of a text. `is_log`: whether a reader of logs recognises a line of it."""
     logged = is_log(given)
     gpus, problem = _gpus(given)
+    is_environment = collect_env.holds(given.text.encode("utf-8", "replace"))
+    if is_environment and gpus is not None and not any(_is_measured(sample) for sample in gpus.samples):
+        gpus = None  # it is the list in what collect-env printed
     return Parts(
         given,
         logged,
         _commands(given, logged) if _MAY_START.search(given.program or given.text) else None,
         gpus,
+        is_environment,
         saved_scrape.within(given.text),
         (problem,) if problem else (),
     )
@@ -75,6 +83,10 @@ def _gpus(given: Input) -> tuple[GpuView | None, str]:
         return printed.view(raw, given.name), ""
     except (UsageError, SourceError) as error:
         return None, str(error)
+
+
+def _is_measured(sample: GpuSample) -> bool:
+    return isinstance(sample.memory_used, Known) or isinstance(sample.utilization, Known)
 
 
 def _commands(given: Input, is_log: bool) -> StartSource | None:

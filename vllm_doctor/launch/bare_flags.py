@@ -5,20 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from vllm_doctor.launch import shell
+from vllm_doctor.launch import docker, shell
 from vllm_doctor.launch.start import Form, Launch, Word, Written
 from vllm_doctor.launch.unexpanded import mark
 from vllm_doctor.vllm import flags as catalogue
-from vllm_doctor.vllm.command_line import flag_of_key
+from vllm_doctor.vllm.command_line import flag_of_key, is_python
 
 _MOST_LINES = 200
 _FLAG = re.compile(r"--?[A-Za-z]")
 _SHORT = frozenset({"-tp", "-pp", "-dp", "-q", "-ep", "-cc", "-dcp", "-asc"})
 _OPEN = frozenset({"...", "…", "[...]", "<...>"})
 _BULLET = re.compile(r"[ \t]*(?:[-*+•>][ \t]+|\d{1,2}[.)][ \t]+)?`?")
-_MODEL = re.compile(r"(?:[\w.-]{1,80}/)?[A-Za-z][\w.-]{2,80}|(?:/[\w.-]{1,80}){1,12}/?")
+_BEGINS = re.compile(r"\s{0,1000}(?:[-*+•][ \t]+)?[`\"']?--?[A-Za-z]")
+_MODEL = re.compile(r"[\w.-]{1,80}/[\w.-]{1,80}|[A-Za-z][\w.-]{2,80}|(?:/[\w.-]{1,80}){1,12}/?")
+_VARIABLE = re.compile(r"\$\{?[A-Za-z_]\w{0,80}\}?|<[A-Za-z][\w.-]{0,80}>")
+_LEFT_OUT = re.compile(rf"{_VARIABLE.pattern}|\.\.\.|…")
+"""In a value: `{... "num_speculative_tokens": 3}`."""
 _SHARE = 0.5
 _NOTE = "the program is not in the text: these were read as flags of `vllm serve`"
+
+
+def begins(text: str) -> bool:
+    """Whether it begins with a flag, perhaps as the item of a list."""
+    return _BEGINS.match(text) is not None
 
 
 def starts(text: str, line: int = 1) -> list[Written]:
@@ -31,9 +40,10 @@ def starts(text: str, line: int = 1) -> list[Written]:
     before = [word for word in words[:at] if word.text not in _OPEN]
     flags = [word.text for word in words if _FLAG.match(word.text)]
     known = [flag for flag in flags if _is_known(flag)]
-    if not known or len(known) < _SHARE * len(flags) or len(before) > 1:
+    of_vllm = {flag.partition("=")[0].replace("_", "-") for flag in known} - docker.OF_ANY_SERVER
+    if not of_vllm or len(known) < _SHARE * len(flags) or len(before) > 1:
         return []
-    if before and not _MODEL.fullmatch(before[0].text):
+    if before and (not _MODEL.fullmatch(before[0].text) or is_python([before[0].text])):
         return []
     is_open = any(word.text in _OPEN for word in words)
     first = words[0].line
@@ -46,9 +56,10 @@ def _words(lines: list[str], line: int) -> Iterator[Word]:
     for number, text in enumerate(lines, line):
         bare = text[_bullet(text) :].rstrip().rstrip("`\\,").rstrip()
         if bare and not bare.startswith("#"):
-            for word in shell.words(bare, number)[0]:
-                marked = re.sub(r"\$\{?[A-Za-z_]\w*\}?|<[A-Za-z][\w.-]*>", lambda match: mark(match[0]), word.text)
-                yield Word(marked, number)
+            for word in shell.words(bare.rstrip(","), number)[0]:
+                is_whole = word.text in _OPEN or _FLAG.match(word.text)
+                pattern = _VARIABLE if is_whole else _LEFT_OUT
+                yield Word(pattern.sub(lambda match: mark(match[0]), word.text), number)
 
 
 def _bullet(text: str) -> int:

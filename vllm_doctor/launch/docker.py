@@ -192,7 +192,8 @@ def quantity(text: object) -> float | None:
 def is_vllm(image: str | None) -> bool:
     """Whether the image is one of vLLM's own by its name, which starts the server."""
     path = (image or "").lower().partition("@")[0].split("/")
-    return path[-1].partition(":")[0].startswith("vllm")
+    name = path[-1].partition(":")[0]
+    return name.startswith("vllm") and name not in _OTHERS
 
 
 def argv(
@@ -209,15 +210,17 @@ def argv(
     known = {flag for text in texts if text.startswith("--") and catalogue.is_flag(flag := _flag(text))}
     if _names_program(texts) or not (own or _begins_with_flags(texts, known)):
         return list(arguments), ()
-    if not own and (len(known) < 2 or known <= _OF_ANY_SERVER):
+    if not own and (len(known) < 2 or known <= OF_ANY_SERVER):
         return [], ()
     program = [Word(text, line) for text in _started_by(image)]
     notes = () if own else ("the image's own program is not in the text: it was taken for vLLM's server",)
     return [*program, *arguments], notes
 
 
+_OTHERS = frozenset({"vllm-runtime"})
+"""Images with vLLM in them that start another program: NVIDIA Dynamo's."""
 _REPOSITORY = re.compile(r"[A-Za-z][\w.-]*/[\w.-]+")
-_OF_ANY_SERVER = frozenset(
+OF_ANY_SERVER = frozenset(
     {
         "--host", "--port", "--model", "--api-key", "--config", "--seed", "--device", "--dtype", "--revision",
         "--tokenizer", "--trust-remote-code",

@@ -168,9 +168,7 @@ def _of_list(texts: list[str], line: int, name: str) -> tuple[tuple[Word, ...], 
     if is_shell or not any(_IN_EXEC.search(text) for text in texts):
         return tuple(Word(text, line) for text in texts), ()
     first = next(match[0] for text in texts if (match := _IN_EXEC.search(text)))
-    says = (
-        f"line {line}: {name} as a list is run by no shell, so {first} stays as it is written: use the form without []"
-    )
+    says = f"line {line}: no shell runs {name} where it is a list, so {first} stays as it is written"
     marked = [_IN_EXEC.sub(lambda match: mark(match[0]), text) for text in texts]
     return tuple(Word(text, line) for text in marked), (says,)
 

@@ -10,9 +10,12 @@ _ENGINES: Mapping[str, re.Pattern[str]] = {
     "TensorRT-LLM": re.compile(r"\btrtllm-serve\b|\bdynamo\.trtllm\b|\btensorrt[-_]llm/release\b"),
     "Text Generation Inference": re.compile(r"\btext-generation-launcher\b|\bhuggingface/text-generation-inference\b"),
     "llama.cpp": re.compile(r"\bllama-server\b|\bllama_cpp\.server\b|\bllama\.cpp:(?:server|full)\b"),
-    "Ollama": re.compile(r"\bollama (?:serve|run)\b|\bollama/ollama\b"),
+    "Ollama": re.compile(r"\bollama (?:serve|run)\b|\bollama/ollama\b|\bengine:[ \t]{0,20}OLlama\b"),
     "LMDeploy": re.compile(r"\blmdeploy serve\b|\bopenmmlab/lmdeploy\b"),
     "Triton": re.compile(r"\btritonserver --|\bnvidia/tritonserver:"),
+    "FasterWhisper": re.compile(r"\bengine:[ \t]{0,20}FasterWhisper\b"),
+    "Infinity": re.compile(r"\bengine:[ \t]{0,20}Infinity\b"),
+    "transformers": re.compile(r"\bkaito\.sh/runtime:[ \t\"']{0,5}transformers\b"),
     "MLC": re.compile(r"\bmlc_llm serve\b"),
 }
 _COMMENT = re.compile(r"[ \t]*(?:#|//|;|--\s|rem\b)", re.IGNORECASE)

@@ -13,6 +13,7 @@ from vllm_doctor.launch import (
     budget,
     dockerfile,
     justfile,
+    llm_d_scenario,
     logged_start,
     makefile,
     manifests,
@@ -34,7 +35,7 @@ MAX_FENCES = 200
 MAX_NESTED = 3
 """A page that holds a script that writes a manifest."""
 
-_FENCE = re.compile(r"^[ \t]{0,3}(?:>[ \t]?)?(`{3,}|~{3,})[ \t]*([\w+.-]*)[^\n]*$", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]{0,16}(?:>[ \t]?)?(`{3,}|~{3,})[ \t]*([\w+.-]*)[^\n]*$", re.MULTILINE)
 _HEREDOC = re.compile(r"<<-?[ \t]*(?P<quote>['\"]?)(?P<word>[A-Za-z_]\w*)(?P=quote)[^\n]*$", re.MULTILINE)
 _PROSE = frozenset({"json", "output", "text", "txt", "diff", "log", "js", "go", "rust", "promql"})
 _YAML = re.compile(r"---|%YAML|-[ \t]|[{\[]|\"[^\"\n]*\"[ \t]*:|[\w./-]+[ \t]*:(?:\s|$)|'[^'\n]*'[ \t]*:")
@@ -94,7 +95,8 @@ def _in_fences(text: str, fences: Sequence[re.Match[str]]) -> Iterator[tuple[str
         opening = fences[at]
         closing = next((n for n in range(at + 1, len(fences)) if fences[n][1].startswith(opening[1])), len(fences) - 1)
         if opening[2].lower() not in _PROSE:
-            yield text[opening.end() + 1 : fences[closing].start()], text.count("\n", 0, opening.end() + 1)
+            block = textwrap.dedent(text[opening.end() + 1 : fences[closing].start()])
+            yield block, text.count("\n", 0, opening.end() + 1)
         at = closing + 1
 
 
@@ -155,8 +157,8 @@ def _of_yaml(piece: Piece) -> list[Written]:
     if found is None:
         raise SourceError(
             "not-vllm",
-            "this YAML is neither a compose file, nor a Kubernetes manifest, nor values of vLLM's production stack,"
-            " nor a --config file of vLLM",
+            "this YAML holds no command and no flags of a vLLM server: it is neither a compose file, nor a Kubernetes"
+            " manifest, nor values of a chart or a recipe with vLLM's flags, nor a --config file of vLLM",
         )
     return found
 
@@ -188,8 +190,12 @@ def _without_name(is_it: Callable[[str], bool], starts: Callable[[str, int], lis
     return TextForm(name, lambda piece: is_it(piece.text), lambda piece: starts(piece.text, piece.line))
 
 
-def _is_any(piece: Piece) -> bool:
-    return not _is_yaml(piece)
+def _is_flags(piece: Piece) -> bool:
+    return bare_flags.begins(piece.text)
+
+
+def _of_flags(piece: Piece) -> list[Written]:
+    return bare_flags.starts(piece.text, piece.line)
 
 
 # ---- Python
@@ -252,16 +258,18 @@ FORMS: tuple[TextForm, ...] = (
         lambda piece: justfile.is_it(piece.text, piece.name),
         lambda piece: justfile.starts(piece.text, piece.line),
     ),
+    _without_name(llm_d_scenario.is_scenario, llm_d_scenario.starts, "scenario of llm-d-benchmark"),
     TextForm("script that writes files", _writes_files, _of_writer),
     _without_name(supervisor.is_it, supervisor.starts, "supervisor"),
     _without_name(quadlet.is_it, quadlet.starts, "quadlet"),
     _without_name(systemd.is_unit, systemd.starts, "systemd unit"),
+    TextForm("flags alone", _is_flags, _of_flags),
     TextForm("YAML", _is_yaml, _of_yaml),
     TextForm("PowerShell", _is_powershell, _of_powershell),
     TextForm("shell", _is_script, _of_script),
     TextForm("log with vLLM's arguments", _is_log, _of_log),
     TextForm("text with Python's calls", _has_call, _of_calls),
-    TextForm("list of processes", _is_any, lambda piece: process_list.starts(piece.text, piece.line)),
-    TextForm("flags alone", _is_any, lambda piece: bare_flags.starts(piece.text, piece.line)),
+    TextForm("list of processes", _is_script, lambda piece: process_list.starts(piece.text, piece.line)),
+    TextForm("a model's name and flags", _is_script, _of_flags),
 )
 """In this order: what another form could be taken for stands before it."""

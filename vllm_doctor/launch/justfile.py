@@ -13,9 +13,7 @@ from vllm_doctor.launch.unwrap import of_script
 from vllm_doctor.text.secret_names import is_secret
 
 _VARIABLE = re.compile(r"(?:export[ \t]+)?(?P<name>[A-Za-z_][\w-]{0,80})[ \t]*:=[ \t]*(?P<value>[^\n]*)")
-_RECIPE = re.compile(
-    r"@?(?P<name>[A-Za-z_][\w-]{0,80})(?P<parameters>(?:[ \t]+[^\n:=]{1,300}(?:=[^\n:]{0,300})?)?)[ \t]*:(?!=)[^\n]*"
-)
+_RECIPE = re.compile(r"@?(?P<name>[A-Za-z_][\w-]{0,80})(?P<parameters>(?:[ \t][^\n:]*+)?):(?!=)[^\n]*")
 _PARAMETER = re.compile(
     r"[+*$]{0,2}(?P<name>[A-Za-z_][\w-]{0,80})(?:=(?P<value>\"[^\"\n]{0,300}\"|'[^'\n]{0,300}'|\S{1,300}))?"
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from vllm_doctor.launch import docker
 from vllm_doctor.launch.yaml_tree import Node
 from vllm_doctor.vllm import gpu_names, instances
 
@@ -36,6 +37,30 @@ def accelerators(resources: Node) -> tuple[str, float | None] | None:
         said = told.text or resources["instance_type"].text
     found = gpu_names.counted(said)
     return (found.name, None if found.count is None else float(found.count)) if found.name else None
+
+
+def of_dstack(told: Node) -> tuple[str | None, float | None]:
+    """The GPU of dstack's `resources`, and how many: `H100:4`, `80GB`, `{name: H100, count: 4}`."""
+    if told.kind == "map":
+        count = docker.number(told["count"].text)
+        return _one_of(told["name"]), count or (None if told["count"] else 1.0)
+    parts = told.text.split(":")
+    counts = [float(part) for part in parts if part.isdigit() and len(part) < 6]
+    names = [part for part in parts if gpu_names.named(part) is not None]
+    is_asked = told.is_scalar and ".." not in parts[-1]
+    return next(iter(names), None), next(iter(counts), 1.0 if is_asked else None)
+
+
+def of_truss(told: Node) -> tuple[str | None, float | None]:
+    """The accelerator of Truss, and how many: `H100:4`, `A10G`."""
+    name, _, count = told.text.partition(":")
+    known = gpu_names.named(name.replace("_", " ")) is not None
+    return (name.replace("_", " ") if known else None), (docker.number(count) or 1.0) if told.is_scalar else None
+
+
+def _one_of(names: Node) -> str | None:
+    listed = [item.text for item in names.items] or [names.text]
+    return listed[0] if len(listed) == 1 and gpu_names.named(listed[0]) is not None else None
 
 
 def _selected(place: Node) -> Iterator[list[str]]:

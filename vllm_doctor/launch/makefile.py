@@ -18,7 +18,7 @@ _DEFINITION = re.compile(
     r"(?P<sign>:{0,3}=|\?=|\+=)[ \t]*(?P<value>.*)",
     re.DOTALL,
 )
-_COMMENT = re.compile(r"[ \t]*(?<!\\)#.*", re.DOTALL)
+_COMMENT = re.compile(r"(?<!\\)#.*", re.DOTALL)
 _REFERENCE = re.compile(r"\$(?:\$|(?P<sign>[@<^*?%+])|[({](?P<name>[\w.-]{1,100})[)}]|(?P<letter>[A-Za-z]))")
 _STRIPPED = re.compile(r"\$\(strip[ \t]+(\$[({][\w.-]{1,100}[)}])\)")
 _OPENS, _CLOSES = ("ifeq", "ifneq", "ifdef", "ifndef"), "endif"

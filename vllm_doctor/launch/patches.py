@@ -12,9 +12,22 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from vllm_doctor.launch import budget, diff, manifests, python_edit, rewrite, shell, shellwords, systemd, yaml_tree
+from vllm_doctor.launch import (
+    budget,
+    diff,
+    docker,
+    manifests,
+    python_edit,
+    rewrite,
+    shell,
+    shellwords,
+    systemd,
+    yaml_tree,
+)
 from vllm_doctor.launch import unwrap as launching
-from vllm_doctor.launch.manifests import ConfigFile, Container, StackModel
+from vllm_doctor.launch.manifests import ConfigFile, Container, Pool, Runtime, StackModel, Values, flag_map
+from vllm_doctor.launch.manifests.llm_inference_service import ADDITIONAL, PARALLELISM
+from vllm_doctor.launch.manifests.production_stack import SWITCHES
 from vllm_doctor.launch.python_calls import Call
 from vllm_doctor.launch.rewrite import UnwritableError, Wanted
 from vllm_doctor.launch.start import Form, Launch, Start, Word, Written
@@ -80,6 +93,13 @@ class WrittenDocument:
 
     def _of_form(self, form: Form | None, changes: Mapping[int, Sequence[Change]]) -> Iterator[Patch]:
         holders = {number: self.written[number].holder for number in changes}
+        for number, holder in list(holders.items()):
+            if isinstance(holder, Values):
+                yield self._of_values(number, holder, changes)
+                del holders[number]
+        changes = {number: changes[number] for number in holders}
+        if not changes:
+            return
         if form is None:
             for number, given in changes.items():
                 lines = diff.of_words(self.starts[number].argv, given, "").lines
@@ -98,6 +118,11 @@ class WrittenDocument:
             yield from self._of_compose({n: h for n, h in holders.items() if isinstance(h, Container)}, changes)
         elif form is Form.KUBERNETES:
             yield from self._of_objects({n: h for n, h in holders.items() if isinstance(h, Container)}, changes)
+            for number, holder in holders.items():
+                if isinstance(holder, Runtime):
+                    yield self._of_runtime(number, holder, changes[number])
+                elif isinstance(holder, Pool):
+                    yield self._of_pool(number, holder, changes[number])
         elif form is Form.PYTHON:
             for number, given in changes.items():
                 yield self._of_call(number, given)
@@ -243,7 +268,7 @@ class WrittenDocument:
                     yield self._patch(
                         [number],
                         changes,
-                        apply=tuple(self._kubectl(holder, "json")),
+                        apply=tuple(self._kubectl(holder.object, "json")),
                         lines=tuple(yaml.dump(operations)),
                     )
             if merged:
@@ -254,12 +279,11 @@ class WrittenDocument:
                 yield self._patch(
                     [number for number, _ in merged],
                     changes,
-                    apply=tuple(self._kubectl(first, "strategic")),
+                    apply=tuple(self._kubectl(first.object, "strategic")),
                     lines=tuple(yaml.dump(whole)),
                 )
 
-    def _kubectl(self, holder: Container, kind: str) -> Iterator[str]:
-        object = holder.object
+    def _kubectl(self, object: Node, kind: str) -> Iterator[str]:
         group = object["apiVersion"].text.rpartition("/")[0]
         is_own = group in ("", "apps", "batch")
         named = object["kind"].text.lower() if is_own else f"{object['kind'].text.lower()}.{group}"
@@ -280,6 +304,32 @@ class WrittenDocument:
         if is_own and is_alone:
             yield f"for the file itself: kubectl patch --local -f {self._file}{how} --patch-file PATCH -o yaml"
 
+    def _of_runtime(self, number: int, holder: Runtime, changes: Sequence[Change]) -> Patch:
+        """Of the production stack's operator, as a merge patch (RFC 7396)."""
+        spec: dict[str, Any] = {}
+        try:
+            for keys, value in _of_keys(holder, rewrite.wanted(changes)).items():
+                _put(spec, keys, value, keeps_null=True)
+        except UnwritableError as error:
+            return self._patch([number], {number: changes}, problem=f"{error}: change it by hand")
+        if _has_marks(holder.node) or _has_secrets(spec):
+            return self._patch([number], {number: changes}, problem=_SECRET)
+        apply = tuple(self._kubectl(holder.object, "merge"))
+        object = holder.object
+        metadata = {key: node.text for key, node in object["metadata"].fields.items() if key in ("name", "namespace")}
+        whole = {"apiVersion": object["apiVersion"].text, "kind": object["kind"].text, "metadata": metadata}
+        lines = tuple(yaml.dump({**whole, "spec": spec}))
+        return self._patch([number], {number: changes}, apply=apply, lines=lines)
+
+    def _of_pool(self, number: int, holder: Pool, changes: Sequence[Change]) -> Patch:
+        """Of KServe's LLMInferenceService, as a JSON patch."""
+        try:
+            operations = list(_of_pool(holder, rewrite.wanted(changes)))
+        except UnwritableError as error:
+            return self._patch([number], {number: changes}, problem=f"{error}: change it by hand")
+        apply = tuple(self._kubectl(holder.object, "json"))
+        return self._patch([number], {number: changes}, apply=apply, lines=tuple(yaml.dump(operations)))
+
     # ---- Helm values of the production stack
 
     def _of_stack(self, holders: Mapping[int, StackModel], changes: Mapping[int, Sequence[Change]]) -> Patch:
@@ -289,7 +339,7 @@ class WrittenDocument:
         sets: list[str] = []
         try:
             for number, holder in holders.items():
-                for key, value in _of_model(holder, rewrite.wanted(changes[number])).items():
+                for key, value in _of_keys(holder, rewrite.wanted(changes[number])).items():
                     _put(models[holder.number], key, value)
                     path = f"servingEngineSpec.modelSpec[{holder.number}].{'.'.join(key)}"
                     sets.append(f"{path}={json.dumps(value)}")
@@ -311,6 +361,15 @@ class WrittenDocument:
             ),
             lines=tuple(yaml.dump({"servingEngineSpec": {"modelSpec": models}})),
         )
+
+    # ---- values of a program that makes the command
+
+    def _of_values(self, number: int, holder: Values, changes: Mapping[int, Sequence[Change]]) -> Patch:
+        try:
+            where, new = _of_arguments(holder, rewrite.wanted(changes[number]))
+        except UnwritableError as error:
+            return self._patch([number], changes, problem=f"{error}: change it by hand")
+        return self._patch([number], changes, apply=(f"put this in the place of {where}",), lines=tuple(yaml.dump(new)))
 
     # ---- systemd
 
@@ -669,8 +728,15 @@ def _operations(holder: Container, new: _New) -> Iterator[dict[str, Any]]:
                 yield {"op": "remove", "path": f"{at}/{key}/{place}"}
             for text in reversed(part[k:m]):
                 yield {"op": "add", "path": f"{at}/{key}/{i}", "value": text}
-    listed = [item["name"].text for item in holder.node["env"].items]
     variables = _variables(holder, new)
+    if holder.is_environment_a_map:
+        told = {str(item["name"]): item["value"] for item in variables}
+        if told and not holder.node["env"]:
+            yield {"op": "add", "path": f"{at}/env", "value": told}
+        elif told:
+            yield from ({"op": "add", "path": f"{at}/env/{name}", "value": value} for name, value in told.items())
+        return
+    listed = [item["name"].text for item in holder.node["env"].items]
     if variables and not holder.node["env"]:
         yield {"op": "add", "path": f"{at}/env", "value": variables}
         return
@@ -682,8 +748,57 @@ def _operations(holder: Container, new: _New) -> Iterator[dict[str, Any]]:
             yield {"op": "add", "path": f"{at}/env/-", "value": variable}
 
 
-def _put(tree: Any, keys: Sequence[str], value: Any) -> None:
-    """Raises UnwritableError where one of the keys is of no mapping."""
+def _of_pool(pool: Pool, wanted: Wanted) -> Iterator[dict[str, Any]]:
+    """JSON Patch of the variable with vLLM's arguments, and of the parallel sizes. Raises UnwritableError."""
+    sizes, container, at = pool.node["parallelism"], pool.container, "/" + "/".join(pool.keys)
+    names = {flag: key for key, flag in PARALLELISM.items() if sizes[key]}
+    for name in sorted(names.keys() & {*wanted.set, *wanted.unset}):
+        path = f"{at}/parallelism/{names[name]}"
+        if name in wanted.set:
+            yield {"op": "replace", "path": path, "value": _stack_value(wanted.set[name])}
+        else:
+            yield {"op": "remove", "path": path}
+    rest = Wanted(
+        {name: words for name, words in wanted.set.items() if name not in names}, wanted.unset - names.keys(), {}
+    )
+    variables = {name: _of_kubernetes_text(text) for name, text in wanted.environment.items()}
+    listed = [item["name"].text for item in container["env"].items]
+    if rest.set or rest.unset:
+        old = container["env"].items[listed.index(ADDITIONAL)]["value"] if ADDITIONAL in listed else container["none"]
+        variables[ADDITIONAL] = _additional(old, rest)
+    if pool.place is None:
+        raise UnwritableError("no container of it has variables")
+    at += f"/template/containers/{pool.place}/env"
+    if variables and not listed:
+        yield {"op": "add", "path": at, "value": [{"name": name, "value": text} for name, text in variables.items()]}
+        return
+    for name, text in variables.items():
+        value = {"name": name, "value": text}
+        if name in listed:
+            yield {"op": "replace", "path": f"{at}/{listed.index(name)}", "value": value}
+        else:
+            yield {"op": "add", "path": f"{at}/-", "value": value}
+
+
+def _additional(old: Node, wanted: Wanted) -> str:
+    """The text of VLLM_ADDITIONAL_ARGS with the changes. Raises UnwritableError."""
+    if _has_marks(old):
+        raise UnwritableError("it is a chart's template")
+    holes = _Holes(_REFERENCE)
+    text = holes.out(old.text)
+    escaped = {name: tuple(map(_of_kubernetes_text, words)) for name, words in wanted.set.items()}
+    words = [*(Word(word, old.line) for word in (*docker.SERVE, "m")), *shell.words(text)[0]]
+    launch = Launch(words, Form.KUBERNETES)
+    if rewrite.may_tell(text, launch):
+        raise UnwritableError(_SECRET)
+    if not text.strip():
+        return " ".join(shlex.join(added) for added in escaped.values())
+    return holes.back(rewrite.in_text(text, launch, Wanted(escaped, wanted.unset, {})))
+
+
+def _put(tree: Any, keys: Sequence[str], value: Any, keeps_null: bool = False) -> None:
+    """`keeps_null`: of a merge patch, in which null takes a key out. Raises UnwritableError where one of the keys is of
+    no mapping."""
     for place, key in enumerate(keys):
         if not isinstance(tree, dict):
             raise UnwritableError(f"what holds {'.'.join(keys[place:])} is no mapping")
@@ -691,7 +806,7 @@ def _put(tree: Any, keys: Sequence[str], value: Any) -> None:
             if tree.get(key) is None:  # not there, or there without a value
                 tree[key] = {}
             tree = tree[key]
-    if value is None:
+    if value is None and not keeps_null:
         tree.pop(keys[-1], None)
     else:
         tree[keys[-1]] = value
@@ -706,30 +821,37 @@ def _at(tree: Any, keys: Path) -> Any:
 # ---- Helm
 
 
-def _of_model(holder: StackModel, wanted: Wanted) -> dict[tuple[str, ...], Any]:
-    """What changes of a model, by its keys; None: the key goes. Raises UnwritableError."""
-    config = holder.node["vllmConfig"]
+def _of_keys(holder: StackModel | Runtime, wanted: Wanted) -> dict[tuple[str, ...], Any]:
+    """What changes of the production stack's keys; None: the key goes. Raises UnwritableError."""
+    node = holder.node
     found: dict[tuple[str, ...], Any] = {}
-    extra = config["extraArgs"]
+    extra = node.at(*holder.extra)
     if extra and not (extra.kind == "seq" and all(item.is_scalar for item in extra.items)):
         raise UnwritableError("its extraArgs are no list")
     words = ["vllm", "serve", "m", *(item.text for item in extra.items)]
     edits = command_line.edits(words, {}, {*wanted.set, *wanted.unset})
     extras = {edit.name for edit in edits}
-    of_keys = {name for name in (*wanted.set, *wanted.unset) if config[manifests.STACK_KEYS.get(name, "")]}
-    if lost := wanted.unset - extras - of_keys:
+    places = {name: holder.keys[name] for name in (*wanted.set, *wanted.unset) if name in holder.keys}
+    of_keys = {name: place for name, place in places.items() if node.at(*place) or _is_switch(name, wanted)}
+    if lost := wanted.unset - extras - of_keys.keys():
         raise UnwritableError(f"{', '.join(sorted(lost))} is set elsewhere")
-    for name in of_keys:
-        key = manifests.STACK_KEYS[name]
-        found["vllmConfig", key] = _stack_value(wanted.set[name]) if name in wanted.set else None
+    for name, place in of_keys.items():
+        found[place] = _stack_value(wanted.set[name]) if name in wanted.set else None
     added = {name: text for name, text in wanted.set.items() if name not in of_keys}
-    new = list(command_line.changed(words, added, wanted.unset | (extras & of_keys)))[3:]
+    new = list(command_line.changed(words, added, wanted.unset | (extras & of_keys.keys())))[3:]
     if new != words[3:]:
-        found["vllmConfig", "extraArgs"] = new
+        found[holder.extra] = new
     if wanted.environment:
-        kept = [item.plain for item in holder.node["env"].items if item["name"].text not in wanted.environment]
-        found["env",] = [*kept, *({"name": name, "value": value} for name, value in wanted.environment.items())]
+        items = node.at(*holder.environment).items
+        kept = [item.plain for item in items if item["name"].text not in wanted.environment]
+        new_ones = ({"name": name, "value": value} for name, value in wanted.environment.items())
+        found[holder.environment] = [*kept, *new_ones]
     return found
+
+
+def _is_switch(name: str, wanted: Wanted) -> bool:
+    """Whether a switch is to be set that the production stack turns off where it has no key."""
+    return name in SWITCHES and name in wanted.set
 
 
 def _stack_value(words: Sequence[str]) -> Any:
@@ -755,6 +877,48 @@ def _has_secrets(tree: Any, name: str = "") -> bool:
     if not isinstance(tree, str):
         return False
     return masked(tree) != tree or (is_secret(name) and bool(tree))
+
+
+# ---- values of a program that makes the command
+
+
+def _of_arguments(holder: Values, wanted: Wanted) -> tuple[str, list[str] | dict[str, Any]]:
+    """Where its words or its flags stand, and what is to stand there. Raises UnwritableError."""
+    if wanted.environment:
+        raise UnwritableError("its environment is made by the program that reads the document")
+    node = holder.arguments or holder.flags
+    if node is None or node.kind not in ("seq", "map"):
+        raise UnwritableError("its command is made by the program that reads the document")
+    if _has_marks(node):
+        raise UnwritableError("it is a template")
+    new = _of_flags(node, wanted) if holder.arguments is None else _of_list(node, wanted)
+    if _has_secrets(new):
+        raise UnwritableError(_SECRET)
+    return node.path or "the document", new
+
+
+def _of_list(node: Node, wanted: Wanted) -> list[str]:
+    words = [*docker.SERVE, "m", *(item.text for item in node.items)]
+    if lost := wanted.unset - {edit.name for edit in command_line.edits(words, {}, wanted.unset)}:
+        raise UnwritableError(f"{', '.join(sorted(lost))} is set elsewhere")
+    return list(command_line.changed(words, wanted.set, wanted.unset))[3:]
+
+
+def _of_flags(node: Node, wanted: Wanted) -> dict[str, Any]:
+    keys = {command_line.flag_of_key(flag_map.flag_of(key).removeprefix("--")): key for key in node.fields}
+    new: dict[str, Any] = dict(node.plain)
+    for name, words in wanted.set.items():
+        off = "--no-" + name.removeprefix("--")
+        if off in keys:
+            new.pop(keys[off])
+        new[keys.get(name) or name.removeprefix("--")] = _stack_value(words)
+    for name in wanted.unset:
+        off = "--no-" + name.removeprefix("--")
+        key = keys.get(name) or keys.get(off)
+        if key is None:
+            raise UnwritableError(f"{name} is set elsewhere")
+        new.pop(key)
+    return new
 
 
 # ---- systemd

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from vllm_doctor.launch import dated
 from vllm_doctor.launch.start import Start
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.vllm import flags
@@ -50,7 +51,7 @@ def _counts(start: Start) -> dict[str, Value] | None:
     if hosts > 1:
         return None
     # From 0.15 on there are as many API servers as engines.
-    version = flags.release(start.version or flags.newest())
+    version = flags.release(dated.version(start))
     is_one = version is not None and version < (0, 15, 0)
     servers = asked if _API_SERVERS in start.command.flags or is_one else data
     workers = tensor * pipeline * data

@@ -1,4 +1,4 @@
-"""Programs that start vLLM's engine and are no `vllm serve`: benchmarks of vLLM's own, batches, and Dynamo's worker.
+"""Programs that start vLLM's engine and are no `vllm serve`: benchmarks of vLLM's own, and batches.
 
 They take vLLM's flags among their own, so the same words are read as `vllm serve` would have them.
 """
@@ -17,7 +17,7 @@ from vllm_doctor.vllm.command_line import flag_of_key, is_python
 
 _BENCHMARKS = frozenset({"throughput", "latency", "startup"})
 """`vllm bench …` of these starts an engine; `vllm bench serve` asks one that runs."""
-_MODULES = frozenset({"vllm.entrypoints.openai.run_batch", "dynamo.vllm", "dynamo.vllm.main"})
+_MODULES = frozenset({"vllm.entrypoints.openai.run_batch"})
 _SCRIPT = re.compile(r"(?:^|/)benchmark_(throughput|latency)\.py$")
 _OWN_SHORT = frozenset({"-i", "-o", "-n", "-h"})
 _MOST_NAMED = 6

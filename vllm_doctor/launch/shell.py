@@ -33,10 +33,11 @@ _PLACEHOLDER = re.compile(r"<[A-Za-z](?:[\w./:-]|[ ](?![ ])){0,60}[\w.]>(?=[\s'\
 _TEMPLATE = re.compile(r"\{\{[^{}\n]{0,300}\}\}")
 """Jinja's {{ model }}, as Ansible and others fill it in."""
 _CONTROL = re.compile(r"\{%[-+]?[ \t]*(?P<word>\w*)[^{}\n]{0,300}%\}")
-_BLOCKS = {"if": re.compile(r"\{%[-+]?[ \t]*(end)?if\b[^{}\n]{0,300}%\}"), "for": re.compile(
-    r"\{%[-+]?[ \t]*(end)?for\b[^{}\n]{0,300}%\}"
-)}  # fmt: skip
-_MOST_OF_A_BLOCK = 1500
+_BLOCKS = {
+    "if": re.compile(r"\{%[-+]?[ \t]*(end)?if\b[^{}\n]{0,300}%\}"),
+    "for": re.compile(r"\{%[-+]?[ \t]*(end)?for\b[^{}\n]{0,300}%\}"),
+}
+_MOST_OF_A_BLOCK = 800
 _LINE_END = re.compile(r"[ \t]*\n")
 _OPERATOR = re.compile(r":?([-=?+])(.*)", re.DOTALL)
 _DEFAULT = re.compile(
@@ -82,10 +83,17 @@ class Simple:
     """The variables that are not set in the text, and stand here as what they fall back to."""
 
 
-def commands(text: str, line: int = 1, variables: Mapping[str, str | None] | None = None) -> Iterator[Simple]:
-    """The commands of a script that begins in this line; `variables` are set before it."""
+def commands(
+    text: str,
+    line: int = 1,
+    variables: Mapping[str, str | None] | None = None,
+    arguments: Sequence[Word] | None = None,
+) -> Iterator[Simple]:
+    """The commands of a script that begins in this line; `variables` are set before it, and it gets the `arguments`."""
     given: Variables = dict(variables or {})
     exported = dict.fromkeys(given)
+    if arguments is not None:
+        given |= _positional(arguments)
     depth = 0
     reader = _Reader(text, line, given)
     while (found := reader.command()) is not None:
@@ -112,6 +120,11 @@ def commands(text: str, line: int = 1, variables: Mapping[str, str | None] | Non
             here = {name: _text(given.get(name)) for name in exported}
             simple.environment = here | {name: _text(value) for name, value in assigned.items()}
             yield simple
+
+
+def _positional(arguments: Sequence[Word]) -> Variables:
+    """$@ and $1."""
+    return {"@": tuple(arguments)} | {str(place): word.text for place, word in enumerate(arguments[:9], 1)}
 
 
 def _led(simple: Simple, assigned: Variables) -> int:
@@ -228,6 +241,7 @@ class _Reader:
         elif char == "{" and not self._in_word and (tag := _CONTROL.match(self._all, self._at)):
             self._control(tag)
         elif char == "<" and (name := _PLACEHOLDER.match(self._all, self._at)):
+            self._word_at = self._word_at if self._in_word else self._at
             self._at = name.end()
             self._unknown(name[0], is_quoted=True)
         elif char in "<>&":
@@ -268,30 +282,31 @@ class _Reader:
         self._at = end
 
     def _control(self, tag: re.Match[str]) -> None:
-        """A line of Jinja's: within a command, what stands up to its end is there or not."""
+        """A tag of Jinja's: within a command, what stands up to its end is there or not."""
+        begin = self._at
         self._at = tag.end()
         if not self._simple.words:
             return
+        end = self._end_of_block(tag)
+        self._line += self._all.count("\n", self._at, end)
+        self._word_at, self._at = begin, end
         self._unknown("{%…%}", is_quoted=False)
         self._end_word()
-        depth, end = 0, tag.end()
-        for match in (
-            _BLOCKS[tag["word"]].finditer(self._all, tag.start(), tag.start() + _MOST_OF_A_BLOCK)
-            if (tag["word"] in _BLOCKS)
-            else ()
-        ):
-            depth += -1 if match[1] else 1
-            if depth == 0:
-                end = match.end()
-                break
-        self._line += self._all.count("\n", self._at, end)
-        self._at = end
-        if self._all.rfind("\n", 0, tag.start()) + 1 == tag.start() - len(_indent(self._all, tag.start())) and (
-            line_end := _LINE_END.match(self._all, end)
-        ):
-            self._at = line_end.end()
+        line_end = _LINE_END.match(self._all, end)
+        if line_end and not self._all[self._all.rfind("\n", 0, begin) + 1 : begin].strip():
+            self._at = line_end.end()  # lines of its own
             self._line += 1
             self._after_continuation = True
+
+    def _end_of_block(self, tag: re.Match[str]) -> int:
+        """Where what the tag opens ends; the end of the tag, where it opens nothing."""
+        depth = 0
+        block = _BLOCKS.get(tag["word"])
+        for match in block.finditer(self._all, tag.start(), tag.start() + _MOST_OF_A_BLOCK) if block else ():
+            depth += -1 if match[1] else 1
+            if depth == 0:
+                return match.end()
+        return tag.end()
 
     def _redirection(self, char: str) -> None:
         number = "".join(self._chars)
@@ -515,7 +530,7 @@ class _Reader:
             self._value("@", f"${following}", is_quoted)
         elif following and following in "@*#?$!-0123456789":
             self._next()
-            self._unknown(f"${following}", is_quoted)
+            self._value("@" if following == "*" else following, f"${following}", is_quoted)
         else:
             self._add("$")
 
@@ -631,14 +646,6 @@ class _Reader:
         self._at += len(char)
         self._line += char == "\n"
         return char
-
-
-def _indent(text: str, at: int) -> str:
-    """The blanks that end there."""
-    start = at
-    while start and text[start - 1] in _BLANKS:
-        start -= 1
-    return text[start:at]
 
 
 def lost_after(following: Iterable[Simple], ended: Simple) -> tuple[Broken | None, list[Word]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from vllm_doctor.launch import budget, engines, forms, model, notebook, processes, unwrap
+from vllm_doctor.launch import budget, dated, engines, forms, manifests, model, notebook, processes, unwrap
 from vllm_doctor.launch.forms import Piece
 from vllm_doctor.launch.patches import WrittenDocument
 from vllm_doctor.launch.start import Flaw, Form, Start, Written, judged, printed
@@ -18,7 +19,7 @@ from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.facts import COMMAND, ENVIRONMENT, FORM
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
-from vllm_doctor.model.reading import Known, Reading, Unknown, Value
+from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.text import files
@@ -29,14 +30,10 @@ STDIN = "-"
 MAX_BYTES = 1_000_000
 MAX_STARTS = 64
 
-_NAMED = 3
 _PLATFORM = re.compile(r"(?:^|[-_/:.])(cpu|xpu|tpu|hpu|rocm)(?=$|[-_/:.\d])")
 _SHM_DEFAULT = 64.0 * 2**20
 _OWN_SHM = frozenset({Form.DOCKER_RUN, Form.COMPOSE, Form.KUBERNETES})
 """Where a container gets a /dev/shm of that size, unless the text says otherwise: Docker's and containerd's default."""
-
-_NO_FLAGS = frozenset({"--omni"})
-"""What vLLM's main looks for before its parser does."""
 
 _PROGRAMS = ("vllm", "python", "docker", "podman", "nerdctl", "sudo", "env", "uv", "uvx", "nohup", "bash", "sh")
 _WINDOWS = "its lines end as on Windows (\\r\\n): a shell would take the \\r for a part of the last word"
@@ -48,6 +45,7 @@ _TAKEN_AS: Mapping[Form, str] = {
     Form.KUBERNETES: "a Kubernetes manifest",
     Form.HELM: "values of a Helm chart",
     Form.SYSTEMD: "a systemd unit",
+    Form.VALUES: "values of a chart or a scenario",
     Form.CONFIG: "a --config file of vLLM",
     Form.PYTHON: "a program in Python",
     Form.LOG: "the arguments that vLLM logged",
@@ -121,9 +119,27 @@ def open_command(given: str, until: float | None = None) -> StartSource:
 def of_text(name: str, text: str, path: str = "") -> StartSource:
     """The starts in a text that was read already; `path`: of its file. Raises SourceError."""
     is_windows = "\r\n" in text
-    starts, written = _read(text, path)
+    with manifests.files(_beside(path) if path else lambda _: None):
+        starts, written = _read(text, path)
     exact = WrittenDocument(name, path or None, text.replace("\r\n", "\n"), written, starts, not is_windows)
     return StartSource(name, starts, exact)
+
+
+def _beside(path: str) -> Callable[[str], str | None]:
+    """Reads files in the same folder, by their names: plain ones of the same user, that are no links elsewhere."""
+    folder = os.path.dirname(os.path.abspath(path))
+
+    def text(name: str) -> str | None:
+        whole = os.path.join(folder, name)
+        try:
+            about = os.lstat(whole)
+            if not stat.S_ISREG(about.st_mode) or about.st_uid != os.stat(path).st_uid:
+                return None
+            return _decoded(files.read(whole, MAX_BYTES), name)
+        except (OSError, SourceError):
+            return None
+
+    return text
 
 
 def _content(name: str, path: str | None, until: float | None) -> str:
@@ -219,7 +235,7 @@ def facts(start: Start) -> dict[str, Reading]:
         "fd_limit": start.resources.open_files,
     }
     found |= {name: Known(value, origin="manifest") for name, value in asked.items() if value is not None}
-    return found | _device(start) | processes.facts(start) | _faults(start) | _strangers(start)
+    return found | _device(start) | processes.facts(start) | _faults(start) | dated.facts(start)
 
 
 def _device(start: Start) -> dict[str, Reading]:
@@ -231,38 +247,6 @@ def _device(start: Start) -> dict[str, Reading]:
         return {"device_written": Known(match[1], origin="image")}
     is_cpu = any(name.startswith("VLLM_CPU_") for name in start.environment)
     return {"device_written": Known("cpu", origin="environ")} if is_cpu else {}
-
-
-def _strangers(start: Start) -> dict[str, Reading]:
-    """The flags that its vLLM does not have; where no version is told, by the newest that is known."""
-    version = start.version or flags.newest()
-    strange = [
-        name
-        for name in (*start.command.flags, *start.unknown_flags)
-        if name not in _NO_FLAGS and flags.has(version, name) is False
-    ]
-    told: dict[str, Value] = {
-        "flags_unknown": float(len(strange)),
-        "flags_in_no_version": float(sum(not flags.is_flag(name) for name in strange)),
-        "flags_judged_as": flags.judged_as(version) or version,
-        "flags_version_told": float(start.version is not None),
-    }
-    if strange:
-        if names := [name for name in strange if name.split() == [name]]:  # else it is no flag of anybody
-            told["flags_unknown_names"] = " ".join(names)
-        told["flags_unknown_says"] = "; ".join(_instead(version, name) for name in strange[:_NAMED])
-    return {name: Known(value, origin="cmdline") for name, value in told.items()}
-
-
-def _instead(version: str, name: str) -> str:
-    """ "--swap-space (in 0.4.3 to 0.17.1; gone: …)"."""
-    spans = flags.spans(name)
-    replacement, near = flags.replacement(name), flags.nearest(version, name)
-    stretches = [first if first == last else f"{first} to {last}" for first, last in spans]
-    was = f"in {' and '.join(stretches)}" if spans else "in no version"
-    if replacement is not None:
-        return f"{name} ({was}; {replacement.instead if ':' in replacement.instead else f'now {replacement.instead}'})"
-    return f"{name} ({was}{f'; nearest: {near[0]}' if near else ''})"
 
 
 def _faults(start: Start) -> dict[str, Reading]:

@@ -30,6 +30,8 @@ class Form(StrEnum):
     HELM = "helm"
     SYSTEMD = "systemd"
     CONFIG = "config"
+    VALUES = "values"
+    """Values out of which another program than Helm makes the command."""
     PYTHON = "python"
     LOG = "log"
     DOCKERFILE = "dockerfile"
@@ -131,6 +133,16 @@ class Start:
         return self.command.argv
 
     @property
+    def written_flags(self) -> tuple[str, ...]:
+        """The names of its flags, each as it was written: --disable-x, not --enable-x that is off; and -O3."""
+        written = _written_off(self.command)
+        names = [text.partition("=")[0].replace("_", "-") for text in self.argv]
+        short = next((name for name in names if name.startswith("-O")), None)
+        if short is not None and _LEVEL not in names:
+            written[_LEVEL] = short
+        return tuple(written.get(name, name) for name in (*self.command.flags, *sorted(self.unknown_flags)))
+
+    @property
     def lost(self) -> tuple[str, ...]:
         """The flags that never reach vLLM, in their order."""
         return tuple(dict.fromkeys(flag for fault in self.faults for flag in fault.lost))
@@ -150,6 +162,8 @@ class Launch:
     environment: Mapping[str, str | None] = field(default_factory=dict)
     is_environment_whole: bool = False
     image: str | None = None
+    version: str | None = None
+    """Of the vLLM that is installed for it, where the text names one beside the image."""
     resources: Resources = field(default_factory=Resources)
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
@@ -184,6 +198,8 @@ class Written(Launch):
 
 
 MAX_WORDS = 2000
+_LEVEL = "--optimization-level"
+"""What -O3 sets; the older releases take the short form alone."""
 _MOST_CHARACTERS = 128 * 1024
 """Of one argument: MAX_ARG_STRLEN of Linux."""
 _STEPS_OF_A_WORD = 10
@@ -201,7 +217,8 @@ _TAG = re.compile(_VERSION, re.DOTALL)
 _NAMED_TAG = re.compile(
     rf"(?:.*[-_.])?vllm[-_]?{_VERSION}", re.IGNORECASE | re.DOTALL
 )  # rocm6.4.1_vllm_0.9.0.1_20250605
-_OTHERS_TAGS = frozenset({"lmcache", "rhaiis"})  # images with vLLM in them, whose tags are versions of something else
+_OTHERS_TAGS = frozenset({"lmcache", "rhaiis", "ai-dynamo", "vllm-runtime"})
+"""Parts of the names of images with vLLM in them, whose tags are versions of something else."""
 
 
 def judged(written: Written) -> Start:
@@ -296,15 +313,23 @@ def _as_taken(command: Command, version: str) -> dict[str, Value]:
     """Its flags. What is off was perhaps written as its opposite, which not every version takes: then it stands here as
     it was written."""
     taken = dict(command.flags)
+    for name, spelling in _written_off(command).items():
+        if False in (catalogue.has(version, spelling), catalogue.has(version, name)):
+            del taken[name]
+            taken[spelling] = True
+    return taken
+
+
+def _written_off(command: Command) -> dict[str, str]:
+    """The flags that are off and were written as their opposite, by name: "--disable-x" of "--enable-x"."""
     written = {text.partition("=")[0].replace("_", "-") for text in command.argv}
-    for name in [name for name, value in taken.items() if value is False]:
+    found: dict[str, str] = {}
+    for name in (name for name, value in command.flags.items() if value is False):
         verb = "--disable-" if name.startswith("--enable-") else "--enable-"
         bare = name.removeprefix("--enable-").removeprefix("--disable-").removeprefix("--")
         for spelling in sorted({verb + bare, "--no-" + name.removeprefix("--")} & written):
-            if name in taken and False in (catalogue.has(version, spelling), catalogue.has(version, name)):
-                del taken[name]
-                taken[spelling] = True
-    return taken
+            found.setdefault(name, spelling)
+    return found
 
 
 def _is_model(name: str) -> bool:

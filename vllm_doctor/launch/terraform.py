@@ -51,9 +51,13 @@ def is_it(text: str) -> bool:
 def starts(text: str, line: int = 1) -> list[Written]:
     """The servers that the containers of its blocks start; it begins in this line."""
     found: list[Written] = []
+    before = 0
     for at, end in _blocks(text):
+        budget.spend()
+        line += text.count("\n", before, at)
+        before = at
         block = text[at:end]
-        lists = list(_lists(block, line + text.count("\n", 0, at)))
+        lists = list(_lists(block, line))
         image = _IMAGE.search(block)
         if not lists or image is None:
             continue
@@ -89,20 +93,23 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _lists(block: str, line: int) -> Iterator[tuple[str, list[Word]]]:
+    before = 0
     for match in _LIST.finditer(block):
         words: list[Word] = []
-        at = match.end()
+        line += block.count("\n", before, match.end())
+        at = before = match.end()
         for _ in range(_MOST_ITEMS):
             budget.spend()
             item = _ITEM.match(block, at)
             if item is None or item["end"]:
                 break
             at = item.end()
-            here = line + block.count("\n", 0, at)
+            line += block.count("\n", before, at)
+            before = at
             if item["text"] is not None:
-                words.append(Word(_filled(_unescaped(item["text"])), here))
+                words.append(Word(_filled(_unescaped(item["text"])), line))
             elif item["other"]:
-                words.append(Word(mark(item["other"].strip()), here))
+                words.append(Word(mark(item["other"].strip()), line))
         yield match["key"], words
 
 

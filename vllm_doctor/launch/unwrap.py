@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from vllm_doctor.launch import budget, docker, programs, slurm
+from vllm_doctor.launch import budget, docker, dynamo, programs, slurm
 from vllm_doctor.launch.shell import Broken, Simple, commands, lost_after
 from vllm_doctor.launch.start import Fault, Flaw, Form, Holder, Launch, Word, Written, flags_in
 from vllm_doctor.launch.unexpanded import is_marked
@@ -22,7 +22,8 @@ _WRAPPERS = frozenset(
         "tmux", "ssh", "su", "runuser", "setpriv", "prlimit", "systemd-run", "srun", "mpirun", "torchrun", "ray",
         "singularity", "apptainer", "enroot", "conda", "mamba", "micromamba", "poetry", "pipenv", "pdm", "rye",
         "pixi", "hatch", "uv", "uvx", "nsys", "ncu", "strace", "perf", "py-spy", "gdb", "valgrind", "kubectl", "oc",
-        "xargs", "eval", "just", "accelerate", "entrypoint.sh", "docker-entrypoint.sh", "nvidia_entrypoint.sh",
+        "xargs", "eval", "just", "accelerate", "vllm-wrapper", "entrypoint.sh", "docker-entrypoint.sh",
+        "nvidia_entrypoint.sh",
     }
 )  # fmt: skip
 """Programs that run another one, which stands among their arguments."""
@@ -47,12 +48,19 @@ class Script(Holder):
     number: int
 
 
-def of_script(text: str, line: int = 1) -> list[Written]:
-    """The servers that a shell script starts, in its order; it begins in this line."""
+def of_script(text: str, line: int = 1, variables: Mapping[str, str | None] | None = None) -> list[Written]:
+    """The servers that a shell script starts, in its order; it begins in this line. `variables` are set before it."""
     return [
         Written.of(launch, place=f"line {launch.words[0].line}", holder=Script(text, number))
-        for number, launch in enumerate(_of_script(text, Form.SHELL, line, {}, _MAX_DEPTH))
+        for number, launch in enumerate(_of_script(text, Form.SHELL, line, variables or {}, _MAX_DEPTH))
     ]
+
+
+def of_script_with(
+    script: Word, arguments: Sequence[Word], form: Form, environment: Mapping[str, str | None]
+) -> list[Launch]:
+    """The servers that a script starts which is given these arguments, as "$@"."""
+    return list(_of_script(script.text, form, script.line, environment, _MAX_DEPTH, arguments))
 
 
 def of_words(words: Sequence[Word], form: Form, environment: Mapping[str, str | None]) -> list[Launch]:
@@ -65,8 +73,15 @@ def broken_before_vllm(text: str) -> Broken | None:
     return next((simple.broken for simple in commands(text) if simple.broken is not None), None)
 
 
-def _of_script(text: str, form: Form, line: int, variables: Mapping[str, str | None], depth: int) -> Iterator[Launch]:
-    simples = list(commands(text, line, variables))
+def _of_script(
+    text: str,
+    form: Form,
+    line: int,
+    variables: Mapping[str, str | None],
+    depth: int,
+    arguments: Sequence[Word] | None = None,
+) -> Iterator[Launch]:
+    simples = list(commands(text, line, variables, arguments))
     for place, simple in enumerate(simples):
         for launch in _of_words(simple.words, form, simple.environment, depth):
             fault = _ended_early(simple, (simples[n] for n in range(place + 1, len(simples))))
@@ -101,6 +116,9 @@ def _of_words(words: Sequence[Word], form: Form, environment: Mapping[str, str |
     if program_of(texts) is not None:
         yield Launch(words, form, environment)
         return
+    if (engine := dynamo.engine(words, form, environment)) is not None:
+        yield engine
+        return
     if (read := programs.as_serve(words)) is not None:
         yield Launch(read.words, form, environment, notes=read.notes)
         return
@@ -116,7 +134,9 @@ def _of_words(words: Sequence[Word], form: Form, environment: Mapping[str, str |
 def _of_shell(words: Sequence[Word], form: Form, environment: Mapping[str, str | None], depth: int) -> Iterator[Launch]:
     for place, word in enumerate(words[1:], 1):
         if re.fullmatch(r"-[abd-z]*c[a-z]*", word.text) and place + 1 < len(words):
-            yield from _within(words[place + 1], form, environment, depth)
+            at = place + 2 if words[place + 1].text == "--" else place + 1
+            if at < len(words):
+                yield from _within(words[at], form, environment, depth)
             return
         if not word.text.startswith("-"):
             return
@@ -169,6 +189,7 @@ def _may_start(words: Sequence[Word], place: int) -> bool:
         name in _SHELLS
         or name in docker.PROGRAMS
         or name in _WRAPPERS
+        or dynamo.is_worker(words[place : place + 64])
         or program_of(texts := [word.text for word in words[place : place + 64]]) is not None
         or programs.program_of(texts) is not None
     )

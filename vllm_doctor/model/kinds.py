@@ -116,7 +116,8 @@ class Trust(IntEnum):
     MEASURED = 0
     LOGGED = 1  # it was so when the line was written
     WRITTEN = 2  # a command that may, or may not, be the one that runs
-    NAMED = 3  # by the user, on the command line
+    COLLECTED = 3  # on its machine, by a shell that may not be the one that started it
+    NAMED = 4  # by the user, on the command line
 
 
 class SourceKind(_Word):
@@ -130,6 +131,7 @@ class SourceKind(_Word):
     LOG = "log", "a server's log"
     COMMAND = "command", "a command as it is written"
     BENCH = "bench", "the result of a benchmark"
+    COLLECT_ENV = "collect-env", "what `vllm collect-env` printed of a machine"
     GPU_NAME = "gpu-name", "a GPU that is given by its name only"
 
     @property
@@ -141,6 +143,7 @@ class SourceKind(_Word):
 _TRUST = {
     SourceKind.LOG: Trust.LOGGED,
     SourceKind.COMMAND: Trust.WRITTEN,
+    SourceKind.COLLECT_ENV: Trust.COLLECTED,
     SourceKind.GPU_NAME: Trust.NAMED,
 }
 

@@ -42,7 +42,7 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
     Reason.NOT_IN_COMMAND: "the command alone does not hold it: examine the server once it runs (its URL, or its pid)",
     Reason.NOT_LOCAL: "/metrics does not carry it: run vllm-doctor on the server's own host",
     Reason.NOT_GIVEN: "no target was given: --slo ttft=2s --slo itl=50ms",
-    Reason.BETWEEN: "the histogram's buckets are too coarse to decide",
+    Reason.BETWEEN: "it is known within bounds only that are too wide: a histogram's buckets, all of a machine's CPUs",
     Reason.NOT_SUPPORTED: "this device, driver or kernel does not report it",
     Reason.NO_DRIVER: "no GPU was found: run vllm-doctor on the GPU host, or give --nvidia-smi FILE, or --gpu NAME",
     Reason.NOT_IN_BENCH: "the benchmark's result does not hold it: add its command, or the server's URL or log",

@@ -249,6 +249,8 @@ class Patient:
     """Physical cores by vLLM's rule; `cores_terms` is the sum in words."""
     cores_usable: float | None = None
     cores_terms: str | None = None
+    vllm_window: str | None = None
+    """Where its version is not known: the releases that it can be of, and by what."""
 
 
 @dataclass(frozen=True)

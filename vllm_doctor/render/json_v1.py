@@ -35,7 +35,7 @@ from vllm_doctor.model.speed import Expected, Pace
 from vllm_doctor.model.version import __version__
 from vllm_doctor.render import json_expectation
 from vllm_doctor.render.json_values import known, labels, model_name, number
-from vllm_doctor.text.times import iso
+from vllm_doctor.text.times import is_dated, iso
 
 
 def render(report: Report) -> str:
@@ -52,6 +52,7 @@ def document(report: Report) -> dict[str, Any]:
         "error": _problem(report.error),
         "patient": {
             "vllm": report.patient.vllm,
+            "vllm_window": report.patient.vllm_window,
             "model": model_name(report.patient.model),
             "engines": report.patient.engines,
             "gpus": report.patient.gpus,
@@ -222,8 +223,8 @@ def _lines(lines: LinesSeen | None) -> dict[str, Any] | None:
 
 
 def _time(at: float | None, report: Report) -> str | None:
-    """RFC 3339; a log that does not tell its zone gives local times without an offset."""
-    return None if at is None else iso(at, report.lines is not None and report.lines.zoned)
+    """RFC 3339; a log that does not tell its zone gives local times without an offset, one without times none."""
+    return None if at is None or not is_dated(at) else iso(at, report.lines is not None and report.lines.zoned)
 
 
 def _problem(problem: Problem | None) -> dict[str, str] | None:

@@ -33,7 +33,7 @@ from vllm_doctor.rules.verdict import Complaint, concluded
 from vllm_doctor.text import words
 from vllm_doctor.vllm import flags
 
-_VERSION, _CHECKED_BY, _GOAL = "vllm_version", "flags_checked_by", "goal"
+_VERSION, _CHECKED_BY, _WINDOW, _GOAL = "vllm_version", "flags_checked_by", "flags_window", "goal"
 HEADLINES = (Stage.BROKEN, Stage.CLIENT, Stage.LIMIT)
 """The stages that make a headline of a server that is well: what it does; not which kernels it has."""
 
@@ -336,7 +336,7 @@ def _remedy(written: RemedyRule, reader: Reader) -> Remedy | None:
         needs=needs,
         validated_for=vllm if all(flags.has(vllm, flag) for flag in (*values.set, *values.unset)) else None,
         cost=written.cost,
-        risk=written.risk,
+        risk="; ".join((written.risk, *_later(values.set, reader))),
         expect=written.expect,
         gain=_gain(written.gain, reader),
         then=() if needs else _filled(written.then, then),
@@ -360,6 +360,17 @@ def _vllm(reader: Reader) -> str | None:
     """The version whose flags are proposed: the one that a written command is judged by, else the server's own."""
     version = checked if isinstance(checked := reader(_CHECKED_BY), Known) else reader(_VERSION)
     return str(version.value) if isinstance(version, Known) else None
+
+
+def _later(named: Iterable[str], reader: Reader) -> Iterator[str]:
+    """Of the flags those that not every release has that the command can be of, in sentences."""
+    window = reader(_WINDOW)
+    releases = str(window.value).split() if isinstance(window, Known) else []
+    for flag in named:
+        if any(flags.has(release, flag) is False for release in releases):
+            known = flags.flag(releases[-1], flag)
+            if known is not None and known.since is not None:
+                yield f"{flag} is there from vLLM {known.since} on"
 
 
 def _values(written: RemedyRule, reader: Reader, vllm: str | None, needs: dict[str, Reason]) -> _Values:

@@ -210,7 +210,8 @@ def _assumed(snapshot: Snapshot) -> Iterator[Assumption]:
         reading = _known(snapshot, name)
         if name == "vllm_version" and reading is None:  # then its flags are read as those of the newest
             newest = _known(snapshot, "flags_judged_as")
-            reading = None if newest is None else Known(newest.value, origin="newest")
+            origin = "newest" if _known(snapshot, "flags_window_says") is None else "flags"
+            reading = None if newest is None else Known(newest.value, origin=origin)
         if reading is None or (name == "parameters_used" and is_dense):
             continue
         is_default = flag and flag not in snapshot.flags

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING
 from vllm_doctor.session import inputs
 from vllm_doctor.session.attachment import Attachment, Opener
 from vllm_doctor.session.source import Source
-from vllm_doctor.session.sources import bench, command, gpus, log, page, pid, prometheus, recording, server
+from vllm_doctor.session.sources import (
+    bench,
+    collect_env,
+    command,
+    gpus,
+    log,
+    page,
+    pid,
+    prometheus,
+    recording,
+    server,
+)
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.text import redact
 
@@ -48,6 +59,7 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
         found += started.beside(found)
     else:
         found = started.alone(how) or gpus.of_file(how.printed.name if how.printed else "", how)
+    found += collect_env.of_texts(handed.environments, how, found)
     found += [*handed.problems, *gpus.unused(printed[1:])]
     found += bench.as_said(how, found)
     return [*found, *gpus.named(how, found)]

@@ -46,6 +46,8 @@ class Inputs:
     """Of words that are exports: what people wrote there."""
     commands: list[StartSource] = field(default_factory=list)
     gpus: list[PrintedGpus] = field(default_factory=list)
+    environments: list[tuple[str, str]] = field(default_factory=list)
+    """Names, and texts in which collect-env's printout stands."""
     scrapes: list[tuple[str, str]] = field(default_factory=list)
     """Names, and lines of /metrics."""
     problems: list[Source] = field(default_factory=list)
@@ -54,18 +56,25 @@ class Inputs:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was handed over: then this host is looked at."""
-        return not (self.words or self.commands or self.gpus or self.scrapes or self.problems)
+        return not (self.words or self.has_parts or self.problems)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether something else than a log, a server or a result is there."""
+        return bool(self.commands or self.gpus or self.environments or self.scrapes)
 
 
 def sorted_out(words: Sequence[str], how: Attachment, is_opened: Callable[[str], bool]) -> Inputs:
     """`is_opened`: whether an opener other than that of logs takes a word. Raises UsageError, where nothing at all
     can be examined."""
+    if how.command == STDIN and STDIN in words:
+        raise UsageError("--command - and - both read standard input: give one of them as a file")
     found = Inputs()
     sorter = _Sorter(found, how, is_opened)
     for word in dict.fromkeys(words):
         sorter.add(word)
     sorter.end()
-    if found.problems and not (found.words or found.commands or found.gpus or found.scrapes):
+    if found.problems and not (found.words or found.has_parts):
         problem = found.problems[0].look().error
         assert problem is not None
         raise (UsageError(problem.message) if problem.kind == _NO_WORD else SourceError(problem.kind, problem.message))
@@ -88,7 +97,7 @@ class _Sorter:
         what else a server left it is not used. What a log measured goes before what people say."""
         if self.said and not self.has_log and len(self.said) == 1:
             self._add_log(self.said[0])
-        if not (self.has_log or self.found.commands or self.found.gpus or self.found.scrapes):
+        if not (self.has_log or self.found.has_parts):
             self.found.words += self.unknown
             return
         for word in self.unknown:
@@ -137,10 +146,14 @@ class _Sorter:
 
     def _add(self, word: str, given: Input | None) -> None:
         """A text is parted; what is none is a log, whose reader says what is wrong with it."""
-        from vllm_doctor.intake import parts
+        from vllm_doctor.intake import parts, report
 
         if given is None:
             self._add_log(word)
+            return
+        raw = given.text.encode("utf-8", "replace")
+        if report.holds(raw):
+            self._fail(SourceKind.LOG, word, "report", report.said(raw, given.name))
             return
         told = parts.of(given, self._is_log)
         if given.is_export:
@@ -167,6 +180,8 @@ class _Sorter:
             from vllm_doctor.session.local import PrintedGpus
 
             self.found.gpus.append(PrintedGpus(name, told.gpus))
+        if told.is_environment:
+            self.found.environments.append((name, told.input.text))
         if told.scrape is not None:
             self.found.scrapes.append((name, told.scrape))
         for problem in told.problems:
@@ -242,10 +257,10 @@ def of_options(how: Attachment, found: Inputs) -> tuple[list[StartSource], list[
             found.problems.append(failed(SourceKind.COMMAND, "--command", error.kind, str(error)))
     if how.smi is not None:
         from vllm_doctor.session.local import PrintedGpus
-        from vllm_doctor.sources.gpu import nvidia_smi
+        from vllm_doctor.sources.gpu import printed
 
         try:
-            gpus.append(PrintedGpus(str(how.smi), nvidia_smi.read(how.smi)))
+            gpus.append(PrintedGpus(str(how.smi), printed.read(how.smi)))
         except UsageError as error:
             if found.is_empty and not commands:
                 raise

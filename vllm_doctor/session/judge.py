@@ -39,6 +39,7 @@ from vllm_doctor.session.patients import (
     is_said,
     is_unmeasured,
     is_written_alone,
+    machine_alone,
     patients,
     with_what_else_is_known,
     without_named_where_seen,
@@ -174,6 +175,7 @@ def _nothing_to_judge(
     error: Problem | None,
     recordings: tuple[RecordingSeen, ...],
 ) -> Report:
+    error = error or machine_alone(observations)
     return Report(
         at=at,
         verdict=Verdict.UNKNOWN,
@@ -324,20 +326,21 @@ def _patient(
     ]
     named = [subject for subject in engines if subject.keys() - {"server"}]
 
-    def values(signal: str) -> list[Value]:
+    def known(signal: str) -> list[Known]:
         readings = [snapshot.read(signal, ())[1] for snapshot in snapshots]
-        return [reading.value for reading in readings if isinstance(reading, Known)]
+        return [reading for reading in readings if isinstance(reading, Known)]
 
     def number(signal: str) -> float | None:
-        known = values(signal)
-        return outside.number(known[0]) if len(snapshots) == 1 and known else None
+        told = [reading.value for reading in known(signal) if reading.bounds is None]
+        return outside.number(told[0]) if len(snapshots) == 1 and told else None
 
     def text(signal: str) -> str | None:
-        return ", ".join(sorted({str(value) for value in values(signal)})) or None
+        return ", ".join(sorted({str(reading.value) for reading in known(signal)})) or None
 
-    gpus = [count for value in values("gpus") if (count := outside.number(value)) is not None]
+    gpus = [count for reading in known("gpus") if (count := outside.number(reading.value)) is not None]
     return Patient(
         vllm=text("vllm_version"),
+        vllm_window=text("flags_window_says") if len(snapshots) == 1 and not known("vllm_version") else None,
         model=", ".join(dict.fromkeys(models)) or None,
         engines=len(named) or None,
         gpus=round(sum(gpus)) if len(gpus) == len(snapshots) else None,

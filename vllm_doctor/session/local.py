@@ -24,6 +24,7 @@ from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.host.process import OTHER, ServerProcess
 from vllm_doctor.sources.server.state import Look, State
 from vllm_doctor.vllm import defaults
+from vllm_doctor.vllm.command_line import Command
 from vllm_doctor.vllm.environment import number_or_text
 
 _SAMPLES = 12
@@ -155,11 +156,9 @@ class Local:
         visible = None if isinstance(environ, Reason) else environ.get("CUDA_VISIBLE_DEVICES")
         if not self.server.command.argv:  # how many GPUs it uses is not known; it need not be one
             return GpuUse(frozenset(member.pid for member in self.server.members), visible)
-        wanted = 1.0
-        for flag in _PARALLEL:
-            value = self.server.command.flags.get(flag, 1.0)
-            wanted *= value if isinstance(value, float) else 1.0
-        return GpuUse(frozenset(member.pid for member in self.server.members), visible, int(wanted))
+        return GpuUse(
+            frozenset(member.pid for member in self.server.members), visible, gpus_wanted(self.server.command)
+        )
 
     def _off_node(self, view: GpuView) -> Reading:
         machine = topology.read(self.kernel)
@@ -187,6 +186,15 @@ class Local:
         smallest = None if no_gpu else min(float(size) for size in memory)
         found = defaults.max_num_seqs(self.server.version, smallest, used[0].name if used else "", max(1, ranks))
         return Unknown(Reason.NOT_SET) if found is None else Known(float(found), origin="cmdline")
+
+
+def gpus_wanted(command: Command) -> int:
+    """How many GPUs a server with this command uses, of all its hosts."""
+    wanted = 1.0
+    for flag in _PARALLEL:
+        value = command.flags.get(flag, 1.0)
+        wanted *= value if isinstance(value, float) else 1.0
+    return int(wanted)
 
 
 class FollowedHost:

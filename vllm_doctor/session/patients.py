@@ -11,6 +11,7 @@ from vllm_doctor.model.facts import COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM, S
 from vllm_doctor.model.kinds import SERVERS, SourceKind, Trust
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading
+from vllm_doctor.model.report import Problem
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules.catalogue import Catalogue
@@ -20,8 +21,10 @@ from vllm_doctor.vllm import defaults, gpu_names
 if TYPE_CHECKING:
     from vllm_doctor.model.run import Run
 
-_OF_NO_RUN = frozenset({SourceKind.COMMAND, SourceKind.GPU, SourceKind.GPU_NAME})
+_OF_NO_RUN = frozenset({SourceKind.COMMAND, SourceKind.GPU, SourceKind.COLLECT_ENV, SourceKind.GPU_NAME})
 """What can be known of a server that does not run yet."""
+_MACHINES = (SourceKind.COLLECT_ENV, SourceKind.GPU_NAME)
+_TELLS_GPU = {SourceKind.GPU: "the driver reports", SourceKind.COLLECT_ENV: "collect-env tells"}
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,11 @@ class Examined:
     def can_be_judged(self) -> bool:
         """Whether anything was measured of it, or is known beyond what named it.
 
-        What /version said of a server whose metrics cannot be used is nothing to judge; what its host said is.
+        What /version said of a server whose metrics cannot be used is nothing to judge, nor is a machine on which
+        nothing was seen to run; what a server's host said is.
         """
         return any(
-            o.window.times or o.evaluated or ((o.facts or o.runs) and o.kind not in (*SERVERS, SourceKind.GPU_NAME))
+            o.window.times or o.evaluated or ((o.facts or o.runs) and o.kind not in (*SERVERS, *_MACHINES))
             for o in self.observations
         )
 
@@ -64,6 +68,12 @@ class Examined:
             said = observation.facts
             is_given = observation.kind.trust >= Trust.WRITTEN
             facts = _completed(facts, said) if is_given else {**said, **facts}
+        written = next((o.facts for o in self.observations if "flags_written" in o.facts), {})
+        version = facts.get("vllm_version")
+        if written and isinstance(version, Known) and written.get("vllm_version") != version:
+            from vllm_doctor.launch import dated  # late: where a command is given
+
+            facts = _without_window(facts) | dated.by_version(written, str(version.value))
         if is_written_alone(self.observations) and "flags_judged_as" in facts:
             facts["flags_checked_by"] = facts["flags_judged_as"]
         return facts
@@ -136,18 +146,37 @@ def is_said(observations: Sequence[Observation]) -> bool:
     return all(o.bench is None or o.bench.tool == SAID for o in observations)
 
 
+def machine_alone(observations: Sequence[Observation]) -> Problem | None:
+    """What to say where a machine is all that is known."""
+    seen = next((o for o in observations if o.kind is SourceKind.COLLECT_ENV), None)
+    if seen is None:
+        return None
+    told = {name: fact.value for name, fact in seen.facts.items() if isinstance(fact, Known)}
+    version, gpu, device = (told.get(name) for name in ("vllm_version", "gpu_name", "device_written"))
+    count = f"{count:.0f} × " if isinstance(count := told.get("gpus_on_host"), float) else ""
+    parts = (version and f"vLLM {version}", f"{count}{gpu}" if gpu else device)
+    machine = ", ".join(str(part) for part in parts if part) or "neither vLLM's version nor a GPU"
+    return Problem(
+        "no-server",
+        f"{seen.target} is the output of collect-env ({machine}) and tells of no server: add its log, its URL,"
+        " or --command with how it was started",
+    )
+
+
 def without_named_where_seen(observations: Sequence[Observation]) -> list[Observation]:
-    """The observations; of a GPU that was named (--gpu) only a note, where the driver tells which one it is."""
+    """The observations; of a GPU that was named (--gpu) only a note, where its machine tells which one it is."""
     seen = {
-        o.patient or o.target: name.value
-        for o in observations
-        if o.kind is SourceKind.GPU and isinstance(name := o.facts.get("gpu_name"), Known)
+        o.patient or o.target: (_TELLS_GPU[o.kind], name.value)
+        for o in reversed(believed(observations))
+        if o.kind in _TELLS_GPU and isinstance(name := o.facts.get("gpu_name"), Known)
     }
 
     def checked(o: Observation) -> Observation:
-        name = seen.get(o.patient or o.target) if o.kind is SourceKind.GPU_NAME else None
-        note = f"--gpu is not used: the driver reports which GPU it is ({name})"
-        return o if name is None else replace(o, facts={}, notes=(*o.notes, note))
+        told = seen.get(o.patient or o.target) if o.kind is SourceKind.GPU_NAME else None
+        if told is None:
+            return o
+        who, name = told
+        return replace(o, facts={}, notes=(*o.notes, f"--gpu is not used: {who} which GPU it is ({name})"))
 
     return [checked(o) for o in observations]
 
@@ -169,6 +198,11 @@ def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observat
 def without_load(facts: Mapping[str, Reading]) -> dict[str, Reading]:
     """The facts without those of the load whose speed is expected (load_*)."""
     return {name: fact for name, fact in facts.items() if not name.startswith("load_")}
+
+
+def _without_window(facts: Mapping[str, Reading]) -> dict[str, Reading]:
+    """The facts without what was said of a command's version as long as nothing told it."""
+    return {name: fact for name, fact in facts.items() if not name.startswith(("flags_window", "flags_contradiction"))}
 
 
 def _with_defaults(facts: Mapping[str, Reading]) -> dict[str, Reading]:

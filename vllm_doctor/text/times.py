@@ -14,6 +14,8 @@ _BARS = "▁▂▃▄▅▆▇█"
 _MOST_SPANS = 3
 _MOST_MARKED = 2
 _LABEL = 9
+_UNDATED = 365 * 86400.0
+"""POSIX seconds: no log is of 1970."""
 _SHORT = 600.0
 """A shorter time is told to the second."""
 _STEPS = (60, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 2 * 86400, 7 * 86400, 28 * 86400)
@@ -26,8 +28,15 @@ DEATH = "engine-died"
 """The rule whose finding is of moments, the ends of runs, and not of spans."""
 
 
+def is_dated(at: float) -> bool:
+    """Whether that is a time of the calendar: a log that writes none is timed from its beginning, by its statistics."""
+    return at >= _UNDATED
+
+
 def clock(at: float) -> str:
-    """ "13 Nov 08:12:05", as the log's own clock has it."""
+    """ "13 Nov 08:12:05", as the log's own clock has it; "+0:08:20" where it has none."""
+    if not is_dated(at):
+        return f"+{int(at // 3600)}:{int(at // 60 % 60):02d}:{int(at % 60):02d}"
     return outside.moment(at).strftime("%d %b %H:%M:%S").lstrip("0")
 
 
@@ -58,6 +67,8 @@ def span(report: Report) -> str:
     if bounds is None:
         return "no times in it"
     first, last = bounds
+    if not is_dated(first):
+        return f"about {duration(last - first)}, by its statistics"
     zone = " UTC" if report.lines is not None and report.lines.zoned else ""
     return f"{between(first, last, last - first < _SHORT)}{zone} ({duration(last - first)})"
 

@@ -23,7 +23,7 @@ MAX_CONFIG = 1_000_000  # characters of a --config file
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*t?(-dbg)?")
 _PYTHON_TAKES_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
-_API_SERVER = re.compile(r"vllm\.entrypoints\.([\w.]+\.)?api_server(\.entry)?")
+_API_SERVER = re.compile(r"vllm\.entrypoints\.(([\w.]+\.)?api_server(\.entry)?|grpc_server)")
 _COMMANDS = frozenset({"vllm", "vllm.entrypoints.cli.main", "vllm.scripts"})
 _SCRIPT = re.compile(
     r"(?:^|/)(vllm/entrypoints/(?:[\w/]{1,200}/)?api_server|vllm/entrypoints/cli/main|vllm/scripts)\.py$"

@@ -30,6 +30,7 @@ _KIND, _CHOICES, _DEFAULT, _NOTE = range(4)
 _ON_OFF = "on-off"
 _OPTIMIZE = "-O"
 _NEAR = 3
+_RELEASE = re.compile(r"v?\d{1,9}(?:\.\d{1,9}){1,3}(?:\.post\d{1,9})?")
 _LONG_WORD = 6  # letters: shorter ones are in too many names
 
 
@@ -117,6 +118,11 @@ def first() -> str:
     return _FLAGS.releases[len(_FLAGS.samples)]
 
 
+def releases() -> tuple[str, ...]:
+    """The known releases, oldest first: the samples, then every release."""
+    return _FLAGS.releases
+
+
 def samples() -> tuple[str, ...]:
     """The releases before that, of which only the names of flags and metrics are known, oldest first."""
     return _FLAGS.samples
@@ -182,6 +188,21 @@ def parser(version: str) -> Parser | None:
 def spans(flag: str) -> tuple[tuple[str, str], ...]:
     """From which release to which the flag, as it is written, is known, oldest first."""
     return _FLAGS.spans(_rows(flag, None))
+
+
+def value_spans(flag: str, value: str) -> tuple[tuple[str, str], ...]:
+    """From which release to which the flag may have the value, where it takes one of a list; () where no release
+    lists the value. A release of which no list is known may take it."""
+    rows = [(row, row.cell(_CHOICES).split("|")) for row in _rows(flag, None)]
+    if not any(value in choices for _, choices in rows):
+        return ()
+    return _FLAGS.spans(row for row, choices in rows if value in choices or choices == [""])
+
+
+def is_release(version: str) -> bool:
+    """Whether the version is a release, no newer than the newest known: no candidate, no development build, no fork."""
+    asked = _RELEASE.fullmatch(version)
+    return asked is not None and _FLAGS.judged_at(version) is not None and not _FLAGS.is_newer(version)
 
 
 def is_same(one: object, other: object) -> bool:

@@ -137,6 +137,11 @@ class History:
         """Whether the version is one of the releases."""
         return _key(version) in self._keys
 
+    def is_newer(self, version: str) -> bool:
+        """Whether the version is newer than all releases."""
+        key = _key(version)
+        return key is not None and key > self._keys[-1]
+
     def around(self, version: str) -> tuple[int, ...]:
         """Where a version stands among the releases: at one; or, of one that is not known, beside one or two."""
         key = _key(version)

@@ -197,6 +197,22 @@ def test_whichever_gpus_they_are_their_kind_is_known_where_there_is_one() -> Non
 
 
 @pytest.mark.parametrize(
+    ("pairs", "nvlink"),
+    [
+        ({(0, 1): True, (0, 2): True, (1, 2): True}, True),
+        ({(0, 1): False, (0, 2): False, (1, 2): False}, False),
+        ({(0, 1): True, (0, 2): False, (1, 2): False}, Reason.ABSENT),
+        ({(0, 1): True}, Reason.ABSENT),
+    ],
+)
+def test_whichever_gpus_they_are_they_are_linked_where_all_are(
+    pairs: dict[tuple[int, int], bool], nvlink: bool | Reason
+) -> None:
+    gpus = tuple(gpu(index, name="NVIDIA H100 80GB HBM3") for index in range(3))
+    assert bare(facts(GpuView("nvml", gpus, nvlink_pairs=pairs), GpuUse()))["nvlink"] == nvlink
+
+
+@pytest.mark.parametrize(
     ("name", "told", "capability"),
     [
         ("NVIDIA L4", Reason.NOT_SUPPORTED, 8.9),

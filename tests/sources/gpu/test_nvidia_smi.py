@@ -15,7 +15,7 @@ from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.gpu import gpu as bits
 from vllm_doctor.sources.gpu.gpu import Gpu, GpuProcess, GpuSample, GpuView
-from vllm_doctor.sources.gpu.nvidia_smi import read
+from vllm_doctor.sources.gpu.printed import read
 
 FOLDER = NVIDIA_SMI
 MIB = 2.0**20

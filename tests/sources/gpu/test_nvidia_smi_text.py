@@ -19,8 +19,8 @@ from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.reading import Known, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.gpu.gpu import Gpu, GpuProcess, GpuSample, GpuUse, GpuView, facts
-from vllm_doctor.sources.gpu.nvidia_smi import read
-from vllm_doctor.sources.gpu.nvidia_smi_text import MORE, NO_CLOCKS, NO_TABLE
+from vllm_doctor.sources.gpu.looks import MORE, NO_CLOCKS, NO_TABLE
+from vllm_doctor.sources.gpu.printed import read
 
 FOLDER = NVIDIA_SMI
 MIB = 2.0**20

@@ -473,3 +473,40 @@ def test_no_line_is_refused() -> None:
             assert record.repeated >= 0
             assert "\r" not in record.message
             assert "\x1b" not in record.message
+
+
+# --- as people paste it -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("quote", ["> ", ">> ", "&gt; ", "`", "    ", "- "])
+def test_a_line_that_is_quoted(quote: str) -> None:
+    assert said(f"{quote}INFO 05-01 10:00:00 [loggers.py:236] {STATS}") == [("INFO", STATS)]
+
+
+def test_the_source_of_a_page() -> None:
+    given = "non-default args: {&#39;model&#39;: &quot;a&quot;, &apos;b&apos;: 1}"
+    assert said(f"INFO 05-01 10:00:00 [utils.py:233] {given}") == [
+        ("INFO", "non-default args: {'model': \"a\", 'b': 1}")
+    ]
+
+
+def test_statistics_without_what_stands_before_them() -> None:
+    assert said(STATS) == said(f"  * {STATS}") == [("INFO", STATS)]
+    assert said(f"it said {STATS}") == [("", f"it said {STATS}")]
+
+
+def test_a_record_without_a_time() -> None:
+    assert said(f"(APIServer pid=5) INFO [loggers.py:236] {STATS}") == [("INFO", STATS)]
+
+
+def test_colours_as_an_editor_spells_them() -> None:
+    assert said("ESC[0;36m(APIServer pid=5)ESC[0;0m INFO 05-01 10:00:00 [a.py:1] x") == [("INFO", "x")]
+
+
+def test_the_labels_of_logcli() -> None:
+    line = only('2025-05-01T10:00:00Z {container="server", pod="chat-0"} INFO 05-01 10:00:00 [a.py:1] x')
+    assert (line.origin, line.level, line.message) == ("chat-0/server", "INFO", "x")
+
+
+def test_lines_in_a_text_of_json() -> None:
+    assert said('"INFO 05-01 10:00:00 [a.py:1] x\\nINFO 05-01 10:00:01 [a.py:1] y",') == [("INFO", "x"), ("INFO", "y")]

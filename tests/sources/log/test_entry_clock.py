@@ -11,6 +11,7 @@ from vllm_doctor.sources.log.entry_clock import (
     ISO,
     SYSLOG,
     TIME,
+    Beat,
     Clock,
     Stamp,
     iso_stamp,
@@ -196,3 +197,13 @@ def test_odd_references_and_dates(reference: datetime) -> None:
     times = settled(log, reference)
     assert all(abs(time) < 1e12 for time in times)
     assert len(times) == len(log)
+
+
+def test_statistics_are_a_clock() -> None:
+    """Of each speaker every ten seconds; what several say in turns is said at one time."""
+    beat = Beat()
+    times = []
+    for speaker in "aabababc":
+        beat.tick(speaker)
+        times.append(beat.at)
+    assert times == [10.0, 20.0, 20.0, 30.0, 30.0, 40.0, 40.0, 40.0]

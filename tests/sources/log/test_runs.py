@@ -243,6 +243,24 @@ def test_a_server_that_was_started_and_stopped(log: LogFolder) -> None:
     assert fact(run, "log_ends_abruptly") is False
 
 
+def test_a_log_without_its_version_is_dated_by_its_lines(log: LogFolder) -> None:
+    truncating = "Truncating max_cudagraph_capture_size to 40"
+    assert fact(log.run([*start(0), record(20, truncating)]), "flags_window_says") is None
+    lines = [record(0, truncating), *busy(40, 90)]
+    assert fact(log.run(lines), "flags_window_says") == '0.11.1 or later, by "Truncating max_cudagraph_capture_size to"'
+    assert fact(log.run(busy(40, 90)), "flags_window_says") is None
+
+
+def test_a_log_without_its_version_is_dated_by_its_flags_and_its_engine(log: LogFolder) -> None:
+    given = record(0, "non-default args: {'model': 'm', 'swap_space': 8.0, 'cuda_graph_sizes': [8]}")
+    assert fact(log.run([given]), "flags_window_says") == "0.9.0 to 0.12.0, by --cuda-graph-sizes"
+    v0 = (
+        "Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 9.0 tokens/s, Running: 1 reqs,"
+        " Swapped: 0 reqs, Pending: 0 reqs, GPU KV cache usage: 0.3%, CPU KV cache usage: 0.0%."
+    )
+    assert fact(log.run([record(9, v0)]), "flags_window_says") == 'up to 0.10.2, by "Swapped:" of the V0 engine'
+
+
 def test_a_log_that_just_stops_while_the_server_works(log: LogFolder) -> None:
     run = log.run([*start(0), *busy(40, 90)])
     assert (run.stopped, run.death) == (False, None)
@@ -766,7 +784,7 @@ def test_records_without_any_time(log: LogFolder) -> None:
     observation = log.seen([f"INFO vllm.engine.metrics: {line.partition('] ')[2]}" for line in lines])
     assert observation.error is None
     [run] = observation.runs
-    assert (run.first_at, run.last_at, run.rounds) == (None, None, ())
+    assert [round.at for round in run.rounds] == [10.0, 20.0, 30.0, 40.0, 50.0, 60.0]  # by its statistics
     assert fact(run, "log:stats") == 6
 
 
@@ -774,3 +792,41 @@ def test_the_gpu_that_a_log_names_is_that_of_later_starts_too(log: LogFolder) ->
     listed = ["GPU models and configuration: ", "GPU 0: NVIDIA H20", "GPU 1: NVIDIA H20"]
     first, second = log.runs([*listed, *start(0), *busy(40, 60), *death(70), *start(100, 101, 201), *busy(140, 160)])
     assert first.facts["gpu_written"] == second.facts["gpu_written"] == Known("NVIDIA H20", origin="log")
+
+
+def test_two_servers_without_their_starts_are_told_apart_by_their_pids(log: LogFolder) -> None:
+    pairs = [
+        (stats(at, who="APIServer pid=100", generation=100.0), stats(at, who="APIServer pid=300", generation=900.0))
+        for at in range(0, 60, 10)
+    ]
+    seen = log.runs([line for pair in pairs for line in pair])
+    assert [len(run.rounds) for run in seen] == [6, 6]
+
+
+def test_the_engines_of_one_server_are_not_told_apart(log: LogFolder) -> None:
+    """Each API server, and each engine, prints its own."""
+    lines = [
+        record(at, message, who=f"ApiServer_{n} pid={100 + n}")
+        for at in range(0, 30, 10)
+        for n in range(2)
+        for message in (stats(at).partition("] ")[2].replace("Engine 000", f"Engine 00{n}"),)
+    ]
+    assert len(log.runs(lines)) == 1
+
+
+def test_a_log_without_times_is_timed_by_its_statistics(log: LogFolder) -> None:
+    lines = [re.sub(r"[0-9]{2}-[0-9]{2} [0-9:]{8} ", "", stats(at)) for at in range(0, 60, 10)]
+    [run] = log.runs(lines)
+    assert [round.at for round in run.rounds] == [10.0, 20.0, 30.0, 40.0, 50.0, 60.0]
+    [run] = log.runs([line.partition("] ")[2] for line in lines])
+    assert len(run.rounds) == 6
+
+
+def test_one_line_is_a_log(log: LogFolder) -> None:
+    [run] = log.runs([stats(0)])
+    assert len(run.rounds) == 1
+
+
+def test_statistics_that_were_padded(log: LogFolder) -> None:
+    [run] = log.runs([stats(0).replace("Waiting: 0 reqs", "Waiting: 0    reqs") + "      "])
+    assert len(run.rounds) == 1

@@ -91,7 +91,7 @@ def _server(report: Report, whole: bool) -> Iterator[Words]:
     engines = f"{patient.engines} engine{'s' if patient.engines != 1 else ''}" if patient.engines else ""
     parts: list[Words] = [
         (code(words.shortened(patient.model or "")),),
-        f"vLLM {patient.vllm}" if patient.vllm else _NO_VERSION[report.is_postmortem],
+        _version(report),
         engines,
     ]
     if report.is_postmortem:
@@ -110,6 +110,11 @@ def _server(report: Report, whole: bool) -> Iterator[Words]:
         yield " · ".join(host)
     if whole:
         yield f"examined {report.at.strftime('%Y-%m-%d %H:%M:%S')} UTC"
+
+
+def _version(report: Report) -> str:
+    known = report.patient.vllm or report.patient.vllm_window
+    return f"vLLM {known}" if known else _NO_VERSION[report.is_postmortem]
 
 
 def _watched(report: Report) -> str:

@@ -18,6 +18,7 @@ _FROM = {
     "image": "the image",
     "model-files": "its config.json",
     "model-name": "its name",
+    "flags": "the newest that has its flags",
     "newest": "the newest known",
     "user": "given",
     "--gpu": "data sheet",

@@ -18,7 +18,7 @@ SIGNS = re.compile(
     rb'|"normalized_time_per_output_token"|time_to_first_token:|Time to First Token \(ms\),'
 )
 """One of these stands in every result; a look at a file's beginning and end for them tells most others apart."""
-_SERVER_LOG = re.compile(
+SERVER_LOG = re.compile(
     rb"Avg prompt throughput|EngineCore|\[api_server\.py:\d|\[loggers\.py:\d|\[metrics\.py:\d|\[llm_engine\.py:\d"
     rb"|\[core\.py:\d|\[launcher\.py:\d"
 )
@@ -31,7 +31,7 @@ def may_hold_result(path: Path) -> bool:
 
 def holds_log(path: Path) -> bool:
     """Whether lines of a server's log stand in the file, too."""
-    return _SERVER_LOG.search(ends(path)) is not None
+    return SERVER_LOG.search(ends(path)) is not None
 
 
 def ends(path: Path) -> bytes:

@@ -76,6 +76,8 @@ class GpuSample:
     """Share of the last moments in which some kernel ran."""
     memory_used: Reading = NOT_TOLD
     memory_free: Reading = NOT_TOLD
+    memory_used_share: Reading = NOT_TOLD
+    """Of its memory; for those that tell no size of it."""
     sm_clock: Reading = NOT_TOLD
     event_reasons: Reading = NOT_TOLD
     """Bits, as a float: int(value) & SW_THERMAL."""
@@ -108,6 +110,10 @@ class GpuView:
     """GPU index -> NUMA node, where the host has several."""
     lost: frozenset[int] = frozenset()
     """Indices of GPUs that do not answer, or stopped to while watched."""
+    lost_at: frozenset[str] = frozenset()
+    """The bus addresses of those that do not answer, and whose index is not known."""
+    xids: tuple[tuple[int, str], ...] = ()
+    """Xids that the kernel logged, each with the bus address, where the source holds them."""
     notes: tuple[str, ...] = ()
     """For people: "GPU 3 fell off the bus while watched"."""
     more: bool = False
@@ -182,7 +188,7 @@ def facts(view: GpuView, use: GpuUse) -> dict[str, Reading]:
     Each is the worst over the chosen GPUs, and a mean over a GPU's samples. `_where` names the GPUs that are meant.
     A GPU that does not tell is passed over where another one does. Without a GPU to speak of, all is unknown:
     for `view.missing`, or `absent` where the server's GPUs cannot be told; but of what kind they are is known where all
-    are of one kind.
+    are of one kind, and how they are linked where all are linked alike.
     """
     gpus = chosen(view, use) if view.missing is None else ()
     readings: dict[str, Reading] = dict.fromkeys(FACTS, Unknown(view.missing or Reason.ABSENT))
@@ -196,6 +202,8 @@ def facts(view: GpuView, use: GpuUse) -> dict[str, Reading]:
         readings["gpu_link"] = _link(readings["gpu_link"], readings["nvlink"])
     elif view.missing is None and len({(gpu.name, gpu.memory_total, gpu.mig_profile) for gpu in view.gpus}) == 1:
         readings |= _kind([_Watched(gpu, ()) for gpu in view.gpus])
+        readings["nvlink"] = _linked_alike(view.gpus, view.nvlink_pairs)
+        readings["gpu_link"] = _link(readings["gpu_link"], readings["nvlink"])
     return {
         name: replace(reading, origin=view.origin) if isinstance(reading, Known) else reading
         for name, reading in readings.items()
@@ -388,18 +396,28 @@ def _host(view: GpuView, gpus: Sequence[Gpu]) -> dict[str, Reading]:
     if view.missing is Reason.ABSENT:
         return readings | {"gpus_on_host": Known(0.0), "gpus": Known(0.0)}
     if view.missing is not None:
-        return readings
+        silent = len(view.lost) + len(view.lost_at)
+        return readings | ({"gpus_told": Known(float(silent)), **_lost(view)} if silent else {})
     taken = {gpu.uuid for gpu in gpus}
     others = [_Watched(gpu, tuple(_of(view.samples, gpu.uuid))) for gpu in view.gpus if gpu.uuid not in taken]
     unused: _Told = [(watched, _is_unused(watched)) for watched in others]
     return readings | {
         "gpus_on_host": NOT_TOLD if view.more else Known(float(len(view.gpus))),
         "gpus_told": Known(float(len(view.gpus))),
-        "gpus_lost": Known(float(len(view.lost))),
-        "gpus_lost_where": Known(_numbered(view.lost)) if view.lost else Unknown(Reason.IDLE),
+        **_lost(view),
         "gpus": Known(float(len(gpus))) if gpus else Unknown(Reason.ABSENT),
         "gpus_unused": _fold(sum, _all(unused)) if unused else Known(0.0),
         "gpus_unused_where": _where(unused, bool) if unused else Unknown(Reason.IDLE),
+    }
+
+
+def _lost(view: GpuView) -> dict[str, Reading]:
+    """How many GPUs do not answer, and which."""
+    places = [_numbered(view.lost)] if view.lost else []
+    places += [f"the GPU at {bus}" for bus in sorted(view.lost_at)]
+    return {
+        "gpus_lost": Known(float(len(view.lost) + len(view.lost_at))),
+        "gpus_lost_where": Known(", ".join(places)) if places else Unknown(Reason.IDLE),
     }
 
 
@@ -456,12 +474,17 @@ def _data_sheet(gpus: Sequence[Gpu]) -> dict[str, Reading]:
 
 
 def _memory(watched: Sequence[_Watched]) -> dict[str, Reading]:
-    used = [_ratio(one.last(lambda sample: sample.memory_used), one.gpu.memory_total) for one in watched]
+    used = [_used_share(one) for one in watched]
     return {
         "gpu_memory_total": _fold(min, (one.gpu.memory_total for one in watched)),
         "gpu_memory_used_share": _fold(max, used),
         "gpu_memory_free": _fold(min, [one.last(lambda sample: sample.memory_free) for one in watched]),
     }
+
+
+def _used_share(watched: _Watched) -> Reading:
+    share = _ratio(watched.last(lambda sample: sample.memory_used), watched.gpu.memory_total)
+    return share if isinstance(share, Known) else watched.last(lambda sample: sample.memory_used_share)
 
 
 def _foreign(watched: Sequence[_Watched], pids: frozenset[int]) -> dict[str, Reading]:
@@ -634,6 +657,12 @@ def _linked(gpus: Sequence[Gpu], pairs: Mapping[tuple[int, int], bool]) -> Readi
     if False in told:
         return Known(False)
     return NOT_TOLD if None in told else Known(True)
+
+
+def _linked_alike(gpus: Sequence[Gpu], pairs: Mapping[tuple[int, int], bool]) -> Reading:
+    """The same, whichever of them are meant: where all pairs are linked, or none is."""
+    told = {pairs.get((one.index, other.index)) for one, other in combinations(gpus, 2)}
+    return Known(told == {True}) if told in ({True}, {False}) else Unknown(Reason.ABSENT)
 
 
 def _link(of_data_sheet: Reading, nvlink: Reading) -> Reading:

@@ -1,4 +1,4 @@
-"""The GPUs as nvidia-smi wrote them to a file, of any driver, on Linux or Windows: as XML, or as text for people.
+"""The GPUs as nvidia-smi -q -x wrote them, of any driver, on Linux or Windows: as XML.
 
 Each <gpu> element is read by itself and below no DOCTYPE, so a file that was cut off, or that a terminal added words
 to, still tells what is whole in it, and no document can declare entities.
@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
 from xml.etree.ElementTree import Element, ParseError, fromstring
 
 from vllm_doctor.model.errors import UsageError
@@ -18,12 +17,8 @@ from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.gpu import gpu as bits
 from vllm_doctor.sources.gpu import nvidia_smi_fields as fields
-from vllm_doctor.sources.gpu import nvidia_smi_text
 from vllm_doctor.sources.gpu.gpu import NOT_TOLD, Gpu, GpuProcess, GpuSample, GpuView
-from vllm_doctor.text import files
-from vllm_doctor.text.encoding import decoded
 
-MAX_FILE = 16 * 1024 * 1024
 MAX_ELEMENT = 1024 * 1024  # one GPU with all clocks it supports takes 75 kB
 _REASONS = {
     "gpu_idle": bits.IDLE,
@@ -38,77 +33,19 @@ _REASONS = {
 }
 _TELLING = ("product_name", "temperature/gpu_temp", "utilization/gpu_util", "fb_memory_usage/used")
 """What a GPU that is well always answers."""
-_NO_DRIVER = ("Failed to initialize NVML", "NVIDIA-SMI has failed", "Unable to determine the device handle")
+_RESETS = ("gpu_reset_status/reset_required", "gpu_recovery_action", "gpu_reset_status/drain_and_reset_recommended")
 
 
-def read(path: Path) -> GpuView:
-    """What the file says of the host's GPUs: one sample a GPU, or one a document where -l wrote several.
+def view(name: str, text: str) -> GpuView:
+    """What the documents in the text say: one sample a GPU, or one a document where -l wrote several.
 
-    Where nvidia-smi itself wrote that it found no driver or no GPU, the view's `missing` and `detail` say so.
-    Raises UsageError if the file cannot be read or holds no whole GPU: what it is, and how to make the right one.
+    Raises UsageError if they hold no whole GPU. `name`: of the file.
     """
-    text = _text(path)
-    if "<nvidia_smi_log" not in text:
-        return nvidia_smi_text.view(path, text) or _without_gpus(path, text)
     if "<!ENTITY" in text or re.search(r"<!DOCTYPE[^<>\[]{0,200}\[", text):
-        raise UsageError(f"{path}: declares entities, which nvidia-smi never does; {fields.HOW}")
+        raise UsageError(f"{name}: declares entities, which nvidia-smi never does; {fields.HOW}")
     if max(text.count("<nvidia_smi_log"), text.count("</gpu>")) > fields.MAX_TOLD:
-        raise UsageError(f"{path} lists a GPU more than {fields.MAX_TOLD:,} times; log less often (-l) or shorter")
-    return _view(path, [_Document.of(piece) for piece in text.split("<nvidia_smi_log")[1:]])
-
-
-# --- the file -------------------------------------------------------------------------------------------------------
-
-
-def _text(path: Path) -> str:
-    """The file as text: UTF-8, or UTF-16 as PowerShell's > writes it."""
-    try:
-        data = files.read(path, MAX_FILE)
-    except IsADirectoryError:
-        raise UsageError(f"{path} is a directory, not the output of nvidia-smi; {fields.HOW}") from None
-    except (OSError, ValueError) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise UsageError(f"{path} cannot be read ({why}); {fields.HOW}") from None
-    if len(data) > MAX_FILE:
-        raise UsageError(f"{path} is larger than {MAX_FILE // 2**20} MB; log less often (-l) or shorter")
-    return decoded(data)
-
-
-def _without_gpus(path: Path, text: str) -> GpuView:
-    """The view that nvidia-smi's own excuse gives; UsageError for what is no answer of it."""
-    line = " ".join(text.split())
-    if len(line) < 1000:
-        if "No devices were found" in line:
-            return GpuView(fields.ORIGIN, missing=Reason.ABSENT, detail=fields.clean(line))
-        if any(words in line for words in _NO_DRIVER):
-            denied = "permission" in line.lower()
-            return GpuView(
-                fields.ORIGIN, missing=Reason.DENIED if denied else Reason.NO_DRIVER, detail=fields.clean(line)
-            )
-    if "ROCm System Management" in text or "ROCm SMI" in text or "AMD-SMI" in text:
-        raise UsageError(f"{path} is the output of rocm-smi: only NVIDIA's GPUs can be read, not AMD's")
-    raise UsageError(f"{path} {_kind(text)}; {fields.HOW}")
-
-
-def _kind(text: str) -> str:
-    """What a file is that should have been nvidia-smi's: "is empty"."""
-    start = text[:100_000].strip()
-    lower = start[:1000].lower()
-    if not start:
-        return "is empty"
-    if "NVSMI LOG" in start:
-        return "is the text of nvidia-smi -q without -x"
-    if lower.startswith(("<!doctype html", "<html")):
-        return "is an HTML page, not the output of nvidia-smi"
-    if start[0] in "{[":
-        return "is JSON, not the output of nvidia-smi"
-    if re.search(r"<gpu[\s>]", start):
-        return "is only a part of the output of nvidia-smi -q -x: its beginning is missing"
-    if start.startswith("<"):
-        return "is XML, but not of nvidia-smi"
-    if "\0" in start or start.count("\ufffd") > len(start) / 20:
-        return "is a binary file, not the output of nvidia-smi"
-    return "is not the output of nvidia-smi"
+        raise UsageError(f"{name} lists a GPU more than {fields.MAX_TOLD:,} times; log less often (-l) or shorter")
+    return _view(name, [_Document.of(piece) for piece in text.split("<nvidia_smi_log")[1:]])
 
 
 @dataclass(frozen=True)
@@ -171,7 +108,7 @@ class _Told:
     last_seen: set[str] = field(default_factory=set)
     """The GPUs of the last document that is whole, by uuid."""
 
-    def add(self, document: _Document, at: float, path: Path) -> None:
+    def add(self, document: _Document, at: float, name: str) -> None:
         """One more document. Raises UsageError for one that holds more than a host can have."""
         seen = set()
         for index, element in zip(document.indices(), document.gpus, strict=True):
@@ -179,8 +116,10 @@ class _Told:
                 self.notes.append(f"the XML of GPU {index} is damaged: left out")
                 continue
             broken = fields.broken(index, [_said(element, path) for path in _TELLING])
-            self.notes += [broken] if broken else []
-            self.lost |= {index} if broken else set()
+            resets = [_said(element, path) for path in _RESETS]
+            needs, should = fields.reset(index, *resets)
+            self.notes += [note for note in (broken or needs, should) if note]
+            self.lost |= {index} if broken or needs else set()
             for gpu, sample in _devices(index, element, at):
                 if gpu.uuid in self.gpus:  # where a GPU fell off the bus, the others keep their index
                     gpu = replace(gpu, index=self.gpus[gpu.uuid].index)
@@ -188,7 +127,7 @@ class _Told:
                 self.samples.append(replace(sample, index=gpu.index))
                 seen.add(gpu.uuid)
                 if len(self.gpus) > fields.MAX_GPUS or len(self.samples) > fields.MAX_TOLD:
-                    raise UsageError(f"{path} lists more GPUs than a host can have; {fields.HOW}")
+                    raise UsageError(f"{name} lists more GPUs than a host can have; {fields.HOW}")
         if document.is_whole:
             self.last_seen = seen
 
@@ -209,12 +148,12 @@ class _Told:
         return True
 
 
-def _view(path: Path, documents: list[_Document]) -> GpuView:
+def _view(name: str, documents: list[_Document]) -> GpuView:
     told = _Told()
     for at, document in zip(fields.times([document.time for document in documents]), documents, strict=True):
-        told.add(document, at, path)
+        told.add(document, at, name)
     if not told.gpus:
-        return _no_gpu(path, documents)
+        return _no_gpu(name, documents)
     lacks = told.lacks(documents)
     return GpuView(
         fields.ORIGIN,
@@ -228,13 +167,13 @@ def _view(path: Path, documents: list[_Document]) -> GpuView:
     )
 
 
-def _no_gpu(path: Path, documents: Sequence[_Document]) -> GpuView:
+def _no_gpu(name: str, documents: Sequence[_Document]) -> GpuView:
     """A host without a GPU, where the file says so. Raises UsageError where it merely tells of none."""
     whole = [document for document in documents if document.is_whole]
     if whole and whole[-1].attached == 0:
         return GpuView(fields.ORIGIN, missing=Reason.ABSENT, detail="attached_gpus: 0")
     problem = "is cut off within its first GPU" if len(whole) < len(documents) else "lists no GPU"
-    raise UsageError(f"{path} {problem}; {fields.HOW}")
+    raise UsageError(f"{name} {problem}; {fields.HOW}")
 
 
 def _last(documents: Sequence[_Document], name: str, pattern: str) -> str:

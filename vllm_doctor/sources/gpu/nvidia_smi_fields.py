@@ -27,10 +27,12 @@ _UNITS = {
     "MiB": 2.0**20,
     "MB": 2.0**20,  # what drivers before 340 called it
     "GiB": 2.0**30,
+    "GB": 2.0**30,  # of AMD's tools, which mean GiB
 }
 _QUANTITY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)\s*(\S*)")
 _SWITCH = {"enabled": True, "disabled": False, "yes": True, "no": False, "on": True, "off": False}
 _BROKEN = frozenset({"unknown error", "err!", "gpu is lost", "gpu requires reset"})
+_RESET = frozenset({"reset", "gpu reset", "reboot", "node reboot"})
 _NOTHING_SAID = _BROKEN | {"", "-", "n/a", "none", "not found", "not supported", "insufficient permissions"}
 
 
@@ -49,12 +51,12 @@ def unknown(said: str) -> Unknown:
     return Unknown(Reason.DENIED) if "insufficient permissions" in said.lower() else NOT_TOLD
 
 
-def quantity(said: str) -> Reading:
-    """ "71.53 W", "16x", "35 %", "47C" -> 71.53, 16, 0.35, 47."""
+def quantity(said: str, unit: str = "", origin: str = ORIGIN) -> Reading:
+    """ "71.53 W", "16x", "35 %", "47C" -> 71.53, 16, 0.35, 47. `unit`: of a number that stands alone."""
     found = _QUANTITY.fullmatch(said)
-    if found is None or found[2] not in _UNITS:
+    if found is None or (found[2] or unit) not in _UNITS:
         return unknown(said)
-    return Known(round(float(found[1]) * _UNITS[found[2]], 6), origin=ORIGIN)
+    return Known(round(float(found[1]) * _UNITS[found[2] or unit], 6), origin=origin)
 
 
 def switch(said: str) -> Reading:
@@ -91,6 +93,19 @@ def broken(index: int, fields: Iterable[str]) -> str:
     """What to note of a GPU that answers with an error; "" where it does not."""
     said = next((said for said in (field.strip("[]") for field in fields) if said.lower() in _BROKEN), "")
     return f'GPU {index} answers "{said}": it is lost, or needs a reset' if said else ""
+
+
+def reset(index: int, required: str, action: str, drain: str = "") -> tuple[str, str]:
+    """What to note of a GPU that asks for a reset: where it has to come now, and where it should be drained first.
+
+    `required` and `drain`: yes, no; `action`: what newer drivers say in their place.
+    """
+    if required.lower() == "yes" or action.lower() in _RESET:
+        return f'GPU {index} says "{action if action.lower() in _RESET else "Reset Required"}": it needs a reset', ""
+    if drain.lower() == "yes" or action.lower() in ("drain and reset", "drain p2p"):
+        said = action if action.lower().startswith("drain") else "Drain and Reset Recommended"
+        return "", f'GPU {index} says "{said}": it should be drained, and reset'
+    return "", ""
 
 
 Place = tuple[str, str]

@@ -17,10 +17,12 @@ from pathlib import Path
 from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.sources.host.process_log import ProcessLog
+from vllm_doctor.sources.log import bytes_document, bytes_order, bytes_wrapped
 from vllm_doctor.sources.log.bytes_tail import Tail
 from vllm_doctor.sources.log.bytes_unpacked import BLOCK, Block, Blocks, Rest, read
 
 _HEAD = 4096
+_LOOKED_AT = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,9 @@ def blocks(path: Origin, notes: list[str], until: float | None, may_be_empty: bo
     read where it is long.
     """
     if isinstance(path, Held):
-        return _readable(_of_text(path))
-    return _readable(_of_file(path, notes, until, may_be_empty))
+        return _readable(_of_text(path), notes)
+    found = _of_file(path, notes, until, may_be_empty)
+    return _readable(found, notes) if until is None else _journal(found)
 
 
 def _of_text(held: Held) -> Iterator[bytes]:
@@ -129,7 +132,27 @@ def _followed(path: Path | ProcessLog, position: int, until: float) -> Iterator[
             yield data
 
 
-def _readable(blocks: Iterator[Block]) -> Iterator[Block]:
+def _readable(blocks: Iterator[Block], notes: list[str]) -> Iterator[Block]:
+    """The blocks as lines of a log, the oldest first: what was exported as a document or backwards is put right."""
+    first = next(blocks, None)
+    if first is None:
+        return
+    if not isinstance(first, Rest):
+        head = bytes(first[:_LOOKED_AT])
+        if bytes_document.is_one(head):
+            whole = (bytes(block) for block in read(chain([first], blocks)))
+            yield from bytes_order.oldest_first(bytes_document.entries(head, whole, notes), notes)
+            return
+        if bytes_order.is_newest_first(head):
+            yield from bytes_order.turned((bytes(block) for block in read(chain([first], blocks))), notes)
+            return
+        if bytes_wrapped.is_broken(head):
+            yield from bytes_wrapped.joined(head, (bytes(block) for block in read(chain([first], blocks))))
+            return
+    yield from _journal(chain([first], blocks))
+
+
+def _journal(blocks: Iterator[Block]) -> Iterator[Block]:
     """The blocks, with the messages as text that `journalctl -o json` writes as arrays of bytes.
 
     It does so for what is not printable, such as colours. The scanner would find nothing in them.

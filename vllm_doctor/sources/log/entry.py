@@ -7,6 +7,7 @@ it means is for others to say.
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ _CUSTOM = re.compile(
     r"(?![0-9]{2}-[0-9]{2} )",  # "vllm.log:12:INFO 05-01 …" is what grep writes
     re.ASCII,
 )
-# After another's time: "[INFO] [loggers.py:236] "
+# Without a time: "[INFO] [loggers.py:236] "
 _CUSTOM_PLACE = re.compile(
     rf"[\s|\[-]{{0,5}}(?P<level>{LEVEL})[\s\]:|-]{{1,10}}\[(?:[^\s\]:/]{{0,80}}+/){{0,20}}+"
     r"(?P<source>[\w.-]{1,80}\.py:[0-9]{1,6})\] ?",
@@ -74,6 +75,8 @@ _CUSTOM_PLACE = re.compile(
 
 # Chats and editors make a link of "loggers.py:236": it looks like a host
 _LINKED = re.compile(r"\[\[([\w./-]{1,200}\.py:[0-9]{1,6})\]\(https?://[\w./-]{1,200}:[0-9]{1,6}/?\)\]", re.ASCII)
+
+_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#39|#34|#x27);")
 
 _BARE = Wrapping()
 
@@ -87,6 +90,8 @@ def records(raw: bytes) -> list[Record]:
     A line's own end may be there or not. A message cut short is given as far as it goes.
     """
     text = raw.decode("utf-8", "replace")
+    if "&" in text and _ENTITY.search(text):  # a page's source
+        text = html.unescape(text)
     found = _plain(text, _BARE)
     if found is None:
         text = _LINKED.sub(r"[\1]", text) if "](http" in text else text
@@ -136,7 +141,7 @@ def _read_line(text: str, within: Wrapping, layers: int) -> list[Record]:
             return list(_split(text, within))
         layers -= 1
         text = rest
-        if begin[0] == "{":  # only what was in JSON has lines and colours that were not seen yet
+        if begin[0] in '{"':  # only what was in JSON has lines and colours that were not seen yet
             return _read(text, within.copy(), layers)
 
 
@@ -173,6 +178,8 @@ def _record(match: re.Match[str], message: str, within: Wrapping) -> Record:
 
 
 def _foreign(text: str, within: Wrapping) -> Record:
+    if not within.level and (numbers := _QUOTED_NUMBERS.match(text)):  # copied without what stands before it
+        return _made("INFO", "", text[numbers.end() :], within, None)
     return _made(within.level, within.source, text, within, None)
 
 
@@ -192,7 +199,7 @@ def _custom(text: str, within: Wrapping) -> Record | None:
         name, line = match["name"] or match["second_name"], match["line"] or match["second_line"]
         source = f"{name.partition(':')[0].rpartition('.')[2]}.py:{line}" if line else ""
         return _made(match["first"] or match["second"], source, text[match.end() :], within, None)
-    if within.stamp is not None and (match := _CUSTOM_PLACE.match(text)):
+    if match := _CUSTOM_PLACE.match(text):
         return _made(match["level"], match["source"], text[match.end() :], within, None)
     return None
 
@@ -211,6 +218,9 @@ _MAX_PREFIXES = 250
 _SPEECH = re.compile(r"Received request|Generated response|Added request|Error in (?:extracting|parsing)")
 _SPEECH_IN_FOREIGN = re.compile(r"Received request |Generated response |\bprompt: ")
 _NUMBERS = re.compile(r"(?:Engine [0-9]{3}: |[0-9]{1,4} Engines Aggregated: )?Avg prompt throughput: ")
+_QUOTED_NUMBERS = re.compile(
+    r"[ \t>*•-]{0,8}+(?=(?:Engine [0-9]{3}: |[0-9]{1,4} Engines Aggregated: )?Avg prompt throughput: [0-9.])"
+)
 _QUOTE = re.compile(r"(?<![\w\\])['\"`]")
 _UNQUOTE = {quote: re.compile(rf"(?:[^{quote}\\]++|\\.)*+{quote}") for quote in "'\"`"}
 # VLLM_LOGGING_PREFIX, `grep -n`, `srun -l` and their like: a few words that end as if something was to follow

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from vllm_doctor.model import outside
 
 DAY = 86400.0
+INTERVAL = 10.0
+"""Seconds between two statistics lines, where a log does not tell: vLLM's default."""
 MAX_STEP_BACK = 30 * DAY
 """What is earlier by less is of a process that came late with it, or of a clock set right; what is earlier by more is
 of the next year. Servers pause for months and are started again into the same file: they do not go back by months."""
@@ -201,6 +204,22 @@ class Clock:
         if self._last is None:
             return of_day + (self._limit - of_day) // DAY * DAY
         return of_day + round((self._last - of_day) / DAY) * DAY
+
+
+class Beat:
+    """The clock of a log that writes no times: from one of its statistics lines to the next of the same speaker it is
+    INTERVAL seconds. It begins in 1970, as no log does (`text.times.is_dated`)."""
+
+    def __init__(self) -> None:
+        self.at = INTERVAL
+        self._heard: set[Hashable] = set()
+
+    def tick(self, speaker: Hashable) -> None:
+        """A statistics line stands here."""
+        if speaker in self._heard:
+            self.at += INTERVAL
+            self._heard.clear()
+        self._heard.add(speaker)
 
 
 def _seconds(stamp: Stamp, year: int) -> float:

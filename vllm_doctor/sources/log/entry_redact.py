@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.rules import log_lines
 from vllm_doctor.sources.host.process_log import ProcessLog
-from vllm_doctor.sources.log import entry
+from vllm_doctor.sources.log import bytes_order, entry
 from vllm_doctor.sources.log.bytes_stream import Origin, blocks
 from vllm_doctor.sources.log.bytes_unpacked import read
 from vllm_doctor.sources.log.entry import Record
@@ -62,6 +62,8 @@ def text(path: Origin, notes: list[str], masked: Counter[str], until: float | No
         cut = tail.find(b"\n") + 1
         left_out, tail = left_out + cut, tail[cut:]
         notes.append(f"the recording holds its start and its end: {left_out:,} bytes between are left out")
+    if bytes_order.TOO_LONG in notes:  # what a client sent stands before the line that says so
+        raise SourceError("not-a-log", f"{path} runs backwards, and is too long to be kept: turn it round (tac FILE)")
     lines = (head + tail).decode("utf-8", "replace").split("\n")
     if isinstance(path, ProcessLog) and not _is_a_servers(lines):
         raise SourceError("not-vllm", f"{path}: none of its lines is vLLM's, so it is not kept; is it the log? Name it")

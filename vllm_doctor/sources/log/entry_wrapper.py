@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from vllm_doctor.model import outside
+from vllm_doctor.sources.log.bytes_document import NESTED, TEXTS, TIMES
 from vllm_doctor.sources.log.entry_clock import ISO, SYSLOG, TIME, Stamp, iso_stamp, posix_stamp, stamp_of
 
 BLANK = " \t\ufeff\ufffd"  # what a line may begin with, before a wrapper: a byte order mark, and what is left of one
@@ -55,7 +56,7 @@ _ESCAPES = re.compile(
     "|[ -/]*[0-~]?)"
 )
 # As editors, rsyslog, and copying from a terminal show the escape character, or with nothing left of it.
-_REMNANTS = re.compile(r"(?:␛|\^\[|\ufffd|#033|\\(?:033|x1b|u001b|e))?\[[0-9]{1,3}(?:;[0-9]{1,3}){0,8}m")
+_REMNANTS = re.compile(r"(?:␛|\^\[|\ufffd|#033|ESC|\\(?:033|x1b|u001b|e))?\[[0-9]{1,3}(?:;[0-9]{1,3}){0,8}m")
 
 
 def without_colours(text: str) -> str:
@@ -98,6 +99,11 @@ _PRIORITY = re.compile(
 )
 _POD = re.compile(r"\[pod/(?P<pod>[\w.-]{1,253})/(?P<container>[\w.-]{1,63})\](?: |$)", re.ASCII)
 _RANK = re.compile(r"\[rank[0-9]{1,5}\]: ")  # torch's, before each line of an uncaught exception
+_EXPORTED = re.compile(r"[0-9]{13,19}\t(?=[0-9]{4}-)")  # Grafana's, before its time
+# logcli's, behind its time
+_LABELS = re.compile(r'\{(?P<labels>(?:[A-Za-z_][\w.]{0,60}="(?:[^"\\\n]|\\.){0,250}+"(?:, ?)?){1,40}+)\} ')
+_LABEL = re.compile(r'(?<![\w.])(pod|container)(?:_name)?="([^"\\]{1,253})"')
+_QUOTE = re.compile(r"(?:>|&gt;)[ \t]?|`{1,3}")  # of mail and Markdown
 _JOB = re.compile(r"[^\t]{1,200}\t[^\t]{1,200}\t\ufeff?(?=[0-9]{4}-)")  # gh run view --log
 # stern and Loki's: a pod's name is known by the hashes in it, or by that a line of vLLM's follows
 _HASHED_POD = re.compile(
@@ -172,6 +178,15 @@ def _stamped(pattern: re.Pattern[str]) -> Callable[[str, Wrapping], str | None]:
     return taken_off
 
 
+def _labelled(text: str, around: Wrapping) -> str | None:
+    match = _LABELS.match(text)
+    if match is None:
+        return None
+    named = dict(_LABEL.findall(match["labels"]))
+    around.set_origin(named.get("pod"), named.get("container"))
+    return text[match.end() :]
+
+
 def _named(pattern: re.Pattern[str], *groups: str) -> Callable[[str, Wrapping], str | None]:
     """A wrapper without a time."""
 
@@ -206,11 +221,12 @@ def _unix_journal(text: str, around: Wrapping) -> str | None:
 
 # --- around the line -------------------------------------------------------------------------------------------------
 
-# In this order: a shipper's JSON holds Docker's "log" beside a "message" of its own.
-_TEXTS = ("log", "MESSAGE", "textPayload", "line", "LogEntry", "message", "msg", "event", "text")
-_TIMES = ("time", "timestamp", "@timestamp", "asctime", "ts", "TimeGenerated", "date")
 _DOCKERS = {"log", "stream", "time"}
-_CUT_JSON = re.compile(r'\{"(?:log|MESSAGE|textPayload|message)": ?"((?:[^"\\]++|\\.)*+)')
+_PODS = ("pod_name", "pod", "kubernetes.pod.name", "kubernetes.pod_name", "podname", "logStreamName", "@logstream")
+"""CloudWatch has a stream for each container."""
+_CONTAINERS = ("container_name", "container", "kubernetes.container.name", "containername")
+_CUT_JSON = re.compile(r'"(?:log|MESSAGE|textPayload|message|line|_raw)": ?"((?:[^"\\]++|\\.)*+)')
+_WHOLE_TEXT = re.compile(r'"((?:[^"\\]++|\\.)*+)",?')
 _MILLISECONDS, _MICROSECONDS, _NANOSECONDS = 1e11, 1e14, 1e17  # POSIX seconds reach the first in the year 5138
 
 
@@ -224,18 +240,15 @@ def _in_json(text: str, around: Wrapping) -> str | None:
     if not isinstance(held, dict):
         return None
     fields = cast("dict[str, object]", held)
-    payload = fields.get("jsonPayload")
-    inner = cast("dict[str, object]", payload) if isinstance(payload, dict) else fields
-    line = None
-    for key in _TEXTS:
-        if key in inner and (line := _text(inner[key])) is not None:
+    for inner in (*(fields.get(name) for name in NESTED), fields):
+        if isinstance(inner, dict) and (line := _line_of(inner)) is not None:
             break
-    if line is None:
+    else:
         return None
     around.set_stamp(_json_stamp(fields) or _json_stamp(inner))
     if fields.keys() <= _DOCKERS:
         return line
-    around.set_origin(*_json_origin(fields))
+    around.set_origin(*_json_origin(fields, inner))
     _note_logger(inner, around)
     for key in ("exc_info", "stack_info"):
         traceback = inner.get(key)
@@ -244,15 +257,30 @@ def _in_json(text: str, around: Wrapping) -> str | None:
     return line
 
 
+def _line_of(fields: dict[str, object]) -> str | None:
+    lower = {name.lower(): value for name, value in fields.items()}
+    return next((line for name in TEXTS if name in lower and (line := _text(lower[name])) is not None), None)
+
+
 def _in_cut_json(text: str) -> str | None:
     """The line, or as much of it as is there: long lines are cut, by the logger or by who reads them."""
-    match = _CUT_JSON.match(text)
+    match = _CUT_JSON.search(text)
     if match is None:
         return None
+    return _unescaped(match[1])
+
+
+def _unescaped(text: str) -> str:
     try:
-        return cast(str, json.loads(f'"{match[1]}"', strict=False))
+        return cast(str, json.loads(f'"{text}"', strict=False))
     except ValueError:  # cut within an escape, or not escaped as JSON is
-        return match[1]
+        return text
+
+
+def _in_quotes(text: str, _: Wrapping) -> str | None:
+    """A whole line as a text of JSON, as in a list of lines."""
+    match = _WHOLE_TEXT.fullmatch(text)
+    return _unescaped(match[1]) if match is not None else None
 
 
 def _text(value: object) -> str | None:
@@ -268,13 +296,13 @@ def _json_stamp(fields: dict[str, object]) -> Stamp | None:
     journal = fields.get("__REALTIME_TIMESTAMP")
     if isinstance(journal, str) and journal.isascii() and journal.isdigit() and len(journal) < 20:
         return posix_stamp(int(journal) / 1e6)
-    for key in _TIMES:
-        if key not in fields:
-            continue
-        value = fields[key]
+    lower = {name.lower(): value for name, value in fields.items()}
+    for key in TIMES:
+        value = lower.get(key)
         stamp = None
         if isinstance(value, str):
-            stamp = iso_stamp(value)
+            is_number = value.isascii() and value.isdigit() and 9 < len(value) < 20
+            stamp = posix_stamp(_posix_seconds(float(value))) if is_number else iso_stamp(value)
         elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e20:
             stamp = posix_stamp(_posix_seconds(value))
         if stamp is not None:
@@ -291,18 +319,38 @@ def _posix_seconds(value: float) -> float:
     return value
 
 
-def _json_origin(fields: dict[str, object]) -> tuple[str | None, ...]:
-    places: list[object] = [fields, fields.get("kubernetes"), fields.get("labels")]
+def _json_origin(fields: dict[str, object], inner: dict[str, object]) -> tuple[str | None, ...]:
+    places: list[object] = [fields, fields.get("kubernetes"), inner.get("kubernetes"), _labels(fields.get("labels"))]
+    places.append(fields.get("fields"))
     resource = fields.get("resource")
     if isinstance(resource, dict):
         places.append(resource.get("labels"))
     for place in places:
         if isinstance(place, dict):
-            pod = _name(place, "pod_name") or _name(place, "pod")
+            pod = _first_name(place, _PODS)
             if pod:
-                return pod, _name(place, "container_name") or _name(place, "container")
+                return pod, _first_name(place, _CONTAINERS)
     program = _name(fields, "CONTAINER_NAME") or _name(fields, "SYSLOG_IDENTIFIER") or _name(fields, "_SYSTEMD_UNIT")
     return _name(fields, "_HOSTNAME"), program or _name(fields, "container_name")
+
+
+def _labels(written: object) -> object:
+    """A table has them as text."""
+    if isinstance(written, str) and written.startswith("{"):
+        try:
+            return outside.json(written)
+        except ValueError:
+            return None
+    return written
+
+
+def _first_name(place: dict[object, object], keys: tuple[str, ...]) -> str | None:
+    for key in keys:
+        value = place.get(key)
+        name = _name(value, "name") if isinstance(value, dict) else _name(place, key)
+        if name:
+            return name
+    return None
 
 
 def _name(place: dict[object, object] | dict[str, object], key: str) -> str | None:
@@ -334,7 +382,9 @@ _lower = (_compose, _named(_HASHED_POD, "pod", "container"), _job, _local)
 _month, _weekday = _stamped(_SYSLOG), _stamped(_WEEKDAY_DATED)
 _BY_FIRST: dict[str, tuple[_TakenOff, ...]] = {
     "(": (_process,),
-    "{": (_in_json,),
+    "{": (_in_json, _labelled),
+    '"': (_in_quotes,),
+    **dict.fromkeys(">&`", (_named(_QUOTE),)),
     "[": (
         _named(_POD, "pod", "container"),
         _stamped(_DATED_IN_BRACKETS),
@@ -348,5 +398,5 @@ _BY_FIRST: dict[str, tuple[_TakenOff, ...]] = {
     **dict.fromkeys("JADNO", (_month, _compose, _job, _local)),
     **dict.fromkeys("TW", (_weekday, _compose, _job, _local)),
     **dict.fromkeys("FMS", (_month, _weekday, _compose, _job, _local)),
-    **dict.fromkeys("0123456789", (_stamped(_DATED), _stamped(_TIMED), _unix_journal, *_lower)),
+    **dict.fromkeys("0123456789", (_stamped(_DATED), _stamped(_TIMED), _unix_journal, _named(_EXPORTED), *_lower)),
 }

@@ -16,14 +16,19 @@ from vllm_doctor.sources.log.bytes_scan import Line, Scanner, Tally
 from vllm_doctor.sources.log.bytes_stream import Origin
 from vllm_doctor.sources.log.bytes_unpacked import Block, Rest
 from vllm_doctor.sources.log.entry import Record
-from vllm_doctor.sources.log.entry_clock import Clock
+from vllm_doctor.sources.log.entry_clock import Beat, Clock
 
 _HEAD = 4096
+_LOOKED_AT, _MOST_LINES = 64 * 1024, 400
+_TIME_OF_DAY = re.compile(rb"[0-9]{2}:[0-9]{2}:[0-9]{2}")
+_OF_VLLM = re.compile(r"APIServer|ApiServer|EngineCore|VllmWorker|Worker(?:_|$)")
+"""The names of its processes."""
 _MAX_TEXT = 300
 _SLOW_TIMES = 3
 """So often a pattern may take too long in one log, before its line is given up."""
 _OF_TROUBLE = ("", "ERROR", "CRITICAL")
 """Levels at which an exception is one; in others a message may quote what a client sent."""
+_SPACES = re.compile(" {2,}")
 _REQUEST_LOGGERS = ("request_logger.py:", "logger.py:")
 _REQUESTS = ("Received request", "Generated response")
 _REQUEST_ENDS = re.compile(r"\b(?:params|lora_request|finish_reason): ")
@@ -84,12 +89,14 @@ class Reading:
         self.may_be_empty = False
         self.path, self._table, self._scanner, self._until = path, table, scanner, until
         self._may_run_ahead = may_run_ahead
+        self._is_timeless = False
         self._too_slow: Counter[str] = Counter()
         """Ids of lines -> how often one of their patterns took too long."""
 
     def sightings(self) -> Iterator[Sighting]:
         """The lines of the table, in order. Raises SourceError where the log cannot be read."""
         clock = Clock(bytes_stream.written_at(self.path, self.notes))
+        beat = Beat()
         at: float | None = None
         spoken = 0  # up to there it is what a client sent
         for line in self._scanner.lines(self._blocks(), self.tally, self._may_run_ahead):
@@ -105,8 +112,14 @@ class Reading:
                     self.zoned = self.zoned or this.stamp.offset is not None
                 last = place == len(records) - 1
                 for sighting in self._sighted(this, line, last, at):
+                    if at is None and self._is_timeless:
+                        if sighting.line.samples:
+                            said = sighting.values.get("engine")
+                            beat.tick((sighting.origin, sighting.process, sighting.pid, sighting.line.id, said))
+                        sighting = sighting._replace(at=beat.at)
                     found = True
                     self.is_vllm = self.is_vllm or bool(this.level) or "vllm" in this.message
+                    self.is_vllm = self.is_vllm or _OF_VLLM.match(this.process) is not None
                     yield sighting
             self.recognised += max(line.stands_for.values()) if found else 0
         self.shift = clock.shift()
@@ -115,7 +128,9 @@ class Reading:
     def _blocks(self) -> Iterator[Block]:
         for block in bytes_stream.blocks(self.path, self.notes, self._until, self.may_be_empty):
             if not self.head and not isinstance(block, Rest):
-                self.head = [r.message for raw in bytes(block[:_HEAD]).split(b"\n")[:5] for r in record.records(raw)]
+                head = bytes(block[:_LOOKED_AT])
+                self.head = [r.message for raw in head[:_HEAD].split(b"\n")[:5] for r in record.records(raw)]
+                self._is_timeless = _is_timeless(head)
             yield block
 
     def _sighted(self, this: Record, line: Line, last: bool, at: float | None) -> Iterator[Sighting]:
@@ -125,6 +140,8 @@ class Reading:
                 continue
             message = this.message
             values = self._values(entry, message)
+            if values is None and entry.samples and "  " in message:  # padded, by who pasted it
+                values = self._values(entry, _SPACES.sub(" ", message))
             if last and (values is None or entry.is_cut(values)):
                 message = message + entry_context.wrapped(line)
                 values = self._values(entry, message) or values
@@ -159,6 +176,13 @@ class Reading:
         except TimeoutError:
             self._too_slow[entry.id] += 1
             return None
+
+
+def _is_timeless(head: bytes) -> bool:
+    """Whether no line of a log's beginning has a time."""
+    if _TIME_OF_DAY.search(head):
+        return False
+    return not any(this.stamp for raw in head.split(b"\n")[:_MOST_LINES] for this in record.records(raw))
 
 
 def _slow(id: str, times: int) -> str:

@@ -13,10 +13,11 @@ from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.run import RUNNING, Death, Round, Run, Series
 from vllm_doctor.rules.log_lines import LogLine, LogLines
 from vllm_doctor.sources.log.entry_arguments import Arguments
+from vllm_doctor.sources.log.entry_clock import INTERVAL
 from vllm_doctor.sources.log.reader import Sighting
+from vllm_doctor.vllm import dating
+from vllm_doctor.vllm.dating import Dating
 
-_INTERVAL = 10.0
-"""Seconds between two statistics lines, where a log holds too few to tell: vLLM's default."""
 _SHUTDOWN = 120.0
 """Seconds in which a server that was told to stop may still log errors."""
 _EPISODE = 600.0
@@ -39,6 +40,8 @@ _RECENT = 15.0
 _MOST_STEPS = 5000
 _WEAK_CAUSES = ("EngineDeadError", "KeyboardInterrupt", "SystemExit", "CancelledError", "terminated")
 """They follow an operator's signal as well."""
+_LAST_V0 = (0, 10, 2)
+"""The last release with the engine that swaps requests out."""
 _ABORTED = "exit code: -6"
 
 
@@ -128,6 +131,8 @@ class Runs:
             current = self._starting(seen, key, known, newest)
         elif known is not None and (known.died is None or newest is known):
             current = known
+        elif newest is not None and known is None and _is_of_another(newest, seen):
+            current = self._begin(key, began=False)
         else:
             current = newest or self._unnamed(seen, key)
         self._current.setdefault(key, current)
@@ -257,11 +262,26 @@ class Runs:
                     facts[f"log:{line.id}@serving"] = Known(float(open_run.serving[line.id]), origin=LOG)
         for id, values in open_run.values.items():
             facts |= {f"log:{id}.{name}": Known(value, origin=LOG) for name, value in values.items()}
+        if version is None and (says := self._dating(open_run).says):
+            facts["flags_window_says"] = Known(says, origin=LOG)
         if given is not None:
             facts |= {flag: Known(value, origin=LOG) for flag, value in given.flags.items()}
             if given.whole:
                 facts[COMMAND] = Known(True, origin=LOG)
         return facts
+
+    def _dating(self, open_run: _OpenRun) -> Dating:
+        """Of which releases the run can be, where no line tells its version: by its flags, and by lines that only some
+        releases print. A plugin prints as it likes, so that none of them must hold."""
+        flags = dating.of_flags(open_run.arguments.flags if open_run.arguments else ())
+        lines = (
+            dating.between(" or ".join(f'"{text.decode().strip()}"' for text in line.find), line.since, line.until)
+            for line in self._table.lines.values()
+            if open_run.counts[line.id]
+        )
+        is_v0 = bool(open_run.points) and "swapped" in open_run.points[-1][3]
+        of_v0 = [dating.between('"Swapped:" of the V0 engine', None, _LAST_V0)] if is_v0 else []
+        return dating.dated((), (*flags, *lines, *of_v0))
 
 
 def _with_their_machine(runs: Sequence[Run]) -> Iterator[Run]:
@@ -309,6 +329,18 @@ def _restarts(runs: Sequence[Run]) -> Iterator[dict[str, Reading]]:
 def _is_uncalled_for(before: Run, run: Run) -> bool:
     is_same = not (before.command and run.command) or before.command == run.command
     return is_same and not (before.up and before.stopped)
+
+
+def _is_of_another(run: _OpenRun, seen: Sighting) -> bool:
+    """Whether these statistics are another server's, whose start is not in the log: the same process of the same engine
+    spoke under another pid."""
+    if not seen.line.samples or seen.pid is None:
+        return False
+    engine = f"{float(seen.values['engine']):.0f}" if "engine" in seen.values else "0"
+    return any(
+        process == seen.process and pid not in (None, seen.pid) and spoken == engine
+        for (process, pid), spoken in run.engine_of.items()
+    )
 
 
 def _begins_again(run: _OpenRun, seen: Sighting) -> bool:
@@ -434,4 +466,4 @@ def _interval(points: Sequence[_Point]) -> float:
         if before is not None and at > before:
             steps.append(at - before)
         latest[engine, line.id] = at
-    return sorted(steps)[(len(steps) - 1) // 2] if len(steps) > 2 else _INTERVAL
+    return sorted(steps)[(len(steps) - 1) // 2] if len(steps) > 2 else INTERVAL

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from vllm_doctor.launch.source import notes, read
+from vllm_doctor.launch.start import Form
+from vllm_doctor.model.errors import SourceError
+
+LONG = {"--tensor-parallel-size": 8.0, "--max-model-len": 32000.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "is_open"),
+    [
+        ("-tp 8 --max-model-len 32000", None, False),
+        ("... -tp 8 --max-model-len 32000 ...", None, True),
+        ("Qwen/Qwen3-32B --tensor-parallel-size 8 --max-model-len 32000", "Qwen/Qwen3-32B", False),
+        ("--tensor-parallel-size 8\n--max-model-len 32000\n", None, False),
+        ("- `--tensor-parallel-size 8`\n- `--max-model-len=32000`\n", None, False),
+        ("- --tensor-parallel-size=8\n- --max-model-len\n- '32000'\n", None, False),
+        ("  --tensor-parallel-size=8 \\\n  # long\n  --max-model-len 32000\n", None, False),
+    ],
+)
+def test_flags_alone(text: str, model: str | None, is_open: bool) -> None:
+    [start] = read(text)
+    assert start.form is Form.FLAGS
+    assert (start.command.model, start.is_open) == (model, is_open)
+    assert start.command.flags == LONG
+    assert "the program is not in the text: these were read as flags of `vllm serve`" in notes(start)
+
+
+def test_a_command_is_no_model() -> None:
+    [start] = read("srun -n1 --gres=gpu:2 \\\nvllm serve m --tensor-parallel-size 2\n")
+    assert start.form is Form.SHELL
+
+
+def test_a_value_that_is_not_in_the_text() -> None:
+    [start] = read("-tp $TP --max-model-len 32000 --speculative-config '{... \"num_speculative_tokens\": 3}'")
+    assert start.unknown_flags == {"--tensor-parallel-size", "--speculative-config"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["--verbose -x 1 --color", "ls -l --all", "curl --host a --port 1", "-h", "we use --max-model-len 1"],
+)
+def test_what_is_no_flag_of_vllm(text: str) -> None:
+    with pytest.raises(SourceError):
+        read(text)

@@ -1,0 +1,120 @@
+"""Kubernetes, and what is built on it: a pod's containers are found wherever they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from vllm_doctor.launch import docker
+from vllm_doctor.launch.manifests import (
+    dynamo_graph,
+    kaito,
+    kserve,
+    kubeai,
+    llm_inference_service,
+    production_stack,
+    ray_serve,
+)
+from vllm_doctor.launch.manifests.pod import Pod, container_of, resources_of
+from vllm_doctor.launch.start import Written
+from vllm_doctor.launch.unwrap import of_script
+from vllm_doctor.launch.yaml_tree import Node
+
+_RAY_GROUPS = frozenset({"headGroupSpec", "workerGroupSpecs"})
+"""Where KubeRay starts Ray in a container that says nothing else."""
+_Read = Callable[[str, Node], Iterator[Written]]
+_WHOLE: Mapping[str, _Read] = {
+    "kaito.sh/InferenceSet": kaito.of_workspace,
+    "kaito.sh/MultiRoleInference": kaito.of_roles,
+    "kubeai.org/Model": kubeai.of_model,
+    "nvidia.com/DynamoGraphDeployment": dynamo_graph.of_graph,
+    "production-stack.vllm.ai/VLLMRuntime": production_stack.of_runtime,
+    "serving.kserve.io/LLMInferenceService": llm_inference_service.of_service,
+}
+"""Kinds that an operator of their own turns to pods, by group: read in the place of what pods may stand in them."""
+_BESIDE: Mapping[str, _Read] = {
+    "kaito.sh/Workspace": kaito.of_workspace,
+    "ray.io/RayService": ray_serve.of_service,
+}
+"""Kinds whose pods are read as well."""
+
+
+def starts(root: Node, name: str) -> Iterable[Written] | None:
+    found = list(_found(root, "", root))
+    if not found and not (root["kind"] and root["apiVersion"]):
+        return None
+    return [written for each in found for written in each]
+
+
+def _found(
+    node: Node, owner: str, object: Node, keys: tuple[str | int, ...] = (), pods: float = 1.0
+) -> Iterator[Iterator[Written]]:
+    """What may start servers, each with its reading. `pods`: how many one server spreads over."""
+    if node.kind == "map":
+        if node["kind"].is_scalar:
+            owner = "/".join(text for text in (node["kind"].text, node.at("metadata", "name").text) if text)
+        if node["kind"].is_scalar and node["apiVersion"].is_scalar:
+            object, keys = node, ()
+            kind = f"{node['apiVersion'].text.rpartition('/')[0]}/{node['kind'].text}"
+            if kind in _WHOLE:
+                yield _WHOLE[kind](owner, node)
+                return
+            if kind in _BESIDE:
+                yield _BESIDE[kind](owner, node)
+        is_bare = not node.path and not node["apiVersion"] and (node["args"] or node["command"])
+        if node["containers"].kind == "seq" or node["model"]["modelFormat"] or is_bare:
+            yield _of_pod(Pod(owner, object, keys, node), pods)
+        for key, value in node.fields.items():
+            size = docker.number(value["size"].text) if key == "leaderWorkerTemplate" else None
+            yield from _found(value, owner, object, (*keys, key), size or pods)
+    for place, item in enumerate(node.items):
+        role = item["name"].text if keys[-1:] == ("roles",) and item["template"] else ""
+        yield from _found(item, f"{owner} {role}".strip(), object, (*keys, place), pods)
+
+
+def _of_pod(pod: Pod, pods: float) -> Iterator[Written]:
+    containers = pod.spec["containers"].items
+    if pod.spec["model"]["modelFormat"]:
+        yield from kserve.served(pod, pod.spec["model"])
+    elif not containers and pod.spec["command"].is_scalar and not pod.spec["args"]:
+        yield from _of_recipe(pod.spec)
+    elif not containers:
+        yield from container_of(pod, pod.keys, pod.spec).starts()
+    is_of_ray = not _RAY_GROUPS.isdisjoint(pod.keys)
+    cluster = _cluster_gpus(pod) if is_of_ray else None
+    for place, container in enumerate(containers):
+        if container.kind == "map" and (container["command"] or container["args"] or not is_of_ray):
+            for written in container_of(pod, (*pod.keys, "containers", place), container).starts():
+                spread = _spread(written, pods)
+                asked = replace(spread.resources, gpus=cluster or spread.resources.gpus)
+                yield replace(spread, resources=asked) if is_of_ray else spread
+
+
+def _cluster_gpus(pod: Pod) -> float | None:
+    """The GPUs of the Ray cluster that the pod is of: one server takes what it needs of all its nodes."""
+    cluster = pod.object
+    for key in pod.keys[: next(place for place, key in enumerate(pod.keys) if key in _RAY_GROUPS)]:
+        cluster = cluster.items[key] if isinstance(key, int) else cluster[key]
+    found = 0.0
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"].items):
+        spec = group.at("template", "spec")
+        replicas = docker.number((group["replicas"] or group["minReplicas"]).text) or 1.0
+        hosts = docker.number(group["numOfHosts"].text) or 1.0
+        gpus = [resources_of(spec, container).gpus for container in spec["containers"].items]
+        found += replicas * hosts * sum(count for count in gpus if count)
+    return found or None
+
+
+def _spread(written: Written, pods: float) -> Written:
+    """The server as it spreads over so many pods like this one."""
+    if pods == 1:
+        return written
+    asked = written.resources
+    asked = replace(asked, gpus=None if asked.gpus is None else asked.gpus * pods)
+    return replace(written, resources=asked, notes=(*written.notes, f"nodes: {pods:.0f}"))
+
+
+def _of_recipe(recipe: Node) -> Iterator[Written]:
+    """A mapping of nobody's form whose `command` is one text: it is for a shell."""
+    for written in of_script(recipe["command"].text, recipe["command"].text_line):
+        yield replace(written, place="command")
