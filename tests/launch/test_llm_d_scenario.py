@@ -10,7 +10,8 @@ export LLMDBENCH_VLLM_COMMON_REPLICAS=1
 # Prefill
 export LLMDBENCH_VLLM_MODELSERVICE_PREFILL_TENSOR_PARALLELISM=4
 export LLMDBENCH_VLLM_MODELSERVICE_PREFILL_EXTRA_ARGS="[--block-size____64____\\
---max-model-len____REPLACE_ENV_LLMDBENCH_VLLM_COMMON_MAX_MODEL_LEN]"
+--max-model-len____REPLACE_ENV_LLMDBENCH_VLLM_COMMON_MAX_MODEL_LEN____\\
+--enforce-eager]"
 export LLMDBENCH_VLLM_MODELSERVICE_DECODE_TENSOR_PARALLELISM=2
 export LLMDBENCH_VLLM_MODELSERVICE_DECODE_EXTRA_ARGS=$(mktemp)
 cat << EOF > $LLMDBENCH_VLLM_MODELSERVICE_DECODE_EXTRA_ARGS
@@ -32,6 +33,7 @@ def test_the_roles_of_a_scenario() -> None:
         "--tensor-parallel-size": 4.0,
         "--block-size": 64.0,
         "--max-model-len": 9000.0,
+        "--enforce-eager": True,
     }
 
 

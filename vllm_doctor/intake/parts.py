@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from vllm_doctor.intake.inputs import Input
-from vllm_doctor.launch import python_calls
+from vllm_doctor.launch import engines, python_calls
 from vllm_doctor.launch import source as launch
 from vllm_doctor.launch.source import StartSource
 from vllm_doctor.model.errors import SourceError, UsageError
@@ -25,9 +25,6 @@ _MOST_OF_COMMAND = launch.MAX_BYTES
 _FENCE = re.compile(r"^[ \t]{0,3}(?:>[ \t]?)?(?:`{3}|~{3})", re.MULTILINE)
 _SENTENCE = re.compile(r"^[ \t]{0,8}(?:[A-Z][a-z]{0,20}|I|I'm|I've)(?: [\w'’,()/-]{1,30}){4,60}[.?!:]", re.MULTILINE)
 """No line of a script, or of a manifest, reads like one."""
-_MAY_START = re.compile(
-    r"vllm|LLM|EngineArgs|engine|image|command|args|--[a-z]|sglang|trtllm|FROM |ExecStart|serve", re.IGNORECASE
-)
 
 
 @dataclass(frozen=True)
@@ -61,17 +58,21 @@ def of(given: Input, is_log: Callable[[Input], bool]) -> Parts:
     """The parts of a text. `is_log`: whether a reader of logs recognises a line of it."""
     logged = is_log(given)
     gpus, problem = _gpus(given)
+    commands = _commands(given, logged)
+    problems = [problem] if problem else []
+    if commands is None and not logged:
+        problems += (f"{given.name}: {said}" for said in engines.said(given.text))
     is_environment = collect_env.holds(given.text.encode("utf-8", "replace"))
     if is_environment and gpus is not None and not any(_is_measured(sample) for sample in gpus.samples):
         gpus = None  # it is the list in what collect-env printed
     return Parts(
         given,
         logged,
-        _commands(given, logged) if _MAY_START.search(given.program or given.text) else None,
+        commands,
         gpus,
         is_environment,
         saved_scrape.within(given.text),
-        (problem,) if problem else (),
+        tuple(problems),
     )
 
 

@@ -17,7 +17,7 @@ from vllm_doctor.launch.unwrap import of_script
 _EXPORTED = re.compile(r"^[ \t]*export[ \t]+LLMDBENCH_(?:VLLM|DEPLOY)_\w+=", re.MULTILINE)
 _LEAST = 2
 _FILE = re.compile(r"cat[ \t]*+<<-?[ \t]*+(['\"]?)(\w{1,40})\1[ \t]*+>[ \t]*+\"?\$\{?(\w{1,200})\}?\"?[ \t]*+")
-_FILLED = re.compile(r"(?:REPLACE_ENV_|\$\{?)(LLMDBENCH_[A-Z0-9_]{1,200})\}?(?=\W|____|$)")
+_FILLED = re.compile(r"(?:REPLACE_ENV_|\$\{?)(LLMDBENCH(?:_[A-Z0-9]++){1,30}+)\}?")
 _ITEM = re.compile(r"\s{0,40}- [|>][-+]?[ \t]{0,40}(?=\n)")
 _PARTED = re.compile(r"____|[\s,]+")
 _ROLES = {"decode": "MODELSERVICE_DECODE", "prefill": "MODELSERVICE_PREFILL", "standalone": "STANDALONE"}

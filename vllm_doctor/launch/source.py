@@ -45,7 +45,7 @@ _TAKEN_AS: Mapping[Form, str] = {
     Form.KUBERNETES: "a Kubernetes manifest",
     Form.HELM: "values of a Helm chart",
     Form.SYSTEMD: "a systemd unit",
-    Form.VALUES: "values of a chart or a scenario",
+    Form.VALUES: "values for a program that starts vLLM",
     Form.CONFIG: "a --config file of vLLM",
     Form.PYTHON: "a program in Python",
     Form.LOG: "the arguments that vLLM logged",

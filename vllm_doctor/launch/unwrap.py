@@ -116,14 +116,13 @@ def _of_words(words: Sequence[Word], form: Form, environment: Mapping[str, str |
     if program_of(texts) is not None:
         yield Launch(words, form, environment)
         return
-    if (engine := dynamo.engine(words, form, environment)) is not None:
-        yield engine
-        return
     if (read := programs.as_serve(words)) is not None:
         yield Launch(read.words, form, environment, notes=read.notes)
         return
     name = posixpath.basename(texts[0])
-    if name in _SHELLS:
+    if (engine := dynamo.engine(words, form, environment)) is not None:
+        yield engine
+    elif name in _SHELLS:
         yield from _of_shell(words, form, environment, depth - 1)
     elif name in docker.PROGRAMS:
         yield from _of_container(words, depth - 1)

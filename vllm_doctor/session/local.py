@@ -137,6 +137,8 @@ class Local:
         facts = gpu.facts(view, use)
         if view.gpus and self.printed is None:
             facts |= kernel_log.xids(self.kernel)
+        elif view.xids:
+            facts |= kernel_log.facts(view.xids, view.origin)
         facts["processes_off_node"] = self._off_node(view)
         facts["max_num_seqs_default"] = self._max_num_seqs(view, use)
         detail = (view.detail,) if view.detail and view.missing is not Reason.ABSENT else ()

@@ -288,11 +288,8 @@ def test_any_encoding_that_a_shell_writes_is_read(tmp_path: Path, encoding: str)
     [
         ("", "is empty"),
         (" \r\n", "is empty"),
-        ("==============NVSMI LOG==============\n\nTimestamp : now", "without -x"),
-        (
-            "==============NVSMI LOG==============\n\nGPU 00000000:01:00.0\n    Product Name : L4",
-            "without -x",
-        ),
+        ("==============NVSMI LOG==============\n\nTimestamp : now", "the text of nvidia-smi -q, and lists no GPU"),
+        ("===== ROCm System Management Interface =====", "the output of rocm-smi or amd-smi, and lists no GPU"),
         ("<!DOCTYPE html>\n<html><body>404</body></html>", "an HTML page"),
         ('{"gpus": []}', "is JSON"),
         ("<gpu><uuid>GPU-1</uuid></gpu></nvidia_smi_log>", "its beginning is missing"),
@@ -313,11 +310,6 @@ def test_what_is_no_output_of_nvidia_smi_is_named_with_the_way_to_make_it(
     assert what in str(caught.value)
     assert str(caught.value).endswith("make it with: nvidia-smi -q -x > smi.xml")
     assert "\n" not in str(caught.value)
-
-
-def test_amd_gpus_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is the output of rocm-smi: only NVIDIA's GPUs can be read, not AMD's"):
-        read_text(tmp_path, "===== ROCm System Management Interface =====\nGPU[0] : Temperature: 40")
 
 
 def test_a_file_that_cannot_be_opened_is_said(tmp_path: Path) -> None:
@@ -401,3 +393,18 @@ def test_random_bytes_never_give_a_traceback(tmp_path: Path) -> None:
 def test_names_carry_nothing_that_moves_a_terminal(tmp_path: Path) -> None:
     gpu, _ = edited(tmp_path, "t4-driver-470", ("Tesla T4", "Tesla\u009b2J\u202e T4"))
     assert gpu.name == "Tesla 2J  T4"
+
+
+@pytest.mark.parametrize(
+    ("status", "lost", "words"),
+    [
+        ("<reset_required>Yes</reset_required>", {0}, "Reset Required"),
+        ("<reset_required>No</reset_required>", set(), ""),
+        ("<drain_and_reset_recommended>Yes</drain_and_reset_recommended>", set(), "should be drained, and reset"),
+    ],
+)
+def test_a_gpu_that_asks_for_a_reset_is_noted(tmp_path: Path, status: str, lost: set[int], words: str) -> None:
+    gpu = f"<gpu id='1'><uuid>GPU-1</uuid><gpu_reset_status>{status}</gpu_reset_status></gpu>"
+    view = read_text(tmp_path, f"<nvidia_smi_log><attached_gpus>1</attached_gpus>{gpu}</nvidia_smi_log>")
+    assert set(view.lost) == lost
+    assert any(words in note for note in view.notes) is bool(words)

@@ -490,11 +490,6 @@ def test_the_source_of_a_page() -> None:
     ]
 
 
-def test_statistics_without_what_stands_before_them() -> None:
-    assert said(STATS) == said(f"  * {STATS}") == [("INFO", STATS)]
-    assert said(f"it said {STATS}") == [("", f"it said {STATS}")]
-
-
 def test_a_record_without_a_time() -> None:
     assert said(f"(APIServer pid=5) INFO [loggers.py:236] {STATS}") == [("INFO", STATS)]
 

@@ -818,7 +818,7 @@ def test_a_log_without_times_is_timed_by_its_statistics(log: LogFolder) -> None:
     lines = [re.sub(r"[0-9]{2}-[0-9]{2} [0-9:]{8} ", "", stats(at)) for at in range(0, 60, 10)]
     [run] = log.runs(lines)
     assert [round.at for round in run.rounds] == [10.0, 20.0, 30.0, 40.0, 50.0, 60.0]
-    [run] = log.runs([line.partition("] ")[2] for line in lines])
+    [run] = log.runs([f"- {line.partition('] ')[2]}" for line in lines])  # nor what stands before the message
     assert len(run.rounds) == 6
 
 

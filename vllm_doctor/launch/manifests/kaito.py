@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from vllm_doctor.launch import docker
+from vllm_doctor.launch import budget, docker
 from vllm_doctor.launch.manifests import flag_map
 from vllm_doctor.launch.manifests.container import text
 from vllm_doctor.launch.manifests.values import Values
@@ -16,6 +16,7 @@ from vllm_doctor.launch.start import Form, Resources, Word, Written
 from vllm_doctor.launch.yaml_tree import Node, read
 
 _RUNTIME = "kaito.sh/runtime"
+_STEPS_OF_A_TEXT = 100
 _FILE = "inference_config.yaml"
 
 
@@ -70,6 +71,7 @@ def configured(written: Written, roots: Sequence[Node]) -> Written:
     holder = written.holder
     if not isinstance(holder, Preset) or not holder.config:
         return written
+    budget.spend(_STEPS_OF_A_TEXT + len(roots))
     for root in roots:
         held = root["data"][_FILE]
         if root["kind"].text == "ConfigMap" and root.at("metadata", "name").text == holder.config and held.is_scalar:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from vllm_doctor.launch import docker
+from vllm_doctor.launch import budget, docker
 from vllm_doctor.launch.manifests import (
     dynamo_graph,
     kaito,
@@ -20,6 +20,7 @@ from vllm_doctor.launch.start import Written
 from vllm_doctor.launch.unwrap import of_script
 from vllm_doctor.launch.yaml_tree import Node
 
+_STEPS_OF_A_GROUP = 20
 _RAY_GROUPS = frozenset({"headGroupSpec", "workerGroupSpecs"})
 """Where KubeRay starts Ray in a container that says nothing else."""
 _Read = Callable[[str, Node], Iterator[Written]]
@@ -81,28 +82,27 @@ def _of_pod(pod: Pod, pods: float) -> Iterator[Written]:
     elif not containers:
         yield from container_of(pod, pod.keys, pod.spec).starts()
     is_of_ray = not _RAY_GROUPS.isdisjoint(pod.keys)
-    cluster = _cluster_gpus(pod) if is_of_ray else None
     for place, container in enumerate(containers):
         if container.kind == "map" and (container["command"] or container["args"] or not is_of_ray):
             for written in container_of(pod, (*pod.keys, "containers", place), container).starts():
-                spread = _spread(written, pods)
-                asked = replace(spread.resources, gpus=cluster or spread.resources.gpus)
-                yield replace(spread, resources=asked) if is_of_ray else spread
+                yield _on_cluster(written, pod) if is_of_ray else _spread(written, pods)
 
 
-def _cluster_gpus(pod: Pod) -> float | None:
-    """The GPUs of the Ray cluster that the pod is of: one server takes what it needs of all its nodes."""
+def _on_cluster(written: Written, pod: Pod) -> Written:
+    """The server in a pod of a Ray cluster: it takes what it needs of the GPUs of all its nodes."""
     cluster = pod.object
     for key in pod.keys[: next(place for place, key in enumerate(pod.keys) if key in _RAY_GROUPS)]:
         cluster = cluster.items[key] if isinstance(key, int) else cluster[key]
     found = 0.0
-    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"].items):
+    groups = (cluster["headGroupSpec"], *cluster["workerGroupSpecs"].items)
+    budget.spend(_STEPS_OF_A_GROUP * len(groups))
+    for group in groups:
         spec = group.at("template", "spec")
         replicas = docker.number((group["replicas"] or group["minReplicas"]).text) or 1.0
         hosts = docker.number(group["numOfHosts"].text) or 1.0
         gpus = [resources_of(spec, container).gpus for container in spec["containers"].items]
         found += replicas * hosts * sum(count for count in gpus if count)
-    return found or None
+    return replace(written, resources=replace(written.resources, gpus=found or None))
 
 
 def _spread(written: Written, pods: float) -> Written:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from vllm_doctor.launch import docker, machine, shell
+from vllm_doctor.launch import budget, docker, machine, shell
 from vllm_doctor.launch.manifests import flag_map
 from vllm_doctor.launch.manifests.container import text, texts
 from vllm_doctor.launch.manifests.values import Values
@@ -19,6 +19,8 @@ from vllm_doctor.launch.unexpanded import mark
 from vllm_doctor.launch.yaml_tree import Node, read
 from vllm_doctor.text.secret_names import is_secret
 
+_STEPS_OF_A_TEXT = 100
+_STEPS_OF_A_NAME = 5
 _BUILDERS = "ray.serve.llm:"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*+)[^{}]*+\}|\$([A-Za-z_]\w*+)")
 _READ = frozenset(
@@ -62,8 +64,10 @@ def of_service(owner: str, service: Node) -> Iterator[Written]:
     specs = [group.at("template", "spec") for group in (*groups, head)]
     images = [text(container["image"]) for spec in specs for container in spec["containers"].items]
     place = _Place(f"{owner} {held.path}", next(filter(None, images), None), machine.gpu(*specs))
-    for root in read(held.text, held.text_line).roots if held.is_scalar else ():
-        yield from _applications(root, place)
+    if held.is_scalar:
+        budget.spend(_STEPS_OF_A_TEXT)
+        for root in read(held.text, held.text_line).roots:
+            yield from _applications(root, place)
 
 
 def _applications(root: Node, place: _Place) -> Iterator[Written]:
@@ -148,6 +152,7 @@ def _own(application: Node, place: _Place, environment: Mapping[str, str | None]
     for deployment in application["deployments"].items:
         settings = {**_fields(deployment["user_config"]), **settings}
     line = runtime["env_vars"].line
+    budget.spend(_STEPS_OF_A_NAME * len(settings))
     by_name = {name.upper(): node for name, node in settings.items() if not is_secret(name)}
     model = next((by_name[name] for name in _MODELS if name in by_name), None)
     words = [Word(word, line) for word in docker.SERVE]

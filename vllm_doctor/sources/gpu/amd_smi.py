@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from vllm_doctor.model.outside import is_time, moment
@@ -47,7 +48,8 @@ _PROCESS = re.compile(
 
 def looks(lines: Sequence[Line], notes: list[str]) -> list[Look]:
     """All of these forms."""
-    return [*_tables(lines), *_monitored(lines, notes), *_outlines(lines)]
+    outlined = islice(_outlines(lines), smi.ENOUGH)
+    return [*islice(_tables(lines), smi.ENOUGH), *_monitored(lines, notes), *outlined]
 
 
 def of_json(document: Any) -> list[Look]:
@@ -171,7 +173,7 @@ def _monitored(lines: Sequence[Line], notes: list[str]) -> list[Look]:
                 said.append((line.number, dict(zip(names, values, strict=True))))
         else:
             names = []
-    told, every = rounds(rows, smi.MAX_TOLD)
+    told, every = rounds(rows, smi.ENOUGH)
     if every > 1:
         notes.append(f"of {len(rows):,} rows of amd-smi monitor one round in {every} was read")
     return [_round([(index, said[int(at)]) for index, at in some]) for some in told]

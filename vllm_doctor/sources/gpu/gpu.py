@@ -397,7 +397,9 @@ def _host(view: GpuView, gpus: Sequence[Gpu]) -> dict[str, Reading]:
         return readings | {"gpus_on_host": Known(0.0), "gpus": Known(0.0)}
     if view.missing is not None:
         silent = len(view.lost) + len(view.lost_at)
-        return readings | ({"gpus_told": Known(float(silent)), **_lost(view)} if silent else {})
+        ill = max(silent, len({bus for _, bus in view.xids}))
+        told = {"gpus_told": Known(float(ill))} if ill else {}
+        return readings | told | (_lost(view) if silent else {})
     taken = {gpu.uuid for gpu in gpus}
     others = [_Watched(gpu, tuple(_of(view.samples, gpu.uuid))) for gpu in view.gpus if gpu.uuid not in taken]
     unused: _Told = [(watched, _is_unused(watched)) for watched in others]

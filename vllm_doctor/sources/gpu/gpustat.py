@@ -16,8 +16,8 @@ MARKS = ("'C, ", "°C, ", "gpustat")
 _GPU = re.compile(r"\[(\d{1,3})\] {1,3}([^|]{1,100})\|([^|]{1,100})\|([^|]{1,60})(?:\|(.{0,2000}))?")
 _TEMPERATURE = re.compile(r"(\d{1,3}) ?.{0,2}C\b")
 _SHARE = re.compile(r"(\d{1,3}) ?%")
-_POWER = re.compile(r"(\d{1,5}) ?/ ?(\d{1,5}) ?W")
-_MEMORY = re.compile(r"(\d{1,8}) ?/ ?(\d{1,8}) ?MB")
+_POWER = re.compile(r"(\d{1,5}) {0,4}/ {0,4}(\d{1,5}) ?W")
+_MEMORY = re.compile(r"(\d{1,8}) {0,4}/ {0,4}(\d{1,8}) ?MB")
 _PROCESS = re.compile(r"([\w.:+ -]{1,60})/(\d{1,10})\((\d{1,8})M\)")
 
 
@@ -31,7 +31,7 @@ def looks(lines: Sequence[Line], notes: list[str]) -> list[Look]:
             key = f"{line.number}\n{found[0]}"
             numbers[key] = line.number
             rows.append((int(found[1]), key))
-    told, every = rounds(rows, smi.MAX_TOLD)
+    told, every = rounds(rows, smi.ENOUGH)
     if every > 1:
         notes.append(f"of {len(rows):,} lines of gpustat one look in {every} was read")
     return [_look(some) for some in told]

@@ -10,6 +10,7 @@ import os
 import re
 import stat
 import time
+from collections.abc import Sequence
 
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
@@ -62,12 +63,17 @@ def xids(kernel: Kernel) -> dict[str, Reading]:
         for line in log.split("\n")
         if (match := _LINE.match(line)) and int(match["priority"]) < _KERNEL
     ]
+    return facts(found, ORIGIN)
+
+
+def facts(found: Sequence[tuple[int, str]], origin: str) -> dict[str, Reading]:
+    """The same of Xids that were found, each with the bus address of its GPU, the newest last."""
     newest_first = dict.fromkeys(reversed(found))
     named = [_described(*pair) for pair in newest_first][:_MAX_NAMED]
     grave = sum(xid in GRAVE for xid, _ in found)
     return {
-        "gpu_xids": Known(", ".join(reversed(named)), origin=ORIGIN) if named else Unknown(Reason.IDLE),
-        "gpu_xid_grave": Known(float(grave), origin=ORIGIN),
+        "gpu_xids": Known(", ".join(reversed(named)), origin=origin) if named else Unknown(Reason.IDLE),
+        "gpu_xid_grave": Known(float(grave), origin=origin),
     }
 
 

@@ -1,6 +1,6 @@
 """What is printed of one host's GPUs, look by look, and all looks of one text together as a view.
 
-Each tool's module reads its own forms as looks; any number of them, of several tools of one vendor, complete each other.
+Each tool's module reads its own forms as looks; any number of them, of any tools of one vendor, complete each other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.gpu import nvidia_smi_fields as smi
 from vllm_doctor.sources.gpu.gpu import NOT_TOLD, Gpu, GpuProcess, GpuSample, GpuView
 
-NO_CLOCKS = "the table of nvidia-smi shows neither clocks nor why they are low: nvidia-smi -q -x does"
+NO_CLOCKS = "what nvidia-smi printed shows neither clocks nor why they are low: nvidia-smi -q -x does"
 NO_REASONS = "what nvidia-smi printed does not show why clocks are low: nvidia-smi -q -x does"
 MORE = "the text of nvidia-smi leaves GPUs out: the host may have more than it lists"
 NO_TABLE = "the text of nvidia-smi shows no GPU's load, memory or clocks: nvidia-smi -q -x does"

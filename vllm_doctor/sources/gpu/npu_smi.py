@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.sources.gpu import nvidia_smi_fields as smi
@@ -20,7 +21,7 @@ _PARTS = re.compile(r"(\d{1,9}) {0,6}/ {0,6}(\d{1,9})")
 
 def looks(lines: Sequence[Line], notes: list[str]) -> list[Look]:
     """One look for each table."""
-    return list(_tables(lines, notes))
+    return list(islice(_tables(lines, notes), smi.ENOUGH))
 
 
 def _tables(lines: Sequence[Line], notes: list[str]) -> Iterator[Look]:
@@ -47,7 +48,7 @@ def _tables(lines: Sequence[Line], notes: list[str]) -> Iterator[Look]:
                 _chip(look, first, cells, chips, notes)
             first = None
         elif len(cells) == 3 and _FIRST.fullmatch(cells[0]):
-            first = cells if isinstance(cells, list) else list(cells)
+            first = cells
     if look is not None:
         yield look
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 
 from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.sources.gpu import nvidia_smi_fields as smi
@@ -79,20 +80,20 @@ MARKS = (
 )
 
 MOST_COLUMNS = 300
-_MOST_ROWS = smi.MAX_TOLD
+_MOST_ROWS = smi.ENOUGH
 _MOST_UNTOLD = 16
 """Rows below one header, without an index, a name or a time, that are taken for one GPU each."""
 _HEADER_CELL = re.compile(r"([a-z][a-z0-9_.]{1,60})(?: \[(%|W|MHz|MiB|KB|us|ms)\])?")
 _ASKED = re.compile(r"--query-(?:gpu|compute-apps)[= ][\"']?([a-z0-9_.,]{2,2000})")
-_MOMENT = re.compile(r"(\d{4})/(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{3}))?")
+_MOMENT = re.compile(r"(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d)(?:\.(\d{3}))?")
 _VALUE = re.compile(
     r"-?\d{1,15}(?:\.\d{1,9})?(?: ?(?:%|W|MHz|MiB|GiB|C))?|\[?(?:N/A|Not Supported|Unknown Error|GPU is lost)\]?"
-    r"|0x[0-9a-fA-F]{4,16}|P\d{1,2}|Enabled|Disabled|Active|Not Active|Yes|No|Default|GPU-[\w-]{4,60}|\d{1,4}(?:\.\d{1,4}){1,3}"
-    r"|[0-9a-fA-F]{8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9]"
+    r"|0x[0-9a-fA-F]{4,16}|P\d{1,2}|Enabled|Disabled|Active|Not Active|Yes|No|Default|GPU-[\w-]{4,60}"
+    r"|\d{1,4}(?:\.\d{1,4}){1,3}|[0-9a-fA-F]{8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9]"
 )
-_BRAND = re.compile(
-    r"(?:NVIDIA|Tesla|GeForce|Quadro|TITAN|GRID) {0,2}[\w. ()/-]{1,60}|[A-Z]{1,3}\d{2,4}[\w. ()/-]{0,60}"
-)
+_BRAND = re.compile(r"(?:NVIDIA|Tesla|GeForce|Quadro|TITAN|GRID|RTX|A\d{2,3}-) {0,2}[\w. ()/-]{1,60}")
+_MOST_KINDS = 32
+"""Names of GPUs in one host."""
 _QUOTED = " \t>#|`"
 NO_INDEX = "rows of nvidia-smi's CSV without index, name and time are taken for one GPU each"
 
@@ -145,12 +146,11 @@ class _Reader:
         if header is not None:
             self._end_table()
             self._header = header
-        elif (self._header is not None and (row := _row(self._header, cells))) or (
-            self._header is None and self._asked is not None and (row := _row(self._asked, cells))
-        ):
+        elif (above := self._header or self._asked) is not None and (row := _row(above, cells)):
             self._rows.append((line.number, row))
         elif self._header is None and len(cells) > 1 and _is_bare(cells):
-            self._bare.append((line.number, cells))
+            if len(self._bare) < _MOST_ROWS:
+                self._bare.append((line.number, cells))
         else:
             self._end_table()
 
@@ -180,8 +180,10 @@ class _Reader:
 
     def _read_bare(self) -> None:
         """Rows without a header: what a value says by itself."""
-        rows = self._bare[:_MOST_ROWS]
+        rows = self._bare
         if not rows:
+            return
+        if len({cell for _, cells in rows for cell in cells if _BRAND.fullmatch(cell)}) > _MOST_KINDS:
             return
         seen = [(line, _by_itself(cells)) for line, cells in rows]
         names = tuple(dict.fromkeys(name for _, row in seen for name in row))
@@ -244,7 +246,7 @@ def _rounds(rows: Sequence[tuple[int, _Row]], header: _Header) -> list[list[tupl
 def _moment(said: str) -> datetime | None:
     found = _MOMENT.fullmatch(said)
     try:
-        return datetime(*(int(part) for part in found.groups()[:6]), int(found[7] or 0) * 1000) if found else None
+        return datetime.strptime(f"{found[1]}.{found[2] or '0'}", "%Y/%m/%d %H:%M:%S.%f") if found else None
     except ValueError:
         return None
 
@@ -336,7 +338,7 @@ def _is_bare(cells: Sequence[str]) -> bool:
         return False
     named = [cell for cell in cells if _BRAND.fullmatch(cell) and not _VALUE.fullmatch(cell)]
     own = any(cell.startswith("GPU-") for cell in cells)
-    if len(named) > 1 or (named and data_sheets.gpu(named[0]) is None and not named[0].startswith("NVIDIA ")):
+    if len(named) > 1:
         return False
     return bool(named or own) and all(_VALUE.fullmatch(cell) for cell in cells if cell not in named)
 
@@ -360,6 +362,7 @@ def _by_itself(cells: Sequence[str]) -> _Row:
     return row
 
 
+@lru_cache(maxsize=64)
 def _is_all(mib: float, name: str) -> bool:
     """Whether this is all the memory that such a GPU has."""
     return bool(name) and data_sheets.gpu(name) is not None and data_sheets.gpu(name, mib * 2**20) is not None

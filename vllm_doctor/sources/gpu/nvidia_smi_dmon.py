@@ -23,9 +23,10 @@ _OF_SAMPLE = {
     "fb": ("memory_used", "MiB"),
 }
 """Columns of dmon, and their units. Those that say how long a limit held do not say which others did not."""
+_VALUE = re.compile(r"[\d.:/-]{1,20}|N/A|[CGM](?:\+[CGM]){0,2}")
 _NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,3})?")
-_Row = tuple[int, Sequence[str], Sequence[str]]
-"""A line's number, the names of its columns, its words."""
+_Row = tuple[int, Sequence[str], str]
+"""A line's number, the names of its columns, and itself."""
 
 
 def looks(lines: Sequence[Line], notes: list[str]) -> list[Look]:
@@ -49,12 +50,13 @@ def _rows(lines: Sequence[Line]) -> Iterator[_Row]:
             words = text.replace(",", " ").split()
             at = names.index("gpu")
             enough = len(words) == len(names) or ("command" in names and len(words) >= len(names))
-            if enough and words[at].isdigit() and len(words[at]) <= 3:
-                yield line.number, names, words
+            values = words[: len(names) - 1] if "command" in names else words
+            if enough and words[at].isdigit() and len(words[at]) <= 3 and all(map(_VALUE.fullmatch, values)):
+                yield line.number, names, text
 
 
 def _dmon(rows: Sequence[_Row], notes: list[str]) -> list[Look]:
-    told, every = rounds(((int(row[2][row[1].index("gpu")]), str(at)) for at, row in enumerate(rows)), smi.MAX_TOLD)
+    told, every = rounds(((int(_said(row)["gpu"]), str(at)) for at, row in enumerate(rows)), smi.ENOUGH)
     if every > 1:
         notes.append(f"of {len(rows):,} rows of nvidia-smi dmon one round in {every} was read")
     found = []
@@ -62,9 +64,8 @@ def _dmon(rows: Sequence[_Row], notes: list[str]) -> list[Look]:
         first = rows[int(some[0][1])]
         look = Look(line=first[0], time=_moment(first))
         for index, at in some:
-            _, names, words = rows[int(at)]
+            said = _said(rows[int(at)])
             look.gpus[index] = Gpu(index, "", "")
-            said = dict(zip(names, words, strict=False))
             readings = {
                 place: smi.quantity(said[name], unit)
                 for name, (place, unit) in _OF_SAMPLE.items()
@@ -75,9 +76,15 @@ def _dmon(rows: Sequence[_Row], notes: list[str]) -> list[Look]:
     return found
 
 
+def _said(row: _Row) -> dict[str, str]:
+    """By the columns; the last, a command, may have blanks."""
+    _, names, text = row
+    return dict(zip(names, text.replace(",", " ").split(maxsplit=len(names) - 1), strict=False))
+
+
 def _moment(row: _Row) -> datetime | None:
     """With -o DT; the time alone with -o T."""
-    said = dict(zip(row[1], row[2], strict=False))
+    said = _said(row)
     day = said.get("date", "19700101").replace("-", "").replace("/", "")
     try:
         return datetime.strptime(f"{day} {said['time']}", "%Y%m%d %H:%M:%S")
@@ -89,24 +96,26 @@ def _pmon(rows: Sequence[_Row]) -> list[Look]:
     """A process comes once a round, so the round ends where one comes again; only the last is kept."""
     last: list[_Row] = []
     seen: set[tuple[str, str]] = set()
+    before = 0
     for row in rows:
-        said = dict(zip(row[1], row[2], strict=False))
-        who = said["gpu"], said["pid"]
-        if who in seen or (last and int(said["gpu"]) < int(dict(zip(last[-1][1], last[-1][2], strict=False))["gpu"])):
+        said = _said(row)
+        who, gpu = (said["gpu"], said["pid"]), int(said["gpu"])
+        if who in seen or gpu < before:
             seen.clear()
             last = []
         seen.add(who)
         last.append(row)
+        before = gpu
     if not last:
         return []
     look = Look(line=last[0][0])
-    for _, names, words in last[: smi.MAX_TOLD]:
-        said = dict(zip(names, words, strict=False))
+    for row in last[: smi.ENOUGH]:
+        said = _said(row)
         index = int(said["gpu"])
         look.gpus[index] = Gpu(index, "", "")
         known = look.processes.setdefault(index, [])
         if isinstance(known, list) and re.fullmatch(r"\d{1,10}", said["pid"]):
-            name = smi.clean(" ".join(words[names.index("command") :])) if "command" in names else ""
+            name = smi.clean(said.get("command", ""))
             held = smi.quantity(said.get("fb", ""), "MiB")
             memory = held if isinstance(held, Known) else GpuProcess(0).memory
             known.append((("N/A", "N/A"), GpuProcess(int(said["pid"]), smi.name(name), memory)))

@@ -14,6 +14,7 @@ from vllm_doctor.sources.gpu.gpu import NOT_TOLD, Gpu, GpuProcess, GpuSample
 ORIGIN = "nvidia-smi"
 MAX_GPUS = 256  # MIG instances count
 MAX_TOLD = 20_000  # GPUs times samples
+ENOUGH = 5_000  # of those of a log of many: the others tell nothing more
 HOW = "make it with: nvidia-smi -q -x > smi.xml"
 
 _UNITS = {

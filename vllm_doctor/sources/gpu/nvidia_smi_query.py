@@ -1,4 +1,4 @@
-"""The GPUs in the text of nvidia-smi -q: whole, of some displays only (-d CLOCK,PERFORMANCE), several (-l), or a piece."""
+"""The GPUs in the text of nvidia-smi -q: whole, of some displays (-d CLOCK,PERFORMANCE), several (-l), or a piece."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 
 from vllm_doctor.model.reading import Known, Reading
-from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.gpu import gpu as bits
 from vllm_doctor.sources.gpu import nvidia_smi_fields as smi
 from vllm_doctor.sources.gpu.gpu import NOT_TOLD, Gpu, GpuProcess, GpuSample
@@ -45,6 +44,9 @@ def looks(lines: Sequence[Line], notes: list[str]) -> list[Look]:
     """One look for each log, or piece of one."""
     reader = _Reader(notes)
     for line in lines:
+        if len(reader.looks) > smi.ENOUGH:
+            notes.append(f"only the first {smi.ENOUGH:,} looks of nvidia-smi -q were read")
+            break
         reader.read(line)
     reader.end()
     return [look for look in reader.looks if look.tells]
@@ -143,7 +145,7 @@ class _Reader:
         return True
 
     def _end_gpu(self) -> None:
-        if self._gpu is not None and self._look is not None:
+        if self._gpu is not None and self._look is not None and len(self._look.gpus) <= smi.MAX_GPUS:
             index = len(self._look.gpus)
             _add(self._look, self._gpu, self._bus, self._processes)
             minor = self._gpu.said(("Minor Number",))
@@ -206,7 +208,8 @@ def _add(look: Look, said: Outline, bus: str, processes: list[tuple[smi.Place, G
     )
     if sample != GpuSample(index, "", 0.0) or processes is not None:
         look.samples[index] = sample
-    look.processes[index] = Reason.NOT_SUPPORTED if processes is None else processes
+    if processes is not None:
+        look.processes[index] = processes
     telling = (
         ("Product Name",),
         ("Temperature", "GPU Current Temp"),

@@ -49,7 +49,9 @@ _OTHER_LINK = frozenset({"PIX", "PXB", "PHB", "PSB", "NODE", "SYS", "SOC"})
 _LINKS = re.compile(r"(?:NV\d{1,3}|PIX|PXB|PHB|PSB|NODE|SYS|SOC|X)+")
 _P2P = re.compile(r"topo {1,4}(?:-m|-p2p {1,4}([a-z]{1,3})\b)")
 _P2P_NOT = frozenset({"CNS", "GNS", "TNS", "NS", "DR"})
-_ACTIVE = re.compile(r"Link \d{1,3}: (?:(\d{1,5}(?:\.\d{1,3})?) GB/s|<inactive>)")
+_ACTIVE = re.compile(
+    r"Link \d{1,3}: (?:(\d{1,5}(?:\.\d{1,3})?) GB/s|<inactive)"
+)  # the quote sign at its end is taken off
 _AFFINITIES = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 
 

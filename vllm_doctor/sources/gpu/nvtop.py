@@ -27,6 +27,8 @@ def looks(lines: Sequence[Line], notes: list[str]) -> list[Look]:
     found: list[Look] = []
     index: int | None = None
     for line in lines:
+        if len(found) > smi.ENOUGH:
+            break
         named = _NAME.search(line.text)
         if named is not None:
             index = int(named[1])
@@ -38,9 +40,9 @@ def looks(lines: Sequence[Line], notes: list[str]) -> list[Look]:
             found[-1].samples[index] = GpuSample(
                 index, "", 0.0, pcie_generation=_quantity(named[3] or "", ""), pcie_width=_quantity(named[4] or "", "")
             )
-        elif index is not None and len(found) <= smi.MAX_TOLD:
+        elif index is not None:
             _add(found[-1], index, line.text)
-    return found[: smi.MAX_TOLD]
+    return found
 
 
 def _add(look: Look, index: int, text: str) -> None:

@@ -54,7 +54,7 @@ _READERS: tuple[tuple[tuple[str, ...], _Reader], ...] = (
 )
 """Each with words of which one stands in whatever it reads."""
 _XML = "<nvidia_smi_log"
-_SIGNS = tuple(dict.fromkeys(mark.encode() for marks, _ in _READERS for mark in marks)) + (_XML.encode(),)
+_SIGNS = tuple(dict.fromkeys(mark.encode() for mark in (_XML, *(mark for marks, _ in _READERS for mark in marks))))
 _MAX_JSON = 4 * 1024 * 1024
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from io import StringIO
 
-MOST = 300_000
+MOST = 200_000
 """Lines that are read of one text; empty ones do not count."""
 LONGEST = 4000
 """Characters that are read of one line: nvidia-smi's row of all fields has 3,000."""
 
 # a web page drops the escape and keeps the rest; cat -v writes it as two characters
 _COLOURS = re.compile(r"(?:\x1b|\^)?\[[0-9;]{0,20}m")
-_FRAME = str.maketrans(dict.fromkeys("│║┃", "|") | dict.fromkeys("─━", "-") | {"═": "="} | dict.fromkeys("╭╮╰╯╒╕╘╛╞╡╪╧╤├┤┼┬┴┌┐└┘╔╗╚╝╠╣╬╦╩╟╢", "+"))  # fmt: skip
+_CORNERS = "╭╮╰╯╒╕╘╛╞╡╪╧╤├┤┼┬┴┌┐└┘╔╗╚╝╠╣╬╦╩╟╢"
+_FRAME = str.maketrans(dict.fromkeys("│║┃", "|") | dict.fromkeys("─━", "-") | {"═": "="} | dict.fromkeys(_CORNERS, "+"))
 _SERVICE = re.compile(r"[A-Za-z][\w.@-]{1,60} {0,20}\| ")  # of docker compose
 _TIME = re.compile(
     r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]? (?:std(?:out|err) [FP] )?"
@@ -74,6 +75,6 @@ def rounds(rows: Iterable[tuple[int, str]], most: int) -> tuple[list[list[tuple[
     return found[::every], every
 
 
-def fields(text: str) -> Sequence[str]:
+def fields(text: str) -> list[str]:
     """The cells of a line of a table that is drawn with |, without its border."""
     return [cell.strip() for cell in text.strip().strip("|").split("|")]

@@ -1,9 +1,10 @@
-"""The GPUs in what rocm-smi prints: its table, the lines of --showallinfo and its parts, and their JSON."""
+"""The GPUs in what rocm-smi prints: its table, the lines of --showallinfo and its parts, --showtopo, and their JSON."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from vllm_doctor.model.reading import Known, Reading
@@ -33,6 +34,9 @@ _DEVICE = re.compile(r"0x[0-9a-fA-F]{4}(?![0-9a-fA-F])")
 _SAID = re.compile(r"GPU\[(\d{1,3})\][ \t]{0,20}:[ \t]{0,20}([^:\n]{1,80}?)[ \t]{0,20}:[ \t]{0,20}(.{1,200})")
 _CARD = re.compile(r"card(\d{1,3})")
 _MHZ = re.compile(r"\((\d{1,5})Mhz\)", re.IGNORECASE)
+_LINKS = re.compile(r"GPU(\d{1,3})[ \t]{1,20}(\S.{0,2000})")
+# vLLM's collect_env, which runs rocm-smi --showtopo below
+_COLLECTED = re.compile(r"GPU models and configuration {0,20}: {0,20}(AMD [^(\n]{1,80}?) {0,3}(?:\(gfx.{0,60})?")
 _DRIVER = re.compile(r"Driver version: {0,5}(\d[\w.-]{0,30})")
 
 
@@ -40,10 +44,18 @@ def looks(lines: Sequence[Line], notes: list[str]) -> list[Look]:
     """The tables, each one look; and the lines of GPUs, together another."""
     rows: list[tuple[int, str]] = []
     said: dict[int, dict[str, str]] = {}
-    first, driver = 0, ""
+    first, driver, collected = 0, "", ""
+    pairs: dict[tuple[int, int], bool] = {}
+    is_links = False
     for line in lines:
         text = line.text.strip(" \t>#|")
-        if text[:4] == "GPU[":
+        if "between two GPUs" in text:
+            is_links = "Link Type" in text
+        elif is_links and (row := _LINKS.fullmatch(text)):
+            pairs |= _linked(int(row[1]), row[2].split())
+        elif text[:10] == "GPU models" and (named := _COLLECTED.fullmatch(text)):
+            collected = named[1]
+        elif text[:4] == "GPU[":
             if told := _SAID.match(text):
                 first = first or line.number
                 said.setdefault(int(told[1]), {}).setdefault(told[2].lower(), told[3].strip())
@@ -51,13 +63,24 @@ def looks(lines: Sequence[Line], notes: list[str]) -> list[Look]:
             rows.append((int(text.split(" ", 1)[0]), f"{line.number}\n{text}"))
         elif text[:14] == "Driver version" and (version := _DRIVER.match(text)):
             driver = version[1]
-    told_rows, every = rounds(rows, smi.MAX_TOLD)
+    told_rows, every = rounds(rows, smi.ENOUGH)
     if every > 1:
         notes.append(f"of {len(rows):,} rows of rocm-smi one look in {every} was read")
     found = [_table(some) for some in told_rows]
     if len(said) <= smi.MAX_GPUS and said:
         found.append(_lines(first, said, driver))
+    if found:
+        found[-1].pairs = pairs
+    if collected and not any(gpu.name for look in found for gpu in look.gpus.values()):
+        for look in found:
+            look.gpus = {index: replace(gpu, name=smi.clean(collected)) for index, gpu in look.gpus.items()}
     return found
+
+
+def _linked(index: int, links: Sequence[str]) -> dict[tuple[int, int], bool]:
+    """The row of one GPU: its own cell is 0."""
+    told = ((other, link == "XGMI") for other, link in enumerate(links) if link in ("XGMI", "PCIE") and other != index)
+    return {(min(index, other), max(index, other)): is_own for other, is_own in told}
 
 
 def of_json(document: Any) -> list[Look]:
@@ -133,6 +156,8 @@ def _lines(line: int, said: Mapping[int, Mapping[str, str]], driver: str) -> Loo
         )
         if sample != GpuSample(index, "", 0.0):
             look.samples[index] = sample
+        if re.fullmatch(r"\d{1,2}", told.get("(topology) numa node", "")):
+            look.nodes[index] = int(told["(topology) numa node"])
     return look
 
 

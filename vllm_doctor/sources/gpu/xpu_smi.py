@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 
 from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.sources.gpu import nvidia_smi_fields as smi
@@ -35,7 +36,7 @@ _PROCESS = re.compile(r"(\d{1,3}) {1,12}(\d{1,10}) {1,12}[CG+]{1,3} {1,30}(\S.{0
 
 def looks(lines: Sequence[Line], notes: list[str]) -> list[Look]:
     """All of these forms."""
-    return [*_tables(lines), *_told(lines), *_dumped(lines, notes)]
+    return [*islice(_tables(lines), smi.ENOUGH), *_told(lines), *_dumped(lines, notes)]
 
 
 def _quantity(said: str, unit: str = "") -> Reading:
@@ -100,8 +101,8 @@ def _add(look: Look, index: int, told: Mapping[str, str]) -> None:
 
 
 def _name(said: str) -> str:
-    """ "Intel(R) Arc(TM) B580 Graphics" as it is read."""
-    return smi.name(smi.clean(re.sub(r"\((?:R|TM)\)", "", said)))
+    """ "Intel(R) Arc(TM) B580 Graphics" as people call it; the table has no room for the last word."""
+    return smi.name(smi.clean(re.sub(r"\((?:R|TM)\)", "", said)).removesuffix(" Graphics"))
 
 
 # --- dump -----------------------------------------------------------------------------------------------------------
@@ -123,7 +124,7 @@ def _dumped(lines: Sequence[Line], notes: list[str]) -> list[Look]:
                 said.append((line.number, dict(zip(names, cells, strict=True))))
         else:
             names = []
-    told, every = rounds(rows, smi.MAX_TOLD)
+    told, every = rounds(rows, smi.ENOUGH)
     if every > 1:
         notes.append(f"of {len(rows):,} rows of xpu-smi dump one round in {every} was read")
     return [_round([(index, said[int(at)]) for index, at in some]) for some in told]

@@ -178,8 +178,6 @@ def _record(match: re.Match[str], message: str, within: Wrapping) -> Record:
 
 
 def _foreign(text: str, within: Wrapping) -> Record:
-    if not within.level and (numbers := _QUOTED_NUMBERS.match(text)):  # copied without what stands before it
-        return _made("INFO", "", text[numbers.end() :], within, None)
     return _made(within.level, within.source, text, within, None)
 
 
@@ -218,9 +216,6 @@ _MAX_PREFIXES = 250
 _SPEECH = re.compile(r"Received request|Generated response|Added request|Error in (?:extracting|parsing)")
 _SPEECH_IN_FOREIGN = re.compile(r"Received request |Generated response |\bprompt: ")
 _NUMBERS = re.compile(r"(?:Engine [0-9]{3}: |[0-9]{1,4} Engines Aggregated: )?Avg prompt throughput: ")
-_QUOTED_NUMBERS = re.compile(
-    r"[ \t>*•-]{0,8}+(?=(?:Engine [0-9]{3}: |[0-9]{1,4} Engines Aggregated: )?Avg prompt throughput: [0-9.])"
-)
 _QUOTE = re.compile(r"(?<![\w\\])['\"`]")
 _UNQUOTE = {quote: re.compile(rf"(?:[^{quote}\\]++|\\.)*+{quote}") for quote in "'\"`"}
 # VLLM_LOGGING_PREFIX, `grep -n`, `srun -l` and their like: a few words that end as if something was to follow

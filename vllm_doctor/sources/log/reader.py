@@ -23,6 +23,8 @@ _LOOKED_AT, _MOST_LINES = 64 * 1024, 400
 _TIME_OF_DAY = re.compile(rb"[0-9]{2}:[0-9]{2}:[0-9]{2}")
 _OF_VLLM = re.compile(r"APIServer|ApiServer|EngineCore|VllmWorker|Worker(?:_|$)")
 """The names of its processes."""
+_LIST = " \t>*•-"
+"""Before a line that was copied without what vLLM writes before it."""
 _MAX_TEXT = 300
 _SLOW_TIMES = 3
 """So often a pattern may take too long in one log, before its line is given up."""
@@ -89,7 +91,7 @@ class Reading:
         self.may_be_empty = False
         self.path, self._table, self._scanner, self._until = path, table, scanner, until
         self._may_run_ahead = may_run_ahead
-        self._is_timeless = False
+        self._is_timeless = self._is_bare = False
         self._too_slow: Counter[str] = Counter()
         """Ids of lines -> how often one of their patterns took too long."""
 
@@ -118,7 +120,9 @@ class Reading:
                             beat.tick((sighting.origin, sighting.process, sighting.pid, sighting.line.id, said))
                         sighting = sighting._replace(at=beat.at)
                     found = True
-                    self.is_vllm = self.is_vllm or bool(this.level) or "vllm" in this.message
+                    self.is_vllm = (
+                        self.is_vllm or bool(this.level) or "vllm" in this.message or bool(sighting.line.samples)
+                    )
                     self.is_vllm = self.is_vllm or _OF_VLLM.match(this.process) is not None
                     yield sighting
             self.recognised += max(line.stands_for.values()) if found else 0
@@ -130,15 +134,17 @@ class Reading:
             if not self.head and not isinstance(block, Rest):
                 head = bytes(block[:_LOOKED_AT])
                 self.head = [r.message for raw in head[:_HEAD].split(b"\n")[:5] for r in record.records(raw)]
-                self._is_timeless = _is_timeless(head)
+                self._is_timeless, self._is_bare = _lacks(head)
             yield block
 
     def _sighted(self, this: Record, line: Line, last: bool, at: float | None) -> Iterator[Sighting]:
         entries = {entry: line.stands_for[hit] for hit in line.hits for entry in self._table.of_find[hit]}
         for entry, times in entries.items():
-            if not (this.level in _OF_TROUBLE if entry.bare else this.level) or _is_of_a_request(this):
-                continue
             message = this.message
+            if self._is_bare and entry.samples and not this.level:
+                message = message.lstrip(_LIST)
+            elif not (this.level in _OF_TROUBLE if entry.bare else this.level) or _is_of_a_request(this):
+                continue
             values = self._values(entry, message)
             if values is None and entry.samples and "  " in message:  # padded, by who pasted it
                 values = self._values(entry, _SPACES.sub(" ", message))
@@ -178,11 +184,13 @@ class Reading:
             return None
 
 
-def _is_timeless(head: bytes) -> bool:
-    """Whether no line of a log's beginning has a time."""
+def _lacks(head: bytes) -> tuple[bool, bool]:
+    """Whether a log's beginning has no times, and whether it has no records of vLLM's either."""
     if _TIME_OF_DAY.search(head):
-        return False
-    return not any(this.stamp for raw in head.split(b"\n")[:_MOST_LINES] for this in record.records(raw))
+        return False, False
+    found = [this for raw in head.split(b"\n")[:_MOST_LINES] for this in record.records(raw)]
+    is_timeless = not any(this.stamp for this in found)
+    return is_timeless, is_timeless and not any(this.level for this in found)
 
 
 def _slow(id: str, times: int) -> str:

@@ -20,7 +20,9 @@ MAX_FILE = 64 << 20
 _HEAD, _LINES = 1 << 16, 200
 _BEFORE = 30
 """So many lines may stand before it: the command that got it, curl's progress, the answer's headers."""
-_SAMPLE = re.compile(r"[a-zA-Z_:][\w:]*(\{.*\})? +([-+]?\d+(\.\d*)?(e[-+]?\d+)?|[-+]?Inf|NaN)( \d+)?$", re.IGNORECASE)
+_SAMPLE = re.compile(
+    r"[a-zA-Z_:][\w:]*(?<!:)(\{.*\})? +([-+]?\d+(\.\d*)?(e[-+]?\d+)?|[-+]?Inf|NaN)( \d+)?$", re.IGNORECASE
+)
 _COMMENT = re.compile(r"# (HELP|TYPE) [a-zA-Z_:][\w:]* ")
 _NAMED = re.compile(r"^[ \t]*# (HELP|TYPE) (ray_)?vllm[:_]", re.MULTILINE)
 _OF_VLLM = "vllm:"
