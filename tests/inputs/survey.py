@@ -14,7 +14,7 @@ import csv
 import json
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,12 +27,13 @@ _SECONDS = 60
 
 @dataclass(frozen=True)
 class Example:
-    """`verdict`: right, partly or refused, by a reader who knew what stands in the file before."""
+    """`before` and `after` its format was read: right, partly or refused, by a person who knew what stands in it."""
 
     format: str
     source: str
     file: str
-    verdict: str
+    before: str
+    after: str
     remark: str
 
 
@@ -44,18 +45,17 @@ def examples() -> list[Example]:
 
 def table(rows: Sequence[Example]) -> Iterator[str]:
     """A line of markdown each."""
-    yield "| format | example | read | what was read, or not |"
-    yield "|---|---|---|---|"
+    yield "| format | example | before | now | what was read, or not |"
+    yield "|---|---|---|---|---|"
     for row in rows:
-        yield f"| {row.format} | {row.source} | {row.verdict} | {row.remark} |"
+        yield f"| {row.format} | {row.source} | {row.before} | {row.after} | {row.remark} |"
 
 
 def counted(rows: Sequence[Example]) -> str:
-    """ "140 examples: 120 right, 20 partly, 0 refused"."""
-    counts: dict[str, int] = defaultdict(int)
-    for row in rows:
-        counts[row.verdict] += 1
-    return f"{len(rows)} examples: {', '.join(f'{counts[name]} {name}' for name in ('right', 'partly', 'refused'))}"
+    """ "140 examples: 120 right, 20 partly, 0 refused; before: …"."""
+    counts = (Counter(row.after for row in rows), Counter(row.before for row in rows))
+    now, before = (", ".join(f"{count[name]} {name}" for name in ("right", "partly", "refused")) for count in counts)
+    return f"{len(rows)} examples: {now}; before their formats were read: {before}."
 
 
 def refused(row: Example, folder: Path) -> str | None:
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     rows = examples()
     if options.check is None:
-        print(counted(rows), *table(rows), sep="\n")
+        print(counted(rows), "", *table(rows), sep="\n")
         return 0
     looked_at = [row for row in rows if (options.check / row.file).is_file()]
     failed = [(row, why) for row in looked_at if (why := refused(row, options.check)) is not None]
