@@ -29,13 +29,13 @@ PAYLOADS = (
     "-- pwned", "\\$(pwned)", "'\"`pwned`\"'",
 )  # fmt: skip
 SHELL = {
-    "flag": "vllm serve m --max-num-seqs 4 {flag} --swap-space 4",
-    "value": "vllm serve m --max-num-seqs 4 --chat-template {word} --swap-space 4",
-    "model": "vllm serve {word} --max-num-seqs 4 --swap-space 4",
-    "name": "vllm serve m --served-model-name {word} pwned --lora-modules a={word} --swap-space 4",
-    "variable": "VLLM_CACHE_ROOT={word} vllm serve m --swap-space 4",
+    "flag": "vllm serve m --max-num-seqs 4 {flag} --swap-space 4 --no-such-flag",
+    "value": "vllm serve m --max-num-seqs 4 --chat-template {word} --swap-space 4 --no-such-flag",
+    "model": "vllm serve {word} --max-num-seqs 4 --swap-space 4 --no-such-flag",
+    "name": "vllm serve m --served-model-name {word} pwned --lora-modules a={word} --swap-space 4 --no-such-flag",
+    "variable": "VLLM_CACHE_ROOT={word} vllm serve m --swap-space 4 --no-such-flag",
     "docker": "docker run --gpus all --name {word} -e HF_HOME={word} -v {word}:/m vllm/vllm-openai:v0.11.0"
-    " --model {word} --swap-space 4",
+    " --model {word} --swap-space 4 --no-such-flag",
 }
 COMPOSE = """\
 services:
@@ -56,7 +56,7 @@ spec:
         image: vllm/vllm-openai:v0.11.0
         command: [vllm, serve, {json}, --swap-space, "4", {flag_json}]
 """
-UNIT = "[Service]\nEnvironment=A={word}\nExecStart=/usr/bin/vllm serve {word} --swap-space 4 {flag}\n"
+UNIT = "[Service]\nEnvironment=A={word}\nExecStart=/usr/bin/vllm serve {word} --swap-space 4 --no-such-flag {flag}\n"
 PROGRAMS = (
     "vllm", "vllm-doctor", "docker", "kubectl", "helm", "systemctl", "patch", "nvidia-smi", "sudo", "curl", "export",
 )  # fmt: skip
@@ -81,7 +81,7 @@ def commands() -> Iterator[tuple[str, str]]:
         # In words that end where a line may be folded.
         for before in (30, 44, 60):
             word = shlex.quote(f"{'m' * before}{payload} pwned")
-            yield f"long-{before}.sh", f"vllm serve {word} --chat-template {word} pwned --swap-space 4\n"
+            yield f"long-{before}.sh", f"vllm serve {word} --chat-template {word} pwned --swap-space 4 --no-such-flag\n"
 
 
 def pasted(text: str) -> Iterator[str]:

@@ -278,8 +278,6 @@ def test_beside_a_server(doctor: Doctor) -> None:
         ["--command", "services: {s: {<<: 3, command: m}}"],
         ["--command", "[" * 1000],
         ["--command", "services: {s: {command: [!!python/name:os.system x]}}"],
-        ["http://127.0.0.1:1", "http://127.0.0.1:2", "--command", "vllm serve m"],
-        ["http://127.0.0.1:1", "--command", str(paths.COMMANDS / "compose.yaml")],
     ],
     ids=lambda arguments: " ".join(arguments)[-40:],
 )

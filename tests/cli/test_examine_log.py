@@ -186,9 +186,10 @@ def test_a_folder_and_a_file_that_is_not_there(tmp_path: Path, doctor: Doctor) -
 
 
 def test_of_two_files_one_is_bad(path: Path, tmp_path: Path, doctor: Doctor) -> None:
-    assert "bad.log is binary" in one_line(
-        doctor(written(path, QUEUED), written(tmp_path / "bad.log", bytes(range(256)) * 40))
-    )
+    ran = doctor(written(path, QUEUED), written(tmp_path / "bad.log", bytes(range(256)) * 40), "--json")
+    assert ran.code == 1
+    [problem] = [source["error"] for source in ran.report["sources"] if source["error"]]
+    assert "bad.log is binary" in problem["message"]
 
 
 def test_a_torn_gzip_is_read_as_far_as_it_goes_and_says_so(path: Path, doctor: Doctor) -> None:
@@ -407,9 +408,10 @@ def test_how_many_gpus_a_log_has_is_said_by_its_command(path: Path, tmp_path: Pa
     assert doctor(*arguments, "--command", "vllm serve m -tp 2").report["patient"]["gpus"] == 2
 
 
-def test_a_file_beside_a_log_that_tells_of_no_gpu_is_wrong_usage(path: Path, tmp_path: Path, doctor: Doctor) -> None:
+def test_a_file_beside_a_log_that_tells_of_no_gpu_stops_nothing(path: Path, tmp_path: Path, doctor: Doctor) -> None:
     path.write_text(FP8_WITHOUT, "utf-8")
     smi = tmp_path / "smi.txt"
     smi.write_text("nothing of the kind\n", "utf-8")
-    ran = doctor(str(path), "--nvidia-smi", str(smi), "--text")
-    assert "is not the output of nvidia-smi" in one_line(ran)
+    ran = doctor(str(path), "--nvidia-smi", str(smi), "--json")
+    [problem] = [source["error"] for source in ran.report["sources"] if source["error"]]
+    assert "is not the output of nvidia-smi" in problem["message"]

@@ -18,7 +18,7 @@ COMMAND = ("--command", "vllm serve m")
 WAYS = {
     "a command": ("--command", "{}"),
     "a log": ("{}",),
-    "GPUs": (*COMMAND, "--nvidia-smi", "{}"),
+    "GPUs": ("--nvidia-smi", "{}"),
     "before": ("compare", "{}", "{}"),
 }
 

@@ -137,7 +137,7 @@ def test_no_comment_goes_on_in_another_line(doctor: Doctor, tmp_path: Path) -> N
 
 
 def test_the_forms_of_the_patch_and_the_json_agree(doctor: Doctor) -> None:
-    text = "vllm serve m --enforce-eager --swap-space 1"
+    text = "vllm serve m --enforce-eager --no-such-flag=1"
     report = doctor("--command", text, "--json").report
     out = doctor("--command", text, "--format", "patch").out
     for change in report["command"]["changes"]:

@@ -381,6 +381,7 @@ def test_the_report_on_a_sick_server(doctor: Doctor) -> None:
     report = ran.report
     assert report["patient"] == {
         "vllm": "0.32.0",
+        "vllm_window": None,
         "model": "tiny",
         "engines": 1,
         "gpus": None,
@@ -396,6 +397,7 @@ def test_the_report_on_a_sick_server(doctor: Doctor) -> None:
         "scrapes": 4,
         "error": None,
         "notes": [],
+        "taken_as": None,
     }
     first = report["findings"][0]
     assert (first["rule"], first["severity"], first["role"]) == ("preemption", "critical", "root")

@@ -217,9 +217,9 @@ def test_of_a_life_whose_start_is_missing_it_is_not_said_that_it_never_served() 
 
 
 def test_a_death_of_which_little_is_known() -> None:
-    runs = [run(0.0, 0.0, end="died"), run(None, None, end="stopped"), run(None, None, end="open")]
+    runs = [run(1e9, 1e9, end="died"), run(None, None, end="stopped"), run(None, None, end="open")]
     shown = flat(text.render(postmortem(runs=runs)))
-    assert "run 1 1 Jan 00:00:00; died: the log shows no exception" in shown
+    assert "run 1 9 Sep 01:46:40; died: the log shows no exception" in shown
     assert "run 2 no times; was stopped" in shown
     assert "run 3 no times; the log ends" in shown
     goes_on = text.render(postmortem(runs=[run(None, None), run(None, None, end="stopped")]))

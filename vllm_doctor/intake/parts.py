@@ -13,6 +13,7 @@ from vllm_doctor.intake.inputs import Input
 from vllm_doctor.launch import engines, python_calls
 from vllm_doctor.launch import source as launch
 from vllm_doctor.launch.source import StartSource
+from vllm_doctor.launch.start import Form
 from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.reading import Known
 from vllm_doctor.sources.bench import prose_command
@@ -107,4 +108,6 @@ def _commands(given: Input, is_log: bool) -> StartSource | None:
         except SourceError:
             pass
     found = tuple(prose_command.starts(given.text)) if is_prose or is_marked_up else ()
+    if is_log:  # what vLLM logged of its arguments is the log's own
+        found = tuple(start for start in found if start.form is not Form.LOG)
     return StartSource(given.name, found) if found else None

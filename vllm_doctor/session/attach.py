@@ -12,18 +12,7 @@ from typing import TYPE_CHECKING
 from vllm_doctor.session import inputs
 from vllm_doctor.session.attachment import Attachment, Opener
 from vllm_doctor.session.source import Source
-from vllm_doctor.session.sources import (
-    bench,
-    collect_env,
-    command,
-    gpus,
-    log,
-    page,
-    pid,
-    prometheus,
-    recording,
-    server,
-)
+from vllm_doctor.session.sources import bench, collect_env, command, gpus, log, page, pid, prometheus, recording, server
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.text import redact
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,6 +85,8 @@ class _Sorter:
     how: Attachment
     is_opened: Callable[[str], bool]
     has_log: bool = False
+    refused: dict[str, SourceError] = field(default_factory=dict)
+    """Files that cannot be opened as logs."""
     said: list[str] = field(default_factory=list)
     """Texts in which people say how fast it was, and nothing measured stands."""
     unknown: list[str] = field(default_factory=list)
@@ -96,8 +98,10 @@ class _Sorter:
         if self.said and not self.has_log and len(self.said) == 1:
             self._add_log(self.said[0])
         if not (self.has_log or self.found.has_parts):
-            self.found.words += self.unknown
+            self.found.words += [*self.unknown, *self.refused]  # whose reader says what is wrong
             return
+        for word, error in self.refused.items():
+            self._fail(SourceKind.LOG, word, error.kind, str(error))
         for word in self.unknown:
             self._fail(SourceKind.LOG, word, "not-known", f"{word}: {_NOTHING}")
 
@@ -125,7 +129,8 @@ class _Sorter:
 
         names = inputs.within(Path(word))
         if not names:
-            self._fail(SourceKind.LOG, word, "empty", f"{word}: a folder with no recording, and no file")
+            says = f"{word} is a folder with no recording.json, and no file"
+            self._fail(SourceKind.LOG, word, "not-a-recording", says)
         for name in names:
             self.add(name)
 
@@ -147,7 +152,7 @@ class _Sorter:
         from vllm_doctor.intake import parts, report
 
         if given is None:
-            self._add_log(word)
+            self._add_log_at(word)
             return
         raw = given.text.encode("utf-8", "replace")
         if report.holds(raw):
@@ -165,6 +170,18 @@ class _Sorter:
             self.said.append(word)
         elif told.is_empty:
             self.unknown.append(word)
+
+    def _add_log_at(self, word: str) -> None:
+        """A file that is no short text: a log, if it can be opened as one."""
+        from vllm_doctor.sources.log.bytes_unpacked import Blocks
+
+        try:
+            if word != STDIN:
+                next(iter(Blocks(Path(word))))
+        except SourceError as error:
+            self.refused[word] = error
+        else:
+            self._add_log(word)
 
     def _add_log(self, word: str) -> None:
         self.found.words.append(word)
@@ -192,7 +209,7 @@ class _Sorter:
         given = inputs.of_file(Path(word))
         if given is not None and given.text.lstrip()[:1] not in ("{", "["):
             told = parts.of(given, lambda _: False)
-            self._add_parts(told)
+            self._add_parts(replace(told, scrape=None))
 
     def _add_text_of_command(self, word: str) -> None:
         from vllm_doctor.launch import source
