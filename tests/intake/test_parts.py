@@ -70,3 +70,22 @@ def test_what_holds_nothing(text: str) -> None:
 
 def test_a_scrape_that_is_only_quoted_is_none() -> None:
     assert of("It says\nvllm:num_requests_waiting 3.0\nand no more.\n").scrape is None
+
+
+def test_a_server_that_a_line_describes() -> None:
+    found = of("Qwen/Qwen2.5-7B-Instruct on two A100 80GB; the client sends 256 at once\n")
+    assert models(found) == ["Qwen/Qwen2.5-7B-Instruct"]
+    assert found.commands is not None
+    [start] = found.commands.starts
+    assert start.is_open
+    assert start.resources.gpu is not None
+
+
+def test_a_long_text_that_names_a_model_and_gpus_describes_no_server() -> None:
+    assert of("Qwen/Qwen2.5-7B-Instruct on two A100 80GB.\n" + "and so on\n" * 100).is_empty
+
+
+def test_another_engine_is_told() -> None:
+    found = of("python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 2\n")
+    assert found.commands is None
+    assert found.problems == ("given.txt: line 1 starts SGLang, not vLLM: its flags are not judged",)

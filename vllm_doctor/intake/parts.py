@@ -6,8 +6,9 @@ A launch script, what nvidia-smi printed, or an issue that holds both, a log and
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vllm_doctor.intake.inputs import Input
 from vllm_doctor.launch import engines, python_calls
@@ -16,13 +17,15 @@ from vllm_doctor.launch.source import StartSource
 from vllm_doctor.launch.start import Form
 from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.reading import Known
-from vllm_doctor.sources.bench import prose_command
+from vllm_doctor.sources.bench import prose_command, prose_setup
 from vllm_doctor.sources.collect_env import document as collect_env
 from vllm_doctor.sources.gpu import printed
 from vllm_doctor.sources.gpu.gpu import GpuSample, GpuView
 from vllm_doctor.sources.server import saved_scrape
 
 _MOST_OF_COMMAND = launch.MAX_BYTES
+_MOST_OF_DESCRIPTION = 500
+_DESCRIBED = "no command stands in it: only the model and the GPUs that it names are known"
 _FENCE = re.compile(r"^[ \t]{0,3}(?:>[ \t]?)?(?:`{3}|~{3})", re.MULTILINE)
 _SENTENCE = re.compile(r"^[ \t]{0,8}(?:[A-Z][a-z]{0,20}|I|I'm|I've)(?: [\w'’,()/-]{1,30}){4,60}[.?!:]", re.MULTILINE)
 """No line of a script, or of a manifest, reads like one."""
@@ -66,13 +69,16 @@ def of(given: Input, is_log: Callable[[Input], bool]) -> Parts:
     is_environment = collect_env.holds(given.text.encode("utf-8", "replace"))
     if is_environment and gpus is not None and not any(_is_measured(sample) for sample in gpus.samples):
         gpus = None  # it is the list in what collect-env printed
+    scrape = saved_scrape.within(given.text)
+    if not (logged or commands or gpus or is_environment or scrape or problems):
+        commands = _described(given)
     return Parts(
         given,
         logged,
         commands,
         gpus,
         is_environment,
-        saved_scrape.within(given.text),
+        scrape,
         tuple(problems),
     )
 
@@ -85,6 +91,20 @@ def _gpus(given: Input) -> tuple[GpuView | None, str]:
         return printed.view(raw, given.name), ""
     except (UsageError, SourceError) as error:
         return None, str(error)
+
+
+def _described(given: Input) -> StartSource | None:
+    """A server that a line or two describe by its model and its GPUs, and by no command."""
+    if len(given.text) > _MOST_OF_DESCRIPTION:
+        return None
+    model, gpu = prose_setup.model(given.text, 0), prose_setup.gpu(given.text)
+    if model is None or gpu is None:
+        return None
+    words, named = gpu
+    [start] = launch.read(shlex.join(["vllm", "serve", model.name]))
+    asked = replace(start.resources, gpu=words, gpus=None if named.count is None else float(named.count))
+    said = replace(start, place="", is_open=True, resources=asked, notes=(*start.notes, _DESCRIBED))
+    return StartSource(given.name, (said,))
 
 
 def _is_measured(sample: GpuSample) -> bool:

@@ -13,7 +13,8 @@ rules/log-lines/*.yaml, one entry a line:
     once      `start`: printed while the server starts, if at all; `run`: at any time. Where such a line is missing
               from a log that would show it, that tells something: its count is 0, else it is not-in-log
     since, until   the first and last release that prints it, where it is not printed by all
-    bare      true for a line that is no record of vLLM's (a traceback, the kernel's words)
+    bare      true for a line that is no record of vLLM's (a traceback, the kernel's words); `own` where nobody else prints
+              it (a progress bar): then it makes a text a log of vLLM, as a record does
     facts     value -> what it tells of the server, by the names other sources use: {version: vllm_version}
     samples   metric -> {of: formula over values, as: gauge | rate | increase | total}: the line is a scrape of these
               metrics; a rate is summed up over time, an increase is added, a total is the counter
@@ -54,6 +55,7 @@ KEYS = (
     "example", "gives",
 )  # fmt: skip
 ONCE = ("start", "run")
+OWN = "own"
 MARKS = ("start", "ready", "died", "error", "stopped", "arguments")
 KINDS = ("gauge", "rate", "increase", "total")
 MIN_FIND = 8
@@ -99,6 +101,7 @@ class LogLine:
     since: flags.Release | None
     until: flags.Release | None
     bare: bool
+    is_own: bool
     facts: Mapping[str, str]
     samples: tuple[Measure, ...]
     complete: str | None
@@ -329,7 +332,8 @@ def _line(id: str, table: Table) -> LogLine:
         at_start=table.one_of("once", ONCE) == "start",
         since=_release(table, "since"),
         until=_release(table, "until"),
-        bare=table.get("bare") is True,
+        bare=table.get("bare") in (True, OWN),
+        is_own=table.get("bare") == OWN,
         facts={name: str(fact) for name, fact in table.table("facts").items()},
         samples=tuple(_samples(table.table("samples"))),
         complete=table.text("complete") if "complete" in table else None,

@@ -568,3 +568,11 @@ def test_a_log_that_is_dated_beyond_the_calendar_is_read_and_that_is_said(at: fl
     found = Log([Held("v.log", text, at)], table()).examine("p")
     assert found.error is None
     assert "outside of the years 1 to 9999" in found.notes[0]
+
+
+def test_a_progress_bar_that_only_vllm_draws_is_enough_to_be_its_log(tmp_path: Path) -> None:
+    path = tmp_path / "bar.log"
+    path.write_text("Capturing CUDA graphs (decode, FULL): 100%|██████████| 3/3 [00:01<00:00,  2.4it/s]\n", "utf-8")
+    assert examined(path).error is None
+    path.write_text("Capturing frames (decode, FULL): 100%|██████████| 3/3 [00:01<00:00,  2.4it/s]\n", "utf-8")
+    assert examined(path).error is not None

@@ -123,7 +123,7 @@ class Reading:
                     self.is_vllm = (
                         self.is_vllm or bool(this.level) or "vllm" in this.message or bool(sighting.line.samples)
                     )
-                    self.is_vllm = self.is_vllm or _OF_VLLM.match(this.process) is not None
+                    self.is_vllm = self.is_vllm or sighting.line.is_own or _OF_VLLM.match(this.process) is not None
                     yield sighting
             self.recognised += max(line.stands_for.values()) if found else 0
         self.shift = clock.shift()
