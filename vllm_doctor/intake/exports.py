@@ -13,7 +13,8 @@ _WRITTEN = frozenset({"title", "body", "text", "content", "message", "descriptio
 """Keys under which GitHub, chats and forums keep what was written."""
 _MOST_PIECES = 2_000
 _DEPTH = 12
-_MOST_CHARS = 4 << 20
+_MOST_CHARS = 12 << 20
+_MOST_OF_PAGE = 2 << 20
 _ESCAPED = re.compile(r"&(?:lt|gt|amp);")
 _FENCE_BEFORE = re.compile(r"```(?=[^\s`][^\n`]{0,2000}[ `])")
 """One that a command follows, and no language."""
@@ -74,7 +75,7 @@ def _written(value: object, depth: int) -> Iterator[str]:
 
 def _of_page(raw: str) -> str:
     page = _Page()
-    page.feed(raw[:_MOST_CHARS])
+    page.feed(raw[:_MOST_OF_PAGE])
     page.close()
     return page.told()
 

@@ -11,7 +11,9 @@ from vllm_doctor.launch import notebook
 from vllm_doctor.text import files
 from vllm_doctor.text.encoding import decoded
 
-MOST_BYTES = 4 << 20
+MOST_BYTES = 12 << 20
+"""Of an export, or of a notebook with its pictures."""
+MOST_TEXT = 2 << 20
 """What is longer is a log, and read as one."""
 
 
@@ -51,11 +53,11 @@ def of_bytes(name: str, raw: bytes, path: str | None = None) -> Input | None:
     if "\0" in text[:4096] or raw[:4] in (b"PK\x03\x04", b"\x28\xb5\x2f\xfd") or raw[:2] == b"\x1f\x8b":
         return None
     if notebook.is_notebook(text):
-        return Input(name, notebook.outputs(text), is_export=True, program=text)
+        return Input(name, notebook.outputs(text)[:MOST_TEXT], is_export=True, program=text)
     written = exports.text(text)
     if written is not None:
-        return Input(name, written, is_export=True)
-    return Input(name, text, path)
+        return Input(name, written[:MOST_TEXT], is_export=True)
+    return Input(name, text, path) if len(raw) <= MOST_TEXT else None
 
 
 def within(folder: Path, most: int = 64) -> list[str]:

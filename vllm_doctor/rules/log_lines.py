@@ -13,8 +13,8 @@ rules/log-lines/*.yaml, one entry a line:
     once      `start`: printed while the server starts, if at all; `run`: at any time. Where such a line is missing
               from a log that would show it, that tells something: its count is 0, else it is not-in-log
     since, until   the first and last release that prints it, where it is not printed by all
-    bare      true for a line that is no record of vLLM's (a traceback, the kernel's words); `own` where nobody else prints
-              it (a progress bar): then it makes a text a log of vLLM, as a record does
+    bare      true for a line that is no record of vLLM's (a traceback, the kernel's words); `own` where nobody else
+              prints it (a progress bar): then it makes a text a log of vLLM, as a record does
     facts     value -> what it tells of the server, by the names other sources use: {version: vllm_version}
     samples   metric -> {of: formula over values, as: gauge | rate | increase | total}: the line is a scrape of these
               metrics; a rate is summed up over time, an increase is added, a total is the counter

@@ -29,6 +29,8 @@ STDIN = "-"
 _IS_COMMAND = re.compile(r"\s*(?:vllm|python3?|docker|podman)\s+\S")
 _HAS_LOG = re.compile(r"Avg prompt throughput|\[(?:api_server|loggers|metrics|llm_engine|core|launcher)\.py:\d")
 
+_LOOKED_AT = 256 * 1024
+"""Characters at the beginning and at the end, in which a line of a log is looked for."""
 _NO_WORD = "not-found"
 _NOTHING = "no log line of vLLM, command, output of nvidia-smi, scrape or benchmark result is recognised in it"
 
@@ -231,7 +233,12 @@ class _Sorter:
         from vllm_doctor.sources.log.bytes_stream import Held
 
         table = log_lines.load(rule.shipped(), *self.how.folders)
-        held = Held(given.name, given.text.encode("utf-8", "replace"), 0.0)
+        text = (
+            given.text
+            if len(given.text) <= 2 * _LOOKED_AT
+            else f"{given.text[:_LOOKED_AT]}\n{given.text[-_LOOKED_AT:]}"
+        )
+        held = Held(given.name, text.encode("utf-8", "replace"), 0.0)
         return source.Log([held], table, threads=1).examine("").error is None
 
 

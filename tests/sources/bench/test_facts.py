@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,3 +75,9 @@ def test_the_same_prompts_again() -> None:
     assert value(RUN, "bench_again_faster") is None
     other = BenchRun(**{name: getattr(RUN, name) for name in RUN.__slots__} | {"input_tokens": 25601.0})
     assert value(other, "bench_again_faster", RUN) is None
+
+
+def test_the_command_of_a_client_tells_nothing_of_how_the_server_loads_its_weights() -> None:
+    """Seen on a server with dummy weights: the client's command, which has no such flag, said that they were real."""
+    assert value(replace(RUN, has_command=True), "bench_load_format") is None
+    assert value(replace(RUN, tool=LATENCY, has_command=True), "bench_load_format") == "auto"

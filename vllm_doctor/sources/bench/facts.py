@@ -65,12 +65,17 @@ def facts(run: BenchRun, before: Sequence[BenchRun] = ()) -> dict[str, Reading]:
         "bench_first_requests": run.first_requests,
         "bench_acceptance": run.acceptance,
         "bench_acceptance_len": run.acceptance_len,
-        "bench_load_format": run.flags.get("--load-format") or ("auto" if run.has_command else None),
+        "bench_load_format": run.flags.get("--load-format") or ("auto" if _is_engine_told(run) else None),
         **load(run),
         **_again(run, before),
         **corrected(run),
     }
     return {name: _reading(value) for name, value in told.items()}
+
+
+def _is_engine_told(run: BenchRun) -> bool:
+    """Whether its command also starts the engine; that of `vllm bench serve` says nothing of a server's flags."""
+    return run.has_command and run.tool in OFFLINE
 
 
 def _reading(value: Value | None) -> Reading:
