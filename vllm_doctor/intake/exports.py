@@ -14,7 +14,7 @@ _WRITTEN = frozenset({"title", "body", "text", "content", "message", "descriptio
 _MOST_PIECES = 2_000
 _DEPTH = 12
 _MOST_CHARS = 12 << 20
-_MOST_OF_PAGE = 2 << 20
+_MOST_OF_PAGE = 3 << 19
 _ESCAPED = re.compile(r"&(?:lt|gt|amp);")
 _FENCE_BEFORE = re.compile(r"```(?=[^\s`][^\n`]{0,2000}[ `])")
 """One that a command follows, and no language."""

@@ -13,7 +13,7 @@ from vllm_doctor.text.encoding import decoded
 
 MOST_BYTES = 12 << 20
 """Of an export, or of a notebook with its pictures."""
-MOST_TEXT = 2 << 20
+MOST_TEXT = 1 << 20
 """What is longer is a log, and read as one."""
 
 
