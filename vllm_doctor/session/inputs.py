@@ -29,7 +29,7 @@ STDIN = "-"
 _IS_COMMAND = re.compile(r"\s*(?:vllm|python3?|docker|podman)\s+\S")
 _HAS_LOG = re.compile(r"Avg prompt throughput|\[(?:api_server|loggers|metrics|llm_engine|core|launcher)\.py:\d")
 
-_LOOKED_AT = 256 * 1024
+_LOOKED_AT = 64 * 1024
 """Characters at the beginning and at the end, in which a line of a log is looked for."""
 _NO_WORD = "not-found"
 _NOTHING = "no log line of vLLM, command, output of nvidia-smi, scrape or benchmark result is recognised in it"
