@@ -85,12 +85,13 @@ def add_choosing(parser: Parser) -> None:
 def add_sourcing(parser: Parser) -> None:
     """What is known of a server beside the server itself, and how it is asked."""
     add = parser.add_argument
-    add("--command", metavar="TEXT|FILE", help="how the server was, or will be, started: a command line or YAML")
+    add("--command", metavar="TEXT|FILE", help="how the server was, or will be, started, where a file does not tell")
     add_accessing(parser)
     add(
         "--nvidia-smi",
         metavar="FILE",
-        help="GPUs from a file of `nvidia-smi -q -x` (or its table, -L, topo -m), not from the driver",
+        help="GPUs from a file, not from the driver: what nvidia-smi printed (-q -x tells most), gpustat, rocm-smi, amd-smi,"
+        " xpu-smi or npu-smi",
     )
     add(
         "--gpu",
