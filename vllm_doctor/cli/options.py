@@ -90,8 +90,8 @@ def add_sourcing(parser: Parser) -> None:
     add(
         "--nvidia-smi",
         metavar="FILE",
-        help="GPUs from a file, not from the driver: what nvidia-smi printed (-q -x tells most), gpustat, rocm-smi, amd-smi,"
-        " xpu-smi or npu-smi",
+        help="GPUs from a file, not from the driver: what nvidia-smi printed (-q -x tells most), gpustat, rocm-smi,"
+        " amd-smi, xpu-smi or npu-smi",
     )
     add(
         "--gpu",
