@@ -163,3 +163,17 @@ def test_nothing_that_is_read_is_run(name: str, text: str, tmp_path: Path) -> No
     doctor([str(path)])
     assert not marker.exists()
     assert os.listdir(tmp_path) == [name]
+
+
+def test_gpus_beside_a_result_are_those_of_its_server(tmp_path: Path) -> None:
+    result = "vllm bench serve\n============ Serving Benchmark Result ============\n"
+    result += "".join(
+        f"{name:<40} {value}\n"
+        for name, value in (
+            ("Successful requests:", 100), ("Benchmark duration (s):", 20.0), ("Total input tokens:", 25600),
+            ("Total generated tokens:", 6400), ("Request throughput (req/s):", 5.0),
+            ("Output token throughput (tok/s):", 320.0), ("Mean TTFT (ms):", 100.0), ("Mean TPOT (ms):", 20.0),
+        )
+    )  # fmt: skip
+    _, report, _ = doctor([*written(tmp_path, result_txt=result), str(SMI)])
+    assert kinds(report) == ["bench", "gpu"]

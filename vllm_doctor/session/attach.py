@@ -48,6 +48,7 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
         found += started.beside(found)
     else:
         found = started.alone(how) or gpus.of_file(how.printed.name if how.printed else "", how)
+    found += gpus.of_benchmarks(found, how)
     found += collect_env.of_texts(handed.environments, how, found)
     found += [*handed.problems, *gpus.unused(printed[1:])]
     found += bench.as_said(how, found)

@@ -46,6 +46,13 @@ def of_file(patient: str, how: Attachment, command: Command | None = None) -> li
     return [Source(SourceKind.GPU, nobody.gpus_target, patient, lambda: nobody.examine_gpus(0, how.deadline))]
 
 
+def of_benchmarks(found: Sequence[Source], how: Attachment) -> list[Source]:
+    """The GPUs that were printed: of the servers that benchmarks measured, and of which no other source tells."""
+    others = {source.patient for source in found if source.kind not in (SourceKind.BENCH, SourceKind.COMMAND)}
+    measured = dict.fromkeys(source.patient for source in found if source.kind is SourceKind.BENCH)
+    return [source for patient in measured if patient not in others for source in of_file(patient, how, how.written)]
+
+
 def named(how: Attachment, beside: Sequence[Source]) -> Iterator[Source]:
     """The GPU that --gpu names, for each patient."""
     if how.gpu is None:
