@@ -7,11 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tests.fuzz import examinations, of_commands, of_logs, of_machines, of_recordings, of_rules, of_servers, of_texts
+from tests.fuzz import (
+    examinations,
+    of_commands,
+    of_inputs,
+    of_logs,
+    of_machines,
+    of_recordings,
+    of_rules,
+    of_servers,
+    of_texts,
+)
 from tests.fuzz.harness import HARNESSES, all_folders
 from tests.making import shipped_catalogue, shipped_rules
 
-REGISTERED = (of_servers, of_logs, of_commands, of_rules, of_recordings, of_machines, of_texts, examinations)
+REGISTERED = (of_servers, of_logs, of_commands, of_rules, of_recordings, of_machines, of_texts, of_inputs, examinations)
 """By being imported."""
 
 
