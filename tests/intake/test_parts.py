@@ -73,16 +73,17 @@ def test_a_scrape_that_is_only_quoted_is_none() -> None:
 
 
 def test_a_server_that_a_line_describes() -> None:
-    found = of("Qwen/Qwen2.5-7B-Instruct on two A100 80GB; the client sends 256 at once\n")
-    assert models(found) == ["Qwen/Qwen2.5-7B-Instruct"]
-    assert found.commands is not None
-    [start] = found.commands.starts
+    found = parts.described(Input("a", "Qwen/Qwen2.5-7B-Instruct on two A100 80GB; the client sends 256 at once\n"))
+    assert found is not None
+    [start] = found.starts
+    assert start.command.model == "Qwen/Qwen2.5-7B-Instruct"
     assert start.is_open
     assert start.resources.gpu is not None
 
 
 def test_a_long_text_that_names_a_model_and_gpus_describes_no_server() -> None:
-    assert of("Qwen/Qwen2.5-7B-Instruct on two A100 80GB.\n" + "and so on\n" * 100).is_empty
+    text = "Qwen/Qwen2.5-7B-Instruct on two A100 80GB.\n" + "and so on\n" * 100
+    assert parts.described(Input("a", text)) is None
 
 
 def test_another_engine_is_told() -> None:

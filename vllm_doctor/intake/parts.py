@@ -70,8 +70,6 @@ def of(given: Input, is_log: Callable[[Input], bool]) -> Parts:
     if is_environment and gpus is not None and not any(_is_measured(sample) for sample in gpus.samples):
         gpus = None  # it is the list in what collect-env printed
     scrape = saved_scrape.within(given.text)
-    if not (logged or commands or gpus or is_environment or scrape or problems):
-        commands = _described(given)
     return Parts(
         given,
         logged,
@@ -93,7 +91,7 @@ def _gpus(given: Input) -> tuple[GpuView | None, str]:
         return None, str(error)
 
 
-def _described(given: Input) -> StartSource | None:
+def described(given: Input) -> StartSource | None:
     """A server that a line or two describe by its model and its GPUs, and by no command."""
     if len(given.text) > _MOST_OF_DESCRIPTION:
         return None

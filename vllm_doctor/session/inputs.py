@@ -170,8 +170,16 @@ class _Sorter:
             self._add_log(word)
         elif _has_figure(given.text):
             self.said.append(word)
+        elif told.is_empty and (server := self._described(given)) is not None:
+            self.found.commands.append(server)
         elif told.is_empty:
             self.unknown.append(word)
+
+    def _described(self, given: Input) -> StartSource | None:
+        """A server that a line or two describe; with --measured such a line is read as what people say of a speed."""
+        from vllm_doctor.intake import parts
+
+        return parts.described(given) if self.how.measured is None else None
 
     def _add_log_at(self, word: str) -> None:
         """A file that is no short text: a log, if it can be opened as one."""
