@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from vllm_doctor.intake import exports
-from vllm_doctor.launch import notebook
 from vllm_doctor.text import files
 from vllm_doctor.text.encoding import decoded
 
@@ -15,6 +15,9 @@ MOST_BYTES = 12 << 20
 """Of an export, or of a notebook with its pictures."""
 MOST_TEXT = 1 << 20
 """What is longer is a log, and read as one."""
+_HEAD = 256
+_MAY_BE_NOTEBOOK = re.compile(r"\s{0,1000}\{")
+_OF_EXPORTS = (b"{", b"[", b"<")
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,9 @@ def of_file(path: Path) -> Input | None:
     try:
         if not path.is_file():
             return None
+        is_long = path.stat().st_size > MOST_TEXT
+        if is_long and not files.read(path, _HEAD)[:_HEAD].lstrip().startswith(_OF_EXPORTS):
+            return None
         raw = files.read(path, MOST_BYTES)
     except OSError:
         return None
@@ -52,8 +58,11 @@ def of_bytes(name: str, raw: bytes, path: str | None = None) -> Input | None:
         return None
     if "\0" in text[:4096] or raw[:4] in (b"PK\x03\x04", b"\x28\xb5\x2f\xfd") or raw[:2] == b"\x1f\x8b":
         return None
-    if notebook.is_notebook(text):
-        return Input(name, notebook.outputs(text)[:MOST_TEXT], is_export=True, program=text)
+    if _MAY_BE_NOTEBOOK.match(text):
+        from vllm_doctor.launch import notebook  # late: a log is not one
+
+        if notebook.is_notebook(text):
+            return Input(name, notebook.outputs(text)[:MOST_TEXT], is_export=True, program=text)
     written = exports.text(text)
     if written is not None:
         return Input(name, written[:MOST_TEXT], is_export=True)

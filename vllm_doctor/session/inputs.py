@@ -29,6 +29,12 @@ STDIN = "-"
 _IS_COMMAND = re.compile(r"\s*(?:vllm|python3?|docker|podman)\s+\S")
 _HAS_LOG = re.compile(r"Avg prompt throughput|\[(?:api_server|loggers|metrics|llm_engine|core|launcher)\.py:\d")
 
+_HAS_MORE = re.compile(
+    r"```|~~~|\bvllm serve |vllm\.entrypoints|\bLLM\(|docker run|NVIDIA-SMI|NVSMI|\bGPU \d{1,2}: |-smi\b"
+    r"|Collecting environment|^vllm:[a-z]|sglang|trtllm",
+    re.MULTILINE,
+)
+"""What may stand in a log beside its lines."""
 _LOOKED_AT = 64 * 1024
 """Characters at the beginning and at the end, in which a line of a log is looked for."""
 _NO_WORD = "not-found"
@@ -151,11 +157,14 @@ class _Sorter:
 
     def _add(self, word: str, given: Input | None) -> None:
         """A text is parted; what is none is a log, whose reader says what is wrong with it."""
-        from vllm_doctor.intake import parts, report
-
         if given is None:
             self._add_log_at(word)
             return
+        if _HAS_LOG.search(given.text) and not given.is_export and not _HAS_MORE.search(given.text):
+            self._add_log(word)
+            return
+        from vllm_doctor.intake import parts, report  # late: most logs hold nothing else
+
         raw = given.text.encode("utf-8", "replace")
         if report.holds(raw):
             self._fail(SourceKind.LOG, word, "report", report.said(raw, given.name))
