@@ -12,6 +12,8 @@ from vllm_doctor.session.source import Source
 
 def of_texts(printouts: Sequence[tuple[str, str]], how: Attachment, beside: Sequence[Source]) -> list[Source]:
     """Each text as of the machine of every server beside it, or as a patient of its own; by their names."""
+    if not printouts:
+        return []
     from vllm_doctor.session.local import gpus_wanted
     from vllm_doctor.sources.collect_env import source
 

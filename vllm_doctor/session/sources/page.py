@@ -35,6 +35,8 @@ def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Seq
 
 def of_texts(scrapes: Sequence[tuple[str, str]], how: Attachment, beside: Sequence[Source]) -> list[Source]:
     """Lines of pages that stand among other things: of the one server beside them, else servers of their own."""
+    if not scrapes:
+        return []
     from vllm_doctor.sources.server import saved_scrape
 
     patients = list(dict.fromkeys(source.patient for source in beside))
