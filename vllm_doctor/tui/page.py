@@ -269,7 +269,8 @@ def _target(view_model: ViewModel) -> str:
     report = view_model.report
     if report is None:
         return ""
-    targets = [s.target for s in report.sources if s.kind in SERVERS] or [s.target for s in report.sources]
+    servers = [source.target for source in report.sources if source.kind in SERVERS]
+    targets = servers or list(dict.fromkeys(source.target.partition(": line ")[0] for source in report.sources))
     pids = [pid for _, pid in report.patient.processes[:1]]
     named = ", ".join(target.removeprefix("http://") for target in targets[:3])
     return named + (f" and {len(targets) - 3} more" if len(targets) > 3 else "") + (f" · pid {pids[0]}" if pids else "")
