@@ -229,6 +229,15 @@ def test_a_file_though_its_name_could_be_a_host_and_a_port(tmp_path: Path, attac
     assert kinds(attach(str(path))) == [("log", str(path), str(path))]
 
 
+def test_a_number_is_a_pid_though_a_folder_has_that_name(
+    tmp_path: Path, proc: FakeProc, attach: Attach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = serve(proc)
+    (tmp_path / str(API)).mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert kinds(attach(str(API))) == whole(url)
+
+
 def test_a_folder_is_a_recording(tmp_path: Path, attach: Attach) -> None:
     with pytest.raises(SourceError, match="a folder with no recording"):
         attach(str(tmp_path))

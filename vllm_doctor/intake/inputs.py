@@ -17,7 +17,8 @@ MOST_TEXT = 1 << 20
 """What is longer is a log, and read as one."""
 _HEAD = 256
 _MAY_BE_NOTEBOOK = re.compile(r"\s{0,1000}\{")
-_OF_EXPORTS = (b"{", b"[", b"<")
+_OF_JSON = (b"{", b"[")
+_OF_EXPORTS = (*_OF_JSON, b"<")
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,24 @@ def of_file(path: Path) -> Input | None:
     try:
         if not path.is_file():
             return None
-        is_long = path.stat().st_size > MOST_TEXT
-        if is_long and not files.read(path, _HEAD)[:_HEAD].lstrip().startswith(_OF_EXPORTS):
+        if path.stat().st_size > MOST_TEXT and not _begins(path, _OF_EXPORTS):
             return None
         raw = files.read(path, MOST_BYTES)
     except OSError:
         return None
     return of_bytes(str(path), raw, str(path))
+
+
+def is_document(path: Path) -> bool:
+    """Whether the file is JSON, by how it begins."""
+    try:
+        return _begins(path, _OF_JSON)
+    except OSError:
+        return False
+
+
+def _begins(path: Path, signs: tuple[bytes, ...]) -> bool:
+    return files.read(path, _HEAD)[:_HEAD].lstrip().startswith(signs)
 
 
 def of_bytes(name: str, raw: bytes, path: str | None = None) -> Input | None:

@@ -69,7 +69,7 @@ def imported(state: State, path: str, args: list[Value], named: Mapped, node: as
     if name in ("ArgumentParser", "FlexibleArgumentParser"):
         return Parser(Instance(None, Mapped(path=state.path)))
     if name in ("add_cli_args", "make_arg_parser") and args and isinstance(args[0], Parser):
-        args[0].takes_flags = args[0].arguments.fields.is_open = True
+        args[0].arguments.fields.is_open = True
         return args[0]
     if path in ("os.getenv", "os.environ.get"):
         return _of_environment(state, args)

@@ -106,10 +106,9 @@ class Instance:
 
 @dataclass(eq=False)
 class Parser:
-    """argparse's. `takes_flags`: vLLM's own flags were added to it."""
+    """argparse's."""
 
     arguments: Instance
-    takes_flags: bool = False
 
 
 class Joined(str):

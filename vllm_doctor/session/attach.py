@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -33,7 +34,7 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
     made = None
     if words and how.command is not None and (made := bench.made_by(how.command, how.deadline)) is not None:
         how = replace(how, command=None, benchmark=made)
-    handed = inputs.sorted_out(words, how, _is_opened)
+    handed = inputs.sorted_out(words, how, _opener)
     how = gpus.checked(how, handed.problems if words else None)
     is_asked = bool(words) or how.command is not None or how.smi is not None
     said, printed = inputs.of_options(how, handed)
@@ -55,12 +56,12 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
     return [*found, *gpus.named(how, found)]
 
 
-def _named(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Source]:
+def _named(words: Sequence[tuple[Opener, str]], how: Attachment, opened: ExitStack) -> list[Source]:
     """The sources that the words name, those of one turn after those of the turn before."""
     if not words:
         how.access.check_found()
         return pid.every(how, opened)
-    named = sorted(((_opener(word), word) for word in words), key=lambda pair: pair[0].turn)
+    named = sorted(words, key=lambda pair: pair[0].turn)
     found: list[Source] = []
     for opener, pairs in groupby(named, key=lambda pair: pair[0]):
         new = opener.open([word for _, word in pairs], how, opened, found)
@@ -68,13 +69,12 @@ def _named(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
     return _once(found)
 
 
-def _opener(word: str) -> Opener:
-    return next((opener for opener in OPENERS if opener.is_named_by(word)), log.OPENER)
-
-
-def _is_opened(word: str) -> bool:
-    """Whether a word names one kind of source, and is no text that must be looked into."""
-    return any(opener.is_named_by(word) for opener in OPENERS if opener is not log.OPENER)
+def _opener(word: str) -> Opener | None:
+    """Who opens a word that names one kind of source; None: a text that must be looked into, or nothing."""
+    if log.is_named_by(word) and os.path.isdir(word) and not os.path.exists(os.path.join(word, "recording.json")):
+        return bench.OPENER if bench.is_named_by(word) else None
+    found = next((opener for opener in OPENERS if opener.is_named_by(word)), None)
+    return None if found is log.OPENER else found
 
 
 def _once(sources: Sequence[Source]) -> list[Source]:

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 
 from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.kinds import SourceKind
-from vllm_doctor.session.attachment import Attachment
+from vllm_doctor.session.attachment import Attachment, Opener
 from vllm_doctor.session.source import Source, failed
+from vllm_doctor.session.sources import log
+from vllm_doctor.session.sources.log import STDIN
 
 if TYPE_CHECKING:
     from vllm_doctor.intake.inputs import Input
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from vllm_doctor.launch.source import StartSource
     from vllm_doctor.session.local import PrintedGpus
 
-STDIN = "-"
 _IS_COMMAND = re.compile(r"\s*(?:vllm|python3?|docker|podman)\s+\S")
 _HAS_LOG = re.compile(r"Avg prompt throughput|\[(?:api_server|loggers|metrics|llm_engine|core|launcher)\.py:\d")
 
@@ -43,9 +44,9 @@ _NOTHING = "no log line of vLLM, command, output of nvidia-smi, scrape or benchm
 
 @dataclass
 class Inputs:
-    """`words`: those that an opener takes, logs among them."""
+    """`words`: those that an opener takes, logs among them, each with its own."""
 
-    words: list[str] = field(default_factory=list)
+    words: list[tuple[Opener, str]] = field(default_factory=list)
     parted: set[str] = field(default_factory=set)
     """Those that name files with more in them than a log."""
     texts: dict[str, bytes] = field(default_factory=dict)
@@ -70,13 +71,13 @@ class Inputs:
         return bool(self.commands or self.gpus or self.environments or self.scrapes)
 
 
-def sorted_out(words: Sequence[str], how: Attachment, is_opened: Callable[[str], bool]) -> Inputs:
-    """`is_opened`: whether an opener other than that of logs takes a word. Raises UsageError, where nothing at all
+def sorted_out(words: Sequence[str], how: Attachment, opener: Callable[[str], Opener | None]) -> Inputs:
+    """`opener`: who opens a word, if it is no log. Raises UsageError, where nothing at all
     can be examined."""
     if how.command == STDIN and STDIN in words:
         raise UsageError("--command - and - both read standard input: give one of them as a file")
     found = Inputs()
-    sorter = _Sorter(found, how, is_opened)
+    sorter = _Sorter(found, how, opener)
     for word in dict.fromkeys(words):
         sorter.add(word)
     sorter.end()
@@ -91,7 +92,7 @@ def sorted_out(words: Sequence[str], how: Attachment, is_opened: Callable[[str],
 class _Sorter:
     found: Inputs
     how: Attachment
-    is_opened: Callable[[str], bool]
+    opener: Callable[[str], Opener | None]
     has_log: bool = False
     refused: dict[str, SourceError] = field(default_factory=dict)
     """Files that cannot be opened as logs."""
@@ -106,7 +107,8 @@ class _Sorter:
         if self.said and not self.has_log and len(self.said) == 1:
             self._add_log(self.said[0])
         if not (self.has_log or self.found.has_parts):
-            self.found.words += [*self.unknown, *self.refused]  # whose reader says what is wrong
+            for word in (*self.unknown, *self.refused):  # whose reader says what is wrong
+                self._add_log(word)
             return
         for word, error in self.refused.items():
             self._fail(SourceKind.LOG, word, error.kind, str(error))
@@ -116,12 +118,12 @@ class _Sorter:
     def add(self, word: str) -> None:
         if word == STDIN:
             self._add_stdin()
-        elif _is_plain_folder(word):
-            self._add_folder(word)
-        elif self.is_opened(word):
-            self.found.words.append(word)
+        elif (opener := self.opener(word)) is not None:
+            self.found.words.append((opener, word))
             if os.path.isfile(word):
                 self._add_beside(word)
+        elif os.path.isdir(word):
+            self._add_folder(word)
         elif os.path.exists(word):
             self._add_file(word)
         elif _IS_COMMAND.match(word):
@@ -203,7 +205,7 @@ class _Sorter:
             self._add_log(word)
 
     def _add_log(self, word: str) -> None:
-        self.found.words.append(word)
+        self.found.words.append((log.OPENER, word))
         self.has_log = True
 
     def _add_parts(self, told: Parts) -> None:
@@ -225,8 +227,8 @@ class _Sorter:
         """What stands in a file beside the result or the page that it holds."""
         from vllm_doctor.intake import inputs, parts
 
-        given = inputs.of_file(Path(word))
-        if given is not None and given.text.lstrip()[:1] not in ("{", "["):
+        given = None if inputs.is_document(Path(word)) else inputs.of_file(Path(word))
+        if given is not None:
             told = parts.of(given, lambda _: False)
             self._add_parts(replace(told, scrape=None))
 
@@ -257,15 +259,6 @@ class _Sorter:
         )
         held = Held(given.name, text.encode("utf-8", "replace"), 0.0)
         return source.Log([held], table, threads=1).examine("").error is None
-
-
-def _is_plain_folder(word: str) -> bool:
-    """A folder that is neither a recording nor holds the results of benchmarks."""
-    if not os.path.isdir(word) or os.path.exists(os.path.join(word, "recording.json")):
-        return False
-    from vllm_doctor.sources.bench import source
-
-    return not source.of_folder(Path(word))
 
 
 def _has_figure(text: str) -> bool:

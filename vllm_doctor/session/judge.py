@@ -99,11 +99,10 @@ def judge(
     else:
         diagnosis = diagnose(rules, catalogue, snapshots, is_measured, is_over=lambda: is_over(_JUDGING))
     error = error or _unfinished(diagnosis, len(examined) - len(snapshots), log if past is not None else None)
+    unmeasured = "" if is_measured else UNMEASURED if is_written else ONLY_GPUS
     verdict, headline = _concluded(
-        diagnosis, error, is_measured, is_benchmark_alone(observations), is_said(observations), strict
+        diagnosis, error, unmeasured, is_benchmark_alone(observations), is_said(observations), strict
     )
-    if headline == UNMEASURED and not is_written:
-        headline = ONLY_GPUS
     command, variables = _command(examined)
     is_one_command = is_written and len(examined) == 1
     cure = _Cure(snapshots, catalogue, wishes.get("goal"))
@@ -194,9 +193,10 @@ def _nothing_to_judge(
 
 
 def _concluded(
-    diagnosis: Diagnosis, error: Problem | None, is_measured: bool, is_benchmark: bool, is_said: bool, strict: bool
+    diagnosis: Diagnosis, error: Problem | None, unmeasured: str, is_benchmark: bool, is_said: bool, strict: bool
 ) -> tuple[Verdict, str]:
-    """The verdict and its headline, with what could not be seen taken into account."""
+    """The verdict and its headline, with what could not be seen taken into account. `unmeasured`: the headline where
+    nothing was measured; "" where something was."""
     verdict, headline = diagnosis.verdict, diagnosis.headline
     if error is not None:
         # What could not be read is not ok, and a server that stopped answering is what to say first.
@@ -204,8 +204,8 @@ def _concluded(
         verdict = worst(verdict, Verdict.UNKNOWN)
     elif verdict is Verdict.UNKNOWN and is_benchmark:
         verdict, headline = (_of_speed_said if is_said else _of_sound_benchmark)(diagnosis)
-    elif verdict is Verdict.UNKNOWN and not is_measured:
-        headline = UNMEASURED
+    elif verdict is Verdict.UNKNOWN and unmeasured:
+        headline = unmeasured
     if strict and diagnosis.unknown:
         verdict = worst(verdict, Verdict.UNKNOWN)
     return verdict, headline
