@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from vllm_doctor.model.elimination import Gate, Suspect
 from vllm_doctor.model.kinds import Role, Severity, State
 from vllm_doctor.model.reading import Reading
 from vllm_doctor.model.report import Finding, RunSeen, Span, Timeline, UnknownRule, Verdict, worst
 from vllm_doctor.model.run import GENERATED, KV_CACHE, PROMPTS, RUNNING, WAITING, Round, Run
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.window import Window
+from vllm_doctor.rules import elimination
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.causes import ordered
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose, outcomes
@@ -67,8 +69,12 @@ def examine(
     catalogue: Catalogue,
     wished: Mapping[str, Reading],
     is_over: Callable[[float], bool] = lambda share: False,
+    explained: bool = False,
 ) -> Postmortem:
-    """Judge every run; at least one. `is_over`: whether this share of the time is used up; the oldest are left out."""
+    """Judge every run; at least one. `is_over`: whether this share of the time is used up; the oldest are left out.
+
+    `explained`: with every rule in the gates (diagnose).
+    """
     moving = _moving(runs, rules, catalogue)
     stretches, spans, left_out = _scanned(runs, moving, catalogue, wished, lambda: is_over(_SCANNING))
     moves = {rule.id for rule in moving}
@@ -81,7 +87,8 @@ def examine(
         window = run.window(stretch.first, stretch.last) if stretch else Window()
         snapshots = [catalogue.snapshot(window, {**run.facts, **wished})]
         steady = _Steady(run, catalogue, wished)
-        diagnosis = diagnose(rules, catalogue, snapshots, steady=steady if stretch is not None else lambda: None)
+        steadily = steady if stretch is not None else lambda: None
+        diagnosis = diagnose(rules, catalogue, snapshots, steady=steadily, explained=explained)
         diagnoses.append((place, stretch, _timed(diagnosis, run, steady.rounds or stretch)))
         if run.first_at is not None and run.last_at is not None and stretch in (None, _longest(stretches, place)):
             spans += [
@@ -92,7 +99,8 @@ def examine(
     joined = _joined(spans)
     return Postmortem(
         replace(
-            _together(diagnoses, rules, joined, sum(s.seconds for s in stretches if s.busy)), left_out=len(left_out)
+            _together(diagnoses, rules, catalogue, joined, sum(s.seconds for s in stretches if s.busy)),
+            left_out=len(left_out),
         ),
         joined,
         timeline(runs),
@@ -280,6 +288,7 @@ def _joined(spans: Sequence[Span]) -> tuple[Span, ...]:
 def _together(
     diagnoses: Sequence[_Told],
     rules: Sequence[Rule],
+    catalogue: Catalogue,
     spans: Sequence[Span],
     busy_seconds: float,
 ) -> Diagnosis:
@@ -310,7 +319,25 @@ def _together(
         targets=(),
         states=dict(sorted(states.items())),
         speeds=shown.speeds,
+        gates=elimination.settled(
+            _gates(shown, [diagnosis for *_, diagnosis in diagnoses], states),
+            findings,
+            states,
+            elimination.belongs(catalogue.gates, rules),
+        ),
     )
+
+
+def _gates(shown: Diagnosis, diagnoses: Sequence[Diagnosis], states: Mapping[str, State]) -> Iterator[Gate]:
+    """The gates as they were when the headline held, each rule as it was at its worst."""
+    at_worst: dict[str, Suspect] = {}
+    for diagnosis in (shown, *diagnoses):
+        for gate in diagnosis.gates:
+            for suspect in gate.suspects:
+                if suspect.state is states.get(suspect.rule):
+                    at_worst.setdefault(suspect.rule, suspect)
+    for gate in shown.gates:
+        yield replace(gate, suspects=tuple(at_worst.get(suspect.rule, suspect) for suspect in gate.suspects))
 
 
 _STATES = (*(state for state in State if state.severity), State.OK, State.UNKNOWN, State.NOT_APPLICABLE)
