@@ -189,15 +189,18 @@ def diagnose(
                     complaints.append(Complaint(Verdict(symptom.verdict), says, named, symptom.of_speed))
     found = [replace(f, role=Role.ROOT) if f.role is Role.BLIND and not measured else f for f in findings.values()]
     folded, judged_speeds = causes.folded(found, rules), tuple(speeds)
+    worthwhile = catalogue.negligible.below if catalogue.negligible is not None else 1.0
     if catalogue.speed is not None:
-        worthwhile = catalogue.negligible.below if catalogue.negligible is not None else 1.0
         folded, judged_speeds = explain.explained(folded, speeds, catalogue.speed, worthwhile)
+        for finding in folded:  # a note that explains the loss is a warning
+            if State(finding.severity).rank < states[finding.rule].rank:
+                states[finding.rule] = State(finding.severity)
     in_order = causes.ordered(folded, rules)
     engines = _engines(catalogue, snapshots)
     vitals = _vitals(catalogue, engines, Reason.TIMEOUT if left_out else None)
     told = {rule.id for rule in rules if rule.stage in HEADLINES or rule.role is Role.SYMPTOM}
     outweighs = catalogue.speed.outweighs if catalogue.speed is not None else 1.0
-    conclusion = concluded(in_order, complaints, vitals, told, judged_speeds, outweighs)
+    conclusion = concluded(in_order, complaints, vitals, told, judged_speeds, outweighs, worthwhile)
     about = dict(complaints[0].subject) if complaints and not any(f.is_grave for f in in_order) else {}
     about = next((dict(finding.subject) for finding in in_order if finding.is_grave), about)
     return Diagnosis(

@@ -97,6 +97,8 @@ class SpeedRule:
     """The signal that is 0 where nothing ran."""
     least_share: float
     """A finding that explains less of what is missing is no headline."""
+    leads: float
+    """From this share on a note is the cause, and a warning."""
     beyond_flags: float
     """Below this share of the typical speed no flag is the cause."""
     share_there: float
@@ -207,7 +209,7 @@ def _outlier(entry: Table, signals: Mapping[str, Signal]) -> Outlier:
 
 _SPEED = (
     "measured", "bound", "low", "typical", "high", "slow_above", "batch", "gpus", "load",
-    "least_share", "beyond_flags", "share_there", "outweighs", "assumes", "needs", "measure_next",
+    "least_share", "leads", "beyond_flags", "share_there", "outweighs", "assumes", "needs", "measure_next",
 )  # fmt: skip
 
 
@@ -230,6 +232,7 @@ def _speed(table: Table, signals: Mapping[str, Signal]) -> SpeedRule:
         gpus=_signal(table, "gpus", signals),
         load=_signal(table, "load", signals),
         least_share=_number(table, "least_share"),
+        leads=_number(table, "leads"),
         beyond_flags=_number(table, "beyond_flags"),
         share_there=_number(table, "share_there"),
         outweighs=_number(table, "outweighs"),
