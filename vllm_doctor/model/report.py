@@ -294,12 +294,17 @@ class RunSeen:
     """The log holds its start."""
     up: bool
     end: str
-    """died, stopped, or open: the log ends before the server does."""
+    """died, stopped, hung (to the log's end requests ran and nothing moved), or open: the log ends before the server."""
     died_at: float | None = None
     cause: str | None = None
     cause_line: int | None = None
     process: str | None = None
     rounds: int = 0
+    stage: str | None = None
+    """In which part of its start it died, or that it served."""
+    ended_by: str | None = None
+    """Who stopped it, where the log says that."""
+    hung_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

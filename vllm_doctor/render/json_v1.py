@@ -234,11 +234,13 @@ def _run(run: RunSeen, report: Report) -> dict[str, Any]:
         "start_seen": run.began,
         "served": run.up,
         "end": run.end,
+        "ended_by": run.ended_by,
         "death": {
             "at": _time(run.died_at, report),
             "cause": run.cause,
             "line": run.cause_line,
             "process": run.process,
+            "stage": run.stage,
         }
         if run.end == "died"
         else None,

@@ -32,6 +32,8 @@ _MOST_IN_VAIN = 256 * 1024
 """Characters; sentences that look like the beginning of a line are not joined for ever."""
 _OF_TROUBLE = ("", "ERROR", "CRITICAL")
 """Levels at which an exception is one; in others a message may quote what a client sent."""
+_TRACED = ("error", "died", "raised", "failed")
+"""Marks of lines that hold or introduce an exception."""
 _SPACES = re.compile(" {2,}")
 _REQUEST_LOGGERS = ("request_logger.py:", "logger.py:")
 _REQUESTS = ("Received request", "Generated response")
@@ -42,7 +44,7 @@ _REQUEST_ENDS = re.compile(r"\b(?:params|lora_request|finish_reason): ")
 class Sighting(NamedTuple):
     """A line of the table in a log. `at`: POSIX seconds, None before the first time in the log.
 
-    `cause`: the exception that the line holds or introduces. `stream` counts the files, `number` the lines in one; the
+    `cause`: the exception that the line holds or introduces, and `stage` where in a start that was raised. `stream` counts the files, `number` the lines in one; the
     latter is None where nobody asks, as it is dear to find out.
     """
 
@@ -56,6 +58,7 @@ class Sighting(NamedTuple):
     values: Mapping[str, Value]
     repeated: int = 1
     cause: str | None = None
+    stage: str | None = None
     arguments: entry_arguments.Arguments | None = None
 
 
@@ -159,16 +162,17 @@ class Reading:
                 message, values = message + rest, joined or values
             if values is None:
                 continue
-            cause = str(values["error"]) if "error" in values else None
-            if cause is None and entry.marks in ("error", "died"):
-                cause = entry_context.exception(this, line, self._table)
+            cause, stage = (str(values["error"]) if "error" in values else None), entry.stage
+            if cause is None and entry.marks in _TRACED:
+                raised = entry_context.exception(this, line, self._table)
+                cause, stage = (raised.says, raised.stage or stage) if raised is not None else (None, stage)
             given = None
             if entry.marks == "arguments":
                 given = _arguments(message, entry_context.wrapped(line) if last else "")
             yield Sighting(
                 at=at,
                 stream=self.stream,
-                number=line.number if entry.marks in ("error", "died") else None,
+                number=line.number if entry.marks in _TRACED else None,
                 origin=this.origin,
                 process=this.process,
                 pid=this.pid,
@@ -176,6 +180,7 @@ class Reading:
                 values=values,
                 repeated=this.repeated * times,
                 cause=_shortened(cause) if cause else None,
+                stage=stage,
                 arguments=given,
             )
 
