@@ -15,6 +15,7 @@ from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import Problem
 from vllm_doctor.model.restarts import Starts
 from vllm_doctor.model.window import Window
@@ -60,6 +61,7 @@ class Server:
         self._wanted = wanted | {START_TIME}
         self._clock, self._sleep = clock, sleep
         self._connection = Connection(self.base, access or Access(), clock, _ADVICE)
+        self._answered = 0.0
 
     def close(self) -> None:
         self._connection.close()
@@ -73,6 +75,7 @@ class Server:
         scrapes: list[Scrape] = []
         identity = Identity()
         error: Problem | None = None
+        self._answered = 0.0
         recalled: Recalled | None = None
         try:
             for scrape in self._scrapes(seconds, deadline):
@@ -85,7 +88,7 @@ class Server:
                     break
         except SourceError as problem:
             error = Problem(problem.kind, str(problem))
-        seen = self.seen(scrapes, identity, error)
+        seen = self.with_answer(self.seen(scrapes, identity, error))
         if state is None or recalled is None or seen.error is not None:
             return seen
         seen.window.lone = recalled.reason
@@ -111,10 +114,19 @@ class Server:
 
     def answer(self, deadline: float) -> tuple[float, str, float | None]:
         """One GET of /metrics: when it began on the clock, the page, and the server's own time. Raises SourceError."""
-        answer = self._connection.get("/metrics", deadline)
+        asked, waited = self._clock(), _waited()
+        try:
+            answer = self._connection.get("/metrics", deadline)
+        finally:
+            self._answered = max(self._answered, self._clock() - asked - (_waited() - waited))
         if answer.status != 200:
             raise _refused(self.target, answer.status)
         return answer.at, answer.body.decode("utf-8", "replace"), _date(answer.headers)
+
+    def with_answer(self, seen: Observation) -> Observation:
+        """What was seen, with how long the slowest answer since then took; one that did not come took at least so."""
+        seconds, self._answered = self._answered, 0.0
+        return replace(seen, facts={**seen.facts, "answer_seconds": Known(seconds, origin="server")})
 
     def scrape(self, deadline: float, heads: Heads | None = None) -> Scrape:
         """One answer, read; done by `deadline` on the clock. Raises SourceError."""
@@ -195,7 +207,7 @@ class Followed:
         if len(self._recent.times) > _RECENT:
             self._recent.drop(self._recent.times[0])
         seen = server.seen(self._scrapes, self._identity, window=self._window.copy())
-        return replace(seen, recent=self._recent.copy())
+        return server.with_answer(replace(seen, recent=self._recent.copy()))
 
     @property
     def identity(self) -> Identity | None:
@@ -217,6 +229,15 @@ class Followed:
         self._window.add(scrape.at, scrape.page.samples)
         while len(kept) > 2 and kept[1].at <= scrape.at - seconds:
             self._window.drop(kept.pop(0).at)
+
+
+def _waited() -> float:
+    """Seconds that this thread of the doctor's was ready to run and had no CPU; 0 where the kernel does not tell."""
+    try:
+        with open("/proc/thread-self/schedstat", encoding="ascii") as page:
+            return int(page.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def _date(headers: Mapping[str, str]) -> float | None:
