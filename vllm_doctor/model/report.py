@@ -162,12 +162,25 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class NextCap:
+    """A limit that would hold the queue once the others are out of the way, and by which number.
+
+    `is_cured`: the command takes it away, too; else no flag is known that does.
+    """
+
+    rule: str
+    says: str
+    is_cured: bool
+
+
+@dataclass(frozen=True)
 class Correction:
     """What to start instead: the whole command line, and in what it differs. Variables stand in `changes` only."""
 
     now: tuple[str, ...]
     changes: tuple[Change, ...]
     left_out: tuple[LeftOut, ...] = ()
+    next_caps: tuple[NextCap, ...] = ()
 
 
 @dataclass(frozen=True)

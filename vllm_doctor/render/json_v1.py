@@ -221,6 +221,10 @@ def _command(report: Report) -> dict[str, Any] | None:
             {"rule": left.rule, "do": left.do, "reason": left.reason}
             for left in (correction.left_out if correction else ())
         ],
+        "next_caps": [
+            {"rule": cap.rule, "says": cap.says, "fixed": cap.is_cured}
+            for cap in (correction.next_caps if correction else ())
+        ],
     }
 
 
