@@ -725,7 +725,10 @@ def test_where_nothing_is_measured_nothing_is_hidden(rules: Rules) -> None:
 # ---- what the shipped catalogue calls slow
 
 STUCK = "Requests run (8), and not one token comes of it: a very long prompt, or an engine that is stuck"
-QUEUED = "Requests wait (2), and nothing that can be seen from here says why"
+QUEUED = (
+    "Requests wait (2), not for KV blocks (40 % used, room for 12 more): a cap of 8 on the slots, or a step's tokens; "
+    "--max-num-seqs in its command decides"
+)
 
 
 def seen_for_ten_seconds(

@@ -162,12 +162,25 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class NextCap:
+    """A limit that would hold the queue once the others are out of the way, and by which number.
+
+    `is_cured`: the command takes it away, too; else no flag is known that does.
+    """
+
+    rule: str
+    says: str
+    is_cured: bool
+
+
+@dataclass(frozen=True)
 class Correction:
     """What to start instead: the whole command line, and in what it differs. Variables stand in `changes` only."""
 
     now: tuple[str, ...]
     changes: tuple[Change, ...]
     left_out: tuple[LeftOut, ...] = ()
+    next_caps: tuple[NextCap, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -294,12 +307,17 @@ class RunSeen:
     """The log holds its start."""
     up: bool
     end: str
-    """died, stopped, or open: the log ends before the server does."""
+    """died, stopped, hung (to the log's end requests ran and nothing moved), or open: the log ends before the server."""
     died_at: float | None = None
     cause: str | None = None
     cause_line: int | None = None
     process: str | None = None
     rounds: int = 0
+    stage: str | None = None
+    """In which part of its start it died, or that it served."""
+    ended_by: str | None = None
+    """Who stopped it, where the log says that."""
+    hung_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -221,6 +221,10 @@ def _command(report: Report) -> dict[str, Any] | None:
             {"rule": left.rule, "do": left.do, "reason": left.reason}
             for left in (correction.left_out if correction else ())
         ],
+        "next_caps": [
+            {"rule": cap.rule, "says": cap.says, "fixed": cap.is_cured}
+            for cap in (correction.next_caps if correction else ())
+        ],
     }
 
 
@@ -234,11 +238,13 @@ def _run(run: RunSeen, report: Report) -> dict[str, Any]:
         "start_seen": run.began,
         "served": run.up,
         "end": run.end,
+        "ended_by": run.ended_by,
         "death": {
             "at": _time(run.died_at, report),
             "cause": run.cause,
             "line": run.cause_line,
             "process": run.process,
+            "stage": run.stage,
         }
         if run.end == "died"
         else None,

@@ -62,22 +62,29 @@ class Diagnosis:
 
 
 class Reader:
-    """Reads one engine's signals, and keeps which labels the readings belong to."""
+    """Reads one engine's signals, and keeps which labels the readings belong to.
 
-    def __init__(self, snapshot: Snapshot, subject: Subject, catalogue: Catalogue) -> None:
+    `then`: flags that are changed already; what follows is read as it would be with them.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, subject: Subject, catalogue: Catalogue, then: prediction.Flags | None = None
+    ) -> None:
         self._snapshot, self._subject, self._catalogue = snapshot, subject, catalogue
         self.engine = subject
         self.keys: set[tuple[str, str]] = set(snapshot.tag)
         self.flags = snapshot.flags
+        self._then = then or {}
+        self._foreseen = self.changed({}) if then else None
 
     def changed(self, flags: prediction.Flags) -> prediction.Changed:
-        """The signals as they would be with these flags."""
-        return prediction.Changed(self._snapshot, self._subject, self._catalogue, flags)
+        """The signals as they would be with these flags, too."""
+        return prediction.Changed(self._snapshot, self._subject, self._catalogue, {**self._then, **flags})
 
     def __call__(self, name: str) -> Reading:
         key, reading = self._snapshot.read(name, self._subject)
         self.keys.update(key)
-        return reading
+        return self._foreseen(name) if self._foreseen is not None else reading
 
     @property
     def subject(self) -> Subject:
@@ -85,6 +92,8 @@ class Reader:
         return tuple(sorted(self.keys))
 
     def worded(self, name: str) -> tuple[Reading, str]:
+        if self._foreseen is not None:
+            return self._foreseen.worded(name)
         _, reading = self._snapshot.read(name, self._subject)
         return reading, self._catalogue.signals[name].unit
 
@@ -173,7 +182,7 @@ def diagnose(
                 elif (severity := outcome.state.severity) is not None:
                     named = reader.subject
                     if (rule.id, named) not in findings:
-                        findings[rule.id, named] = _finding(rule, severity, outcome.evidence, named, reader, catalogue)
+                        findings[rule.id, named] = finding(rule, severity, outcome.evidence, named, reader, catalogue)
         for subject in snapshot.subjects:
             reader = by_speed = Reader(snapshot, subject, catalogue)
             named = (*subject, *snapshot.tag)
@@ -192,9 +201,9 @@ def diagnose(
     worthwhile = catalogue.negligible.below if catalogue.negligible is not None else 1.0
     if catalogue.speed is not None:
         folded, judged_speeds = explain.explained(folded, speeds, catalogue.speed, worthwhile)
-        for finding in folded:  # a note that explains the loss is a warning
-            if State(finding.severity).rank < states[finding.rule].rank:
-                states[finding.rule] = State(finding.severity)
+        for one in folded:  # a note that explains the loss is a warning
+            if State(one.severity).rank < states[one.rule].rank:
+                states[one.rule] = State(one.severity)
     in_order = causes.ordered(folded, rules)
     engines = _engines(catalogue, snapshots)
     vitals = _vitals(catalogue, engines, Reason.TIMEOUT if left_out else None)
@@ -243,7 +252,7 @@ def _engine(judged: tuple[Rule, Outcome, Reader]) -> Subject:
     return judged[2].engine
 
 
-def _finding(
+def finding(
     rule: Rule,
     severity: Severity,
     comparisons: Iterable[Comparison],
@@ -251,6 +260,7 @@ def _finding(
     reader: Reader,
     catalogue: Catalogue,
 ) -> Finding:
+    """What a rule found, with its remedies as they fit what is read."""
     return Finding(
         rule=rule.id,
         severity=severity,
@@ -265,7 +275,7 @@ def _finding(
         evidence=tuple(
             _evidence(comparison, catalogue) for comparison in dict.fromkeys(comparisons) if _seen(comparison)
         ),
-        remedies=_remedies(rule, reader),
+        remedies=remedies(rule, reader),
         see=rule.see,
         stage=rule.stage,
         gain=_gain(rule.gain, reader),
@@ -273,7 +283,7 @@ def _finding(
     )
 
 
-def _remedies(rule: Rule, reader: Reader) -> tuple[Remedy, ...]:
+def remedies(rule: Rule, reader: Reader) -> tuple[Remedy, ...]:
     """Those that fit, as the rule has them; but what can be done now comes before what needs a value not known.
 
     Those that serve the other goal at the cost of the user's come last.

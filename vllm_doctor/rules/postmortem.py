@@ -29,6 +29,8 @@ _MOST_RUNS = 12
 """Runs of one kind are judged once: a crash loop may hold thousands."""
 _FULL = 0.9
 NO_STATISTICS = "The log holds no statistics: what the server did is unknown"
+HUNG = 60.0
+"""Seconds in which requests run and nothing moves, from which on it is no long step (rule of thumb)."""
 _COLUMNS = 56
 _HELD = 2.5
 _SILENCE = 10
@@ -473,12 +475,15 @@ def _seen(run: Run) -> RunSeen:
         engines=len({engine for round in run.rounds[:1000] for engine in round.engines}),
         began=run.began,
         up=run.up,
-        end="died" if death else "stopped" if run.stopped else "open",
+        end="died" if death else "stopped" if run.stopped else "hung" if run.hung >= HUNG else "open",
         died_at=death.at if death else None,
         cause=death.cause if death else None,
         cause_line=death.line if death else None,
         process=death.process if death else None,
         rounds=len(run.rounds),
+        stage=death.stage if death else None,
+        ended_by=run.ended_by,
+        hung_seconds=run.hung,
     )
 
 

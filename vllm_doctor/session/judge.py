@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from vllm_doctor.launch import diff
-from vllm_doctor.launch.correction import corrected
 from vllm_doctor.model import outside
 from vllm_doctor.model.kinds import SERVERS, Role, SourceKind
 from vllm_doctor.model.observation import Document, Observation
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.report import (
     Change,
-    Correction,
     Finding,
     Patch,
     Patient,
@@ -31,8 +28,8 @@ from vllm_doctor.model.report import (
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose
-from vllm_doctor.rules.prediction import Changed
 from vllm_doctor.rules.rule import Rule
+from vllm_doctor.session.cure import Cure
 from vllm_doctor.session.patients import (
     Examined,
     is_benchmark_alone,
@@ -108,7 +105,7 @@ def judge(
     )
     command, variables = _command(examined)
     is_one_command = is_written and len(examined) == 1
-    cure = _Cure(snapshots, catalogue, wishes.get("goal"))
+    cure = Cure(snapshots, rules, catalogue, wishes.get("goal"))
     return Report(
         at=at,
         verdict=verdict,
@@ -278,28 +275,7 @@ def _command(examined: Sequence[Examined]) -> tuple[tuple[str, ...], Mapping[str
     return (started.command, started.variables) if started is not None else ((), {})
 
 
-@dataclass(frozen=True)
-class _Cure:
-    """Commands without what the findings find fault with, as far as vLLM would start with them."""
-
-    snapshots: Sequence[Snapshot]
-    catalogue: Catalogue
-    goal: Value | None
-
-    def __call__(self, findings: Sequence[Finding], command: Sequence[str]) -> Correction | None:
-        return corrected(findings, command, self.goal, self._refusal)
-
-    def _refusal(self, flags: Mapping[str, Value | None]) -> str | None:
-        """Why vLLM would not start with these flags, as far as any of the engines tells."""
-        starts = (
-            Changed(snapshot, engine, self.catalogue, flags).start()
-            for snapshot in self.snapshots
-            for engine in snapshot.subjects
-        )
-        return next((start.refused for start in starts if start.refused), None)
-
-
-def _patches(examined: Sequence[Examined], findings: Sequence[Finding], cure: _Cure) -> tuple[Patch, ...]:
+def _patches(examined: Sequence[Examined], findings: Sequence[Finding], cure: Cure) -> tuple[Patch, ...]:
     """The corrections of all patients, each in the form in which its command came: a written one before what runs."""
     found: list[Patch] = []
     of_documents: dict[int, tuple[Document, dict[int, Sequence[Change]]]] = {}
