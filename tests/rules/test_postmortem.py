@@ -110,6 +110,45 @@ def test_a_death_after_which_it_served_again_is_a_warning(log: LogFolder) -> Non
     assert found(examine(*runs))["engine-died"].severity == "warning"
 
 
+def test_a_start_that_was_put_right_is_history(log: LogFolder) -> None:
+    runs = log.runs([*start(0)[:6], *death(25), *start(400, 500, 600), *busy(440, 3000, who="APIServer pid=500")])
+    assert [run.up for run in runs] == [False, True]
+    past = examine(*runs)
+    assert not [finding.rule for finding in past.diagnosis.findings if finding.is_grave]
+    assert found(past)["engine-died"].severity == "info"
+    assert past.diagnosis.verdict is not Verdict.CRITICAL
+    assert past.diagnosis.headline != found(past)["engine-died"].title
+
+
+def test_seconds_of_a_log_of_hours_are_no_cause(log: LogFolder) -> None:
+    queue = [stats(at, 4, 12, kv_cache=8.0) for at in range(3000, 3060, 10)]
+    past = examine(log.run([*start(0), *busy(40, 3000, 2), *queue, *busy(3060, 6000, 2)]))
+    assert found(past)["max-num-seqs-cap"].severity == "info"
+    assert past.diagnosis.verdict not in (Verdict.WARNING, Verdict.CRITICAL)
+
+
+def test_what_holds_at_the_end_of_a_log_is_a_cause_however_short_it_was(log: LogFolder) -> None:
+    queue = [stats(at, 4, 12, kv_cache=8.0) for at in range(3000, 3060, 10)]
+    past = examine(log.run([*start(0), *busy(40, 3000, 2), *queue]))
+    assert found(past)["max-num-seqs-cap"].severity == "warning"
+    assert past.diagnosis.verdict is Verdict.WARNING
+
+
+def test_without_statistics_a_note_that_would_be_a_cause_leads(log: LogFolder) -> None:
+    quiet = examine(log.run(start(0))).diagnosis
+    eager = examine(
+        log.run(
+            [
+                *start(0),
+                "INFO 11-20 10:00:50 [cuda.py:363] Using TRITON_ATTN attention backend out of potential backends: ['TRITON_ATTN'].",
+            ]
+        )
+    ).diagnosis
+    assert quiet.headline == NO_STATISTICS
+    assert eager.verdict is Verdict.UNKNOWN
+    assert eager.headline.endswith("the log holds no statistics that tell what it costs")
+
+
 def test_what_a_log_cannot_tell_is_unknown_and_not_ok(log: LogFolder) -> None:
     states = examine(log.run(QUEUE)).diagnosis.states
     assert states["max-num-seqs-cap"] in ("warning", "unknown")
