@@ -6,6 +6,7 @@ it; and so does the repr by which a log has it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -53,6 +54,27 @@ def of_facts(facts: Mapping[str, Reading]) -> dict[str, Reading]:
     found = {name: reading for name, reading in found.items() if not isinstance(facts.get(name), Known)}
     largest = _largest_graph({**facts, **found})
     return found if largest is None else {**found, _LARGEST: largest}
+
+
+def rewritten(text: str, keys: Mapping[str, str | None]) -> str | None:
+    """The JSON with these keys set, or left out (None); None where it is no object of JSON, or has none of what is to be
+    left out."""
+    try:
+        told = outside.json(text)
+    except ValueError:
+        return None
+    if not isinstance(told, dict):
+        return None
+    now = {key: value for key, value in told.items() if key not in keys}
+    now |= {key: _json_value(value) for key, value in keys.items() if value is not None}
+    return None if now == told else json.dumps(now)
+
+
+def _json_value(text: str) -> object:
+    number = outside.number(text)
+    if number is None:
+        return {"true": True, "false": False}.get(text.lower(), text)
+    return int(number) if number == int(number) else number
 
 
 def _largest_graph(facts: Mapping[str, Reading]) -> Known | None:
