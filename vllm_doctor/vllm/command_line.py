@@ -98,6 +98,8 @@ _HUMAN = _names("""
 """)  # vLLM reads "2k" there
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _HUMAN_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
+_BYTES = re.compile(r"(\d+(?:\.\d+)?) ?([kKmMgGtT])(i?)[bB]")
+"""As people write it ("16GiB"), which vLLM's parser does not take."""
 _FACTOR = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 ReadConfig = Callable[[str], str | Reason]
@@ -450,6 +452,8 @@ def _value(flag: str, text: str) -> Value:
 def _human(text: str) -> float | None:
     """ "2k" is 2000 and "2K" is 2048; "2.5k" is 2500, and "2.5K" is nothing that vLLM would take."""
     match = _HUMAN_NUMBER.fullmatch(text)
+    if match is None and (said := _BYTES.fullmatch(text)) is not None:
+        return _human(said[1] + (said[2].upper() if said[3] else said[2].lower()))
     if match is None or (match[2].isupper() and "." in match[1]):
         return None
     number = outside.number(match[1])
