@@ -121,6 +121,8 @@ def of_text(name: str, text: str, path: str = "") -> StartSource:
     is_windows = "\r\n" in text
     with manifests.files(_beside(path) if path else lambda _: None):
         starts, written = _read(text, path)
+    if not starts:
+        raise SourceError("not-vllm", _nothing(text))
     exact = WrittenDocument(name, path or None, text.replace("\r\n", "\n"), written, starts, not is_windows)
     return StartSource(name, starts, exact)
 
@@ -177,6 +179,13 @@ def _decoded(raw: bytes, name: str, most: int = MAX_BYTES) -> str:
 
 def read(text: str, name: str = "") -> tuple[Start, ...]:
     """The starts in the text; at least one. Pure. `name`: of its file. Raises SourceError."""
+    if not (starts := within(text, name)):
+        raise SourceError("not-vllm", _nothing(text))
+    return starts
+
+
+def within(text: str, name: str = "") -> tuple[Start, ...]:
+    """The starts in the text; there may be none. Pure. `name`: of its file. Raises SourceError."""
     return _read(text, name)[0]
 
 
@@ -189,8 +198,7 @@ def _read(text: str, name: str) -> tuple[tuple[Start, ...], tuple[Written, ...]]
             raise SourceError("too-large", f"{len(written):,} vLLM commands are more than one examination takes")
         found = tuple(map(judged, written))
     if not found:
-        with budget.limited():
-            raise SourceError("not-vllm", _nothing(text))
+        return (), ()
     if others := engines.said(text):
         found = (replace(found[0], notes=(*found[0].notes, *others)), *found[1:])
     if is_windows and any(start.form in (Form.SHELL, Form.DOCKER_RUN) for start in found):
@@ -199,7 +207,10 @@ def _read(text: str, name: str) -> tuple[tuple[Start, ...], tuple[Written, ...]]
 
 
 def _nothing(text: str) -> str:
-    broken = unwrap.broken_before_vllm(text)
+    """Why none was found."""
+    text = without_marks(text.replace("\r\n", "\n"))
+    with budget.limited():
+        broken = unwrap.broken_before_vllm(text)
     if broken is not None and broken.kind is not Flaw.MISSING_BACKSLASH:
         return f"no vLLM server is started here; line {broken.line}: {unwrap.SAYS[broken.kind]}"
     if others := engines.said(text):

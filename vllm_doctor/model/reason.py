@@ -45,7 +45,7 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
     Reason.BETWEEN: "it is known within bounds only that are too wide: a histogram's buckets, all of a machine's CPUs",
     Reason.NOT_SUPPORTED: "this device, driver or kernel does not report it",
     Reason.NO_DRIVER: "no GPU was found: run vllm-doctor on the GPU host, or give --nvidia-smi FILE, or --gpu NAME",
-    Reason.NOT_IN_BENCH: "the benchmark's result does not hold it: add its command, or the server's URL or log",
+    Reason.NOT_IN_BENCH: "no benchmark's result tells it: add one with its command, or the server's URL or log",
     Reason.TIMEOUT: "not all engines could be judged in time: raise --timeout",
     Reason.NOT_SET: "it is not on the server's command line, so vLLM's own default holds",
 }

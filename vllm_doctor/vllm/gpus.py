@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from vllm_doctor.model.reading import Value
@@ -147,6 +147,7 @@ def gpus() -> tuple[Gpu, ...]:
 # ---- which row fits
 
 
+@lru_cache(maxsize=1024)
 def best(words: frozenset[str], memory: float | None, left_out: frozenset[str] = frozenset()) -> Gpu | None:
     """The row that has most of the words, and lacks none; the first of several. `left_out`: words that it may need, and
     that are not there."""
