@@ -1,4 +1,4 @@
-"""How servers end, in the words of vLLM, torch, SLURM, Kubernetes and the kernel: why, in which part of a start, by whom."""
+"""How servers end, in the words of vLLM, torch, SLURM, Kubernetes and the kernel: why, in which part, by whom."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def failed_start(*places: str, cause: Sequence[str], worker: bool = True, at: fl
     inner = [*frames("vllm/v1/executor/multiproc_executor.py:worker_main", *places), *cause]
     if worker:
         lines += said(WORKER, ["WorkerProc failed to start.", *inner], at, "multiproc_executor.py:953")
-        outer = "Exception: WorkerProc initialization failed due to an exception in a background process. See stack trace for root cause."
+        outer = "Exception: WorkerProc initialization failed due to an exception in a background process."
         inner = [*frames("vllm/v1/engine/core.py:run_engine_core"), outer]
     lines += said(ENGINE, ["EngineCore failed to start.", *inner], at + 1)
     lines += bare(SERVER, frames("vllm/entrypoints/cli/serve.py:cmd"))
@@ -200,6 +200,20 @@ def test_a_message_that_goes_on_in_the_next_line(log: LogFolder) -> None:
     assert str(run.death.cause).endswith("Reasons: the kernel requires capability 90, this GPU has 89")
 
 
+def test_a_known_message_that_goes_on_in_the_next_line(log: LogFolder) -> None:
+    kernel = "Failed to find a kernel that can implement the WNA16 linear layer. Reasons:"
+    lines = [
+        "EngineCore failed to start.",
+        *frames(f"{IN_WORKER}:load_model"),
+        f"ValueError: {kernel} ",
+        "CutlassW4A8LinearKernel requires capability 90, current compute  capability is 89",
+    ]
+    run = log.run([*start(0)[:5], *said(ENGINE, lines)])
+    assert run.death is not None
+    assert (run.death.stage, fact(run, "log:quantization-not-here")) == ("weights", 1)
+    assert "current compute  capability is 89" in str(run.death.cause)
+
+
 def test_of_eight_workers_that_write_at_once(log: LogFolder) -> None:
     """Each line of each traceback is a record of its own, and they take turns."""
     lines = ["WorkerProc failed to start.", *frames(*[f"vllm/model_executor/layer{n}.py:forward" for n in range(12)])]
@@ -267,8 +281,8 @@ def test_a_kernels_assertion_comes_before_the_abort(log: LogFolder) -> None:
     [
         (["Killed"], "Killed"),
         (["serve.sh: line 12:  4711 Killed                  vllm serve /models/tiny"], "Killed"),
-        (["slurmstepd: error: Detected 1 oom_kill event in StepId=4711.0. Some of the step tasks have been OOM Killed."],
-         "Detected 1 oom_kill event in StepId=4711.0. Some of the step tasks have been OOM Killed."),
+        (["slurmstepd: error: Detected 1 oom_kill event in StepId=4711.0. Some of the step tasks have been killed."],
+         "Detected 1 oom_kill event in StepId=4711.0. Some of the step tasks have been killed."),
         (["srun: error: node07: task 0: Killed"], "Killed"),
         (["vllm-1 exited with code 137"], "exited with code 137"),
         (["command terminated with exit code 137"], "command terminated with exit code 137"),

@@ -165,6 +165,8 @@ class Reading:
             if values is None:
                 continue
             cause, stage = (str(values["error"]) if "error" in values else None), entry.stage
+            if cause is not None and cause.endswith(":"):
+                cause = f"{cause} {entry_context.goes_on(this, line)}".rstrip()
             if cause is None and entry.marks in _TRACED:
                 raised = entry_context.exception(this, line, self._table)
                 cause, stage = (raised.says, raised.stage or stage) if raised is not None else (None, stage)
