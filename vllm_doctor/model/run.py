@@ -82,8 +82,8 @@ class Run:
     def hung(self) -> float:
         """Seconds up to the end of the log in which requests ran, and nothing that a round measures moved.
 
-        A prompt that is computed chunk by chunk moves the KV cache; a request that waits for nothing but the engine does
-        not. 0 where it was stopped or died: then that is its end.
+        A prompt that is computed chunk by chunk moves the KV cache; one that waits for the engine alone does not. 0
+        where it was stopped or died: then that is its end.
         """
         if self.death is not None or self.stopped:
             return 0.0
