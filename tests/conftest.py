@@ -20,6 +20,7 @@ from vllm_doctor.sources.server.access import Access
 from vllm_doctor.sources.server.server import Server
 
 SLOW = (
+    "tests/session/sources/test_ways.py*",
     # whole folders and modules: they start processes, servers or terminals, or live through real seconds
     "tests/alerting/*",
     "tests/cli/*",
