@@ -91,8 +91,17 @@ def judge_of(
                 opened.enter_context(progress.shown(sources))
             observations = observe(sources, max(0.0, began + timeout - reserve - time.monotonic()))
         patched = options.format == "patch"
-        is_over = _until(began + timeout)
-        report = judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict, patched, is_over)
+        report = judge(
+            observations,
+            rules,
+            signals,
+            wishes,
+            datetime.now(UTC),
+            options.strict,
+            patched,
+            _until(began + timeout),
+            options.explain,
+        )
         if is_measured:
             report = _with_measures(report, observations, form_of(options) == "html")
         return redact.report(report)

@@ -16,6 +16,7 @@ from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import Problem
 from vllm_doctor.model.restarts import Starts
 from vllm_doctor.model.window import Window
@@ -90,6 +91,7 @@ class Server:
         self.target = self._connection.target
         self._look: _Look | None = None
         self._waited_before = 0.0
+        self._answered = 0.0
 
     def close(self) -> None:
         self._connection.close()
@@ -102,6 +104,7 @@ class Server:
         """
         self._waited_before = self._waited()
         look = self._look = _Look(seconds, self._clock())
+        self._answered = 0.0
         recalled: Recalled | None = None
         try:
             for scrape in self._scrapes(seconds, deadline):
@@ -115,7 +118,7 @@ class Server:
                     break
         except SourceError as problem:
             look.error = Problem(problem.kind, str(problem))
-        seen = self._ended(look)
+        seen = self.with_answer(self._ended(look))
         if state is None or recalled is None or seen.error is not None:
             return seen
         seen.window.lone = recalled.reason
@@ -178,10 +181,19 @@ class Server:
         """One GET of /metrics: when it began on the clock, the page, and the server's own time. Raises SourceError."""
         if self._look is None:
             self._waited_before = self._waited()
-        answer = self._connection.get("/metrics", deadline)
+        asked, waited = self._clock(), self._waited()
+        try:
+            answer = self._connection.get("/metrics", deadline)
+        finally:
+            self._answered = max(self._answered, self._clock() - asked - (self._waited() - waited))
         if answer.status != 200:
             raise _refused(self.target, answer.status)
         return answer.at, answer.body.decode("utf-8", "replace"), _date(answer.headers)
+
+    def with_answer(self, seen: Observation) -> Observation:
+        """What was seen, with how long the slowest answer since then took; one that did not come took at least so."""
+        seconds, self._answered = self._answered, 0.0
+        return replace(seen, facts={**seen.facts, "answer_seconds": Known(seconds, origin="server")})
 
     def scrape(self, deadline: float, heads: Heads | None = None) -> Scrape:
         """One answer, read; done by `deadline` on the clock. Raises SourceError."""
@@ -269,7 +281,7 @@ class Followed:
         if len(self._recent.times) > _RECENT:
             self._recent.drop(self._recent.times[0])
         seen = server.seen(self._scrapes, self._identity, window=self._window.copy())
-        return replace(seen, recent=self._recent.copy())
+        return server.with_answer(replace(seen, recent=self._recent.copy()))
 
     @property
     def identity(self) -> Identity | None:
