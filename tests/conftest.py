@@ -38,6 +38,7 @@ SLOW = (
     "tests/rules/test_overrides.py*",
     "tests/recording/test_metrics.py*",
     "tests/sources/host/test_hidepid.py*",
+    "tests/sources/host/test_output.py*",
     "tests/sources/log/test_source.py*",
     "tests/sources/log/test_bytes_unpacked.py*",
     "tests/session/test_attach.py*",

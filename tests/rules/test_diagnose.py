@@ -123,7 +123,7 @@ def test_what_a_finding_explains_is_its_symptom_and_stands_last(rules: Rules) ->
         ("symptom", "symptom", "cause"),
     ]
     assert diagnosis.headline == "The cause"
-    assert diagnosis.verdict is Verdict.CRITICAL  # the harm is as great as its symptom shows
+    assert diagnosis.verdict is Verdict.WARNING  # as grave as the cause, not as its symptom
 
 
 def test_without_its_cause_a_symptom_is_a_finding(rules: Rules) -> None:

@@ -59,6 +59,7 @@ def add_examining(parser: Parser) -> None:
         help="the speed that you saw: 17tok/s (of a request), 58ms (per output token), 1200tok/s@64 (of 64 requests"
         " together), tpot=58ms,concurrency=16,input=1024,output=128",
     )
+    add("--explain", action="store_true", help="what was suspected, kept and dropped, and by which number")
     add("--strict", action="store_true", help="any unknown rule makes the verdict unknown")
     add_failing(parser)
     add_choosing(parser)

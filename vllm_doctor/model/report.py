@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from vllm_doctor.model.elimination import Gate
 from vllm_doctor.model.expectation import Expectation
 from vllm_doctor.model.kinds import GRAVE, SERVERS, Confidence, Role, Severity, SourceKind, Stage, State
 from vllm_doctor.model.reading import Known, Value
@@ -306,12 +307,17 @@ class RunSeen:
     """The log holds its start."""
     up: bool
     end: str
-    """died, stopped, or open: the log ends before the server does."""
+    """died, stopped, hung (to the log's end requests ran and nothing moved), or open: the log ends before the server."""
     died_at: float | None = None
     cause: str | None = None
     cause_line: int | None = None
     process: str | None = None
     rounds: int = 0
+    stage: str | None = None
+    """In which part of its start it died, or that it served."""
+    ended_by: str | None = None
+    """Who stopped it, where the log says that."""
+    hung_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -438,6 +444,13 @@ class Report:
     """Of a command that does not run yet: what it will give."""
     speeds: tuple[Expected, ...] = ()
     """Of each engine: the speed that requests get, beside what is expected."""
+    gates: tuple[Gate, ...] = ()
+    """Where requests and steps are held up, and where not; with their suspects where that was asked for (--explain)."""
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether it was asked how the verdict came about."""
+        return any(gate.suspects for gate in self.gates)
 
     @property
     def expected(self) -> Expected | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from vllm_doctor.expr.scalar import Comparison
+from vllm_doctor.model.elimination import Gate
 from vllm_doctor.model.kinds import GRAVE, Role, Severity, Stage, State
 from vllm_doctor.model.reading import Known, Reading, Subject, Unknown, Value
 from vllm_doctor.model.reason import Reason
@@ -25,8 +26,9 @@ from vllm_doctor.model.report import (
 )
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.speed import Expected
-from vllm_doctor.rules import causes, explain, prediction, speed
+from vllm_doctor.rules import causes, elimination, explain, prediction, speed
 from vllm_doctor.rules.catalogue import Catalogue
+from vllm_doctor.rules.elimination import Tried
 from vllm_doctor.rules.rule import Costs, Outcome, RemedyRule, Rule
 from vllm_doctor.rules.signal import Signal
 from vllm_doctor.rules.verdict import Complaint, concluded
@@ -55,6 +57,8 @@ class Diagnosis:
     """The headline is of the speed that is missing, which outweighs what was found."""
     left_out: int = 0
     """Engines for which there was no time."""
+    gates: tuple[Gate, ...] = ()
+    """Of the engine that the headline is about: where requests are held up, and where not."""
 
 
 class Reader:
@@ -145,18 +149,20 @@ def diagnose(
     judge: Judge | None = None,
     is_over: Callable[[], bool] = lambda: False,
     steady: Callable[[], Snapshot | None] = lambda: None,
+    explained: bool = False,
 ) -> Diagnosis:
     """Judge every rule for every engine of every server; fold symptoms under their causes.
 
     Where nothing was `measured`, of a command alone, nothing is hidden by statistics that are off: that is a finding
     like others. `judge`: in place of `outcomes`, for who knows most of them already. `is_over`: whether there is no
     time for another engine; one is judged at least. `steady`: a time of a steady load, by which the speed is judged
-    where `snapshots` cannot tell it.
+    where `snapshots` cannot tell it. `explained`: with every rule in the gates, and what decided it.
     """
     snapshots = list(snapshots)
     findings: dict[tuple[str, Subject], Finding] = {}
     unknown: dict[str, dict[str, Reason]] = {}
     states: dict[str, State] = {}
+    tried: dict[str, Tried] = {}
     complaints: list[Complaint] = []
     speeds: list[Expected] = []
     left_out = sum(snapshot.left_out for snapshot in snapshots)
@@ -169,7 +175,8 @@ def diagnose(
                 break
             done.append(engine)
             for rule, outcome, reader in judged:
-                states[rule.id] = min(states.get(rule.id, outcome.state), outcome.state, key=lambda state: state.rank)
+                if rule.id not in states or outcome.state.rank < states[rule.id].rank:
+                    states[rule.id], tried[rule.id] = outcome.state, Tried(rule, outcome.state, reader)
                 if outcome.state is State.UNKNOWN:
                     unknown.setdefault(rule.id, {}).update(outcome.because)
                 elif (severity := outcome.state.severity) is not None:
@@ -191,15 +198,20 @@ def diagnose(
                     complaints.append(Complaint(Verdict(symptom.verdict), says, named, symptom.of_speed))
     found = [replace(f, role=Role.ROOT) if f.role is Role.BLIND and not measured else f for f in findings.values()]
     folded, judged_speeds = causes.folded(found, rules), tuple(speeds)
+    worthwhile = catalogue.negligible.below if catalogue.negligible is not None else 1.0
     if catalogue.speed is not None:
-        worthwhile = catalogue.negligible.below if catalogue.negligible is not None else 1.0
         folded, judged_speeds = explain.explained(folded, speeds, catalogue.speed, worthwhile)
+        for finding in folded:  # a note that explains the loss is a warning
+            if State(finding.severity).rank < states[finding.rule].rank:
+                states[finding.rule] = State(finding.severity)
     in_order = causes.ordered(folded, rules)
     engines = _engines(catalogue, snapshots)
     vitals = _vitals(catalogue, engines, Reason.TIMEOUT if left_out else None)
     told = {rule.id for rule in rules if rule.stage in HEADLINES or rule.role is Role.SYMPTOM}
     outweighs = catalogue.speed.outweighs if catalogue.speed is not None else 1.0
-    conclusion = concluded(in_order, complaints, vitals, told, judged_speeds, outweighs)
+    conclusion = concluded(in_order, complaints, vitals, told, judged_speeds, outweighs, worthwhile)
+    about = dict(complaints[0].subject) if complaints and not any(f.is_grave for f in in_order) else {}
+    about = next((dict(finding.subject) for finding in in_order if finding.is_grave), about)
     return Diagnosis(
         verdict=conclusion.verdict,
         headline=conclusion.headline,
@@ -212,7 +224,28 @@ def diagnose(
         states=dict(sorted(states.items())),
         speeds=judged_speeds,
         left_out=left_out,
+        gates=elimination.gates(
+            catalogue,
+            rules,
+            states,
+            in_order,
+            _reader_of(about, snapshots, catalogue).worded,
+            tried.values() if explained else None,
+        )
+        if snapshots
+        else (),
     )
+
+
+def _reader_of(about: Mapping[str, str], snapshots: Sequence[Snapshot], catalogue: Catalogue) -> Reader:
+    """Reads the engine that these labels name, else the first."""
+    engines = [(snapshot, subject) for snapshot in snapshots for subject in snapshot.subjects]
+    named = (
+        (snapshot, subject)
+        for snapshot, subject in engines
+        if all(about.get(label, value) == value for label, value in (*subject, *snapshot.tag))
+    )
+    return Reader(*next(named, engines[0]), catalogue)
 
 
 def _engine(judged: tuple[Rule, Outcome, Reader]) -> Subject:

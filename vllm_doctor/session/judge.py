@@ -62,12 +62,13 @@ def judge(
     strict: bool = False,
     patched: bool = False,
     is_over: Callable[[float], bool] = lambda share: False,
+    explained: bool = False,
 ) -> Report:
     """The report on what was observed. `wishes`: the user's goal and targets, as facts.
 
     `patched`: with the corrections in the form in which their commands came, which takes long for a long script.
     `is_over`: whether this share of the time is used up. Engines for which there is none are not judged, which is the
-    report's error.
+    report's error. `explained`: with what was compared for every rule.
     """
     recordings = tuple({o.recording.target: o.recording for o in observations if o.recording is not None}.values())
     wishes = {name: value for seen in recordings for name, value in seen.wishes.items()} | dict(wishes)
@@ -85,7 +86,7 @@ def judge(
 
         wished = expectation.under_a_load(wished)
     log = next((o for o in observations if o.runs), None)
-    past = _postmortem(log, observations, rules, catalogue, wished, is_over)
+    past = _postmortem(log, observations, rules, catalogue, wished, is_over, explained)
     snapshots: list[Snapshot] = []
     for patient in examined:
         if snapshots and is_over(_READING):  # of the others nothing is known
@@ -94,7 +95,9 @@ def judge(
     if past is not None:
         diagnosis = past.diagnosis
     else:
-        diagnosis = diagnose(rules, catalogue, snapshots, is_measured, is_over=lambda: is_over(_JUDGING))
+        diagnosis = diagnose(
+            rules, catalogue, snapshots, is_measured, is_over=lambda: is_over(_JUDGING), explained=explained
+        )
     error = error or _unfinished(diagnosis, len(examined) - len(snapshots), log if past is not None else None)
     unmeasured = "" if is_measured else UNMEASURED if is_written else ONLY_GPUS
     verdict, headline = _concluded(
@@ -116,6 +119,7 @@ def judge(
         targets=diagnosis.targets,
         states=diagnosis.states,
         speeds=diagnosis.speeds,
+        gates=diagnosis.gates,
         error=error,
         command=command,
         variables=variables,
@@ -243,6 +247,7 @@ def _postmortem(
     catalogue: Catalogue,
     wished: Mapping[str, Reading],
     is_over: Callable[[float], bool],
+    explained: bool,
 ) -> Postmortem | None:
     """The runs of a log over their time; None where a server is scraped, whose present is what matters."""
     if log is None or any(o.window.times for o in observations):
@@ -250,7 +255,7 @@ def _postmortem(
     from vllm_doctor.rules import postmortem
 
     runs = with_what_else_is_known(log.runs, observations)
-    return postmortem.examine(runs, rules, catalogue, wished, is_over)
+    return postmortem.examine(runs, rules, catalogue, wished, is_over, explained)
 
 
 def _runs(log: Observation | None) -> tuple[RunSeen, ...]:

@@ -51,6 +51,7 @@ def of_url(server: Server, how: Attachment) -> Source:
         server.target,
         server.target,
         lambda: server.examine(how.seconds, how.deadline, how.state),
+        so_far=server.so_far,
         follow=lambda: Followed(server, keep=how.keep),
         server=server,
     )

@@ -21,12 +21,17 @@ from vllm_doctor.sources.host.process_files import ProcessFiles
 from vllm_doctor.sources.host.sockets import Listening
 from vllm_doctor.vllm.command_line import MAX_CONFIG, Command, is_python, masked, parse, program_of
 from vllm_doctor.vllm.environment import is_shown
+from vllm_doctor.vllm.release_table import release
 
 API_SERVER, ENGINE_CORE, WORKER = "api-server", "engine-core", "worker"
 COORDINATOR, LAUNCHER, OTHER = "coordinator", "launcher", "other"
 DEFAULT_PORT = 8000
 
 _VLLM = "VLLM::"
+_CORE = "VLLM::EngineCor"
+"""As the kernel cuts it."""
+_TITLED_SINCE = (0, 11)
+"""Every engine core has a title from here on, and none works inside the API server."""
 _TITLE = re.compile(r"(?!ray::)[\w.-]+::(EngineCore|Worker|APIServer|DP_?Coordinator)")
 """Below a server vLLM's prefix may be any (VLLM_PROCESS_NAME_PREFIX); elsewhere Ruby has a Sidekiq::Worker, too."""
 _ROLES = {"EngineCore": ENGINE_CORE, "Worker": WORKER, "APIServer": API_SERVER}
@@ -88,6 +93,10 @@ class ServerProcess:
     """What it sees as its files, with its user's rights; None where no process can be seen."""
     notes: tuple[str, ...] = ()
     """For people; those of the command are among them."""
+    dead: tuple[Member, ...] = ()
+    """Processes of it that have died, and that their parent has not noticed."""
+    lacks: str = ""
+    """A process that it needs and has not: "an engine core"; "" where nothing is missing, or that is not known."""
 
     @classmethod
     def unseen(cls) -> ServerProcess:
@@ -272,11 +281,13 @@ def _server(host: _Host, root: int) -> ServerProcess:
     kernel, row = host.kernel, host.rows[root]
     files = _files(kernel, row)
     command = _command(row, files)
-    alive = [below for below in host.tree(root) if not below.is_dead]
+    tree = host.tree(root)
+    alive = [below for below in tree if not below.is_dead]
     apart = _apart(kernel, root)
     opened = _sockets(host, root, _port(command))
     url, url_notes = _url(kernel, root, command, opened, apart)
     roles = _roles(alive, row, command, listens=bool(opened.found))
+    version = _version(files, row)
     return ServerProcess(
         root=root,
         members=tuple(Member(below.pid, roles[below.pid], below.name, below.started) for below in alive),
@@ -286,12 +297,55 @@ def _server(host: _Host, root: int) -> ServerProcess:
         url=url,
         ports=tuple(sorted({socket.port for socket in opened.found})),
         log=_log(kernel, root, apart),
-        version=_version(files, row),
+        version=version,
         model_path=_model_path(files, command),
         apart=apart,
         files=files,
         notes=(*command.notes, *url_notes, *_notes(host, row, command)),
+        dead=tuple(
+            Member(below.pid, ENGINE_CORE if below.comm.startswith(_CORE) else WORKER, below.comm, below.started)
+            for below in tree
+            if below.is_dead and below.comm.startswith((_CORE, f"{_VLLM}Worker"))
+        ),
+        lacks=""
+        if _may_do_without_engine(command, version) or _has_engine(alive, row, roles) or not opened.found
+        else "an engine core",
     )
+
+
+def successor(kernel: Kernel, server: ServerProcess) -> int | None:
+    """The pid of a server that was started later with the same command: a supervisor's new try. None for none."""
+    host = _Host(kernel)
+    started = max((member.started for member in server.members), default=0)
+    if not server.command.argv:
+        return None
+    found = [
+        root
+        for root in sorted(host.roots)
+        if host.rows[root].started > started
+        and not host.rows[root].is_dead
+        and _command(host.rows[root], _files(kernel, host.rows[root])).argv == server.command.argv
+    ]
+    return found[0] if found else None
+
+
+def _may_do_without_engine(command: Command, version: str | None) -> bool:
+    """Whether such a server need not have an engine core with a title of its own below it."""
+    since = release(version) if version is not None else None
+    return (
+        not command.program
+        or bool(command.notes)
+        or since is None
+        or since < _TITLED_SINCE
+        or command.flags.get("--headless") is True
+        or command.flags.get("--data-parallel-size-local") == 0
+        or any(command.flags.get(flag) == value for flag, value in _RAY_FLAGS.items())
+    )
+
+
+def _has_engine(alive: Iterable[_Row], root: _Row, roles: Mapping[int, str]) -> bool:
+    """Whether one of these processes is its engine core, or may be: it says nothing of its role."""
+    return any(roles[row.pid] == ENGINE_CORE or (row.pid != root.pid and _is_untitled(row, root)) for row in alive)
 
 
 def _roles(alive: Iterable[_Row], root: _Row, command: Command, listens: bool) -> dict[int, str]:
