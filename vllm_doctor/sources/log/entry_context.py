@@ -31,7 +31,9 @@ _VERDICTLESS = re.compile(
     r"|failed in the TorchScript interpreter|returned non-zero exit status|Failed core proc)"
 )
 """What tells that something ended, and not why; or an exception without a word."""
-_LOOKUP = re.compile(r"[\w.]*(?:Key|Index|Attribute|Lookup|ModuleNotFound|Unicode\w*|JSONDecode|HTTP|StopIteration)\w*: ")
+_LOOKUP = re.compile(
+    r"[\w.]*(?:Key|Index|Attribute|Lookup|ModuleNotFound|Unicode\w*|JSONDecode|HTTP|StopIteration)\w*: "
+)
 """What often is only how another way was tried, and an exception that says more was raised instead."""
 _WORDS = 5
 """Of an exception that says more."""
