@@ -203,9 +203,9 @@ def diagnose(
     worthwhile = catalogue.negligible.below if catalogue.negligible is not None else 1.0
     if catalogue.speed is not None:
         folded, judged_speeds = explain.explained(folded, speeds, catalogue.speed, worthwhile)
-        for finding in folded:  # a note that explains the loss is a warning
-            if State(finding.severity).rank < states[finding.rule].rank:
-                states[finding.rule] = State(finding.severity)
+        for one in folded:  # a note that explains the loss is a warning
+            if State(one.severity).rank < states[one.rule].rank:
+                states[one.rule] = State(one.severity)
     in_order = causes.ordered(folded, rules)
     engines = _engines(catalogue, snapshots)
     vitals = _vitals(catalogue, engines, Reason.TIMEOUT if left_out else None)
