@@ -182,7 +182,9 @@ def diagnose(
                 elif (severity := outcome.state.severity) is not None:
                     named = reader.subject
                     if (rule.id, named) not in findings:
-                        findings[rule.id, named] = finding(rule, severity, outcome.evidence, named, reader, catalogue)
+                        findings[rule.id, named] = finding_of(
+                            rule, severity, outcome.evidence, named, reader, catalogue
+                        )
         for subject in snapshot.subjects:
             reader = by_speed = Reader(snapshot, subject, catalogue)
             named = (*subject, *snapshot.tag)
@@ -252,7 +254,7 @@ def _engine(judged: tuple[Rule, Outcome, Reader]) -> Subject:
     return judged[2].engine
 
 
-def finding(
+def finding_of(
     rule: Rule,
     severity: Severity,
     comparisons: Iterable[Comparison],
