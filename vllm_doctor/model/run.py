@@ -87,8 +87,8 @@ class Run:
 
     @property
     def largest_request(self) -> float | None:
-        """The share of the KV cache that one request held, at least: of all rounds the largest share of an engine over the
-        requests that ran on it. None where the log tells none."""
+        """The share of the KV cache that one request held, at least: of all rounds the largest share of an engine over
+        the requests that ran on it. None where the log tells none."""
         shares = (
             values.get(KV_CACHE, 0.0) / values[RUNNING]
             for round in self.rounds
