@@ -288,13 +288,14 @@ def finding_of(
 def remedies(rule: Rule, reader: Reader) -> tuple[Remedy, ...]:
     """Those that fit, as the rule has them; but what can be done now comes before what needs a value not known.
 
-    Those that serve the other goal at the cost of the user's come last.
+    Those that serve the user's goal at the cost of the other come first, those that serve the other one last.
     """
     fitting = [remedy for written in rule.remedies if (remedy := _remedy(written, reader)) is not None]
     goal = reader(_GOAL)
 
-    def rank(remedy: Remedy) -> tuple[bool, bool]:
-        return isinstance(goal, Known) and remedy.goal not in ("", goal.value), bool(remedy.needs)
+    def rank(remedy: Remedy) -> tuple[bool, bool, bool]:
+        wanted = goal.value if isinstance(goal, Known) else ""
+        return bool(wanted) and remedy.goal not in ("", wanted), bool(remedy.needs), remedy.goal != wanted
 
     return tuple(sorted(fitting, key=rank))
 
