@@ -12,6 +12,7 @@ from vllm_doctor.model.facts import COMMAND, LOG
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.run import RUNNING, Death, Round, Run, Series
 from vllm_doctor.rules.log_lines import LogLine, LogLines
+from vllm_doctor.sources.log import bytes_scan
 from vllm_doctor.sources.log.entry_arguments import Arguments
 from vllm_doctor.sources.log.entry_clock import INTERVAL
 from vllm_doctor.sources.log.reader import Sighting
@@ -32,6 +33,8 @@ _MOST_STARTING = 8
 """Servers that may start at the same time into one log."""
 _GAP = 2.5
 """Intervals without a line that are silence, and no jitter."""
+_GAP_SAMPLED, _SMOOTH = 8.0, 0.05
+"""The same where only a sample of the lines is read, in the usual times between them; and how fast that follows."""
 _MOST_RUNS = 500
 _OF_THE_MACHINE = ("gpu_written",)
 """Facts that stay when the server is started again."""
@@ -544,7 +547,13 @@ def _rounds(open_run: _OpenRun) -> tuple[tuple[Round, ...], float]:
     counters: dict[str, dict[Series, float]] = {}
     before: dict[str, float] = {}
     rounds: list[Round] = []
+    read, usual = 0, interval
     for at, engines in _grouped(open_run.points, interval):
+        read += len(engines)
+        gap = _GAP * interval
+        if rounds and read > bytes_scan.FULL:
+            gap = max(gap, _GAP_SAMPLED * usual)
+            usual += _SMOOTH * (min(at - rounds[-1].at, gap) - usual)
         if rounds and at - rounds[-1].at > _GAP * interval and not rounds[-1].total(RUNNING):
             # An idle engine prints nothing: silence after a zero is more zeros.
             rounds += [_idle(rounds[-1], rounds[-1].at + interval), _idle(rounds[-1], at - interval)]
@@ -552,7 +561,7 @@ def _rounds(open_run: _OpenRun) -> tuple[tuple[Round, ...], float]:
         values: dict[str, Mapping[Series, float]] = {}
         for engine, said in engines.items():
             last = before.get(engine, at - interval)
-            seconds = at - last if 0 < at - last <= _GAP * interval else interval
+            seconds = at - last if 0 < at - last <= gap else interval
             values[engine] = _measured(said, counters.setdefault(engine, {}), seconds)
             before[engine] = at
         silent = {} if not rounds else {e: v for e, v in rounds[-1].engines.items() if e not in values}
