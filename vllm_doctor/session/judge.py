@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -92,12 +93,20 @@ def judge(
         if snapshots and is_over(_READING):  # of the others nothing is known
             break
         snapshots.append(patient.snapshot(catalogue, wished, len(every) > 1, lambda: is_over(_READING)))
+    cut = {place for place, patient in enumerate(examined[: len(snapshots)]) if patient.is_cut}
+    judged = [
+        examined[place].without_scrapes().snapshot(catalogue, wished, len(every) > 1) if place in cut else snapshot
+        for place, snapshot in enumerate(snapshots)
+    ]
     if past is not None:
         diagnosis = past.diagnosis
     else:
         diagnosis = diagnose(
-            rules, catalogue, snapshots, is_measured, is_over=lambda: is_over(_JUDGING), explained=explained
+            rules, catalogue, judged, is_measured, is_over=lambda: is_over(_JUDGING), explained=explained
         )
+        if cut:  # one scrape shows how full the server is, and not why: nothing is judged by it
+            shown = diagnose((), catalogue, snapshots)
+            diagnosis = replace(diagnosis, vitals=shown.vitals, engines=shown.engines)
     error = error or _unfinished(diagnosis, len(examined) - len(snapshots), log if past is not None else None)
     unmeasured = "" if is_measured else UNMEASURED if is_written else ONLY_GPUS
     verdict, headline = _concluded(

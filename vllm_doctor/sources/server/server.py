@@ -32,8 +32,8 @@ if TYPE_CHECKING:  # only hooks have one
 
 IDENTITY_SECONDS = 3.0  # for /version and for /v1/models; /metrics may take all the time there is: a starved API
 # server is slow to answer, and is the patient we are here for
-_LEAST_WINDOW = 1.0
-"""Seconds over which rates mean anything (heuristic)."""
+_LEAST_WINDOW, _MOST_OF = 1.0, 0.9
+"""Seconds over which rates mean anything, and how much of them is as good (heuristic)."""
 _AS_LONG_AGAIN = 2.0
 """The last scrape is begun so much earlier than it must be done as the slowest one took, times this (heuristic)."""
 _WORTH_TELLING, _WORTH_TELLING_SHARE = 0.3, 0.1
@@ -155,7 +155,7 @@ class Server:
                 f" {look.seconds:.3g} s: {len(scrapes)} scrapes over {seconds:.1f} s;"
                 " run it where a CPU is free, or as root with nice -n -10"
             )
-            if error is None and seconds < min(_LEAST_WINDOW, look.seconds):
+            if error is None and seconds < _MOST_OF * min(_LEAST_WINDOW, look.seconds):
                 error = Problem(
                     "starved",
                     f"the doctor itself waited {waited:.1f} s for a CPU, and has only {len(scrapes)} scrape(s) of"
