@@ -57,7 +57,7 @@ class Rules:
         return {gate.gate: gate for gate in found.gates}
 
     def suspects(self, **seen: Reading | Value) -> Mapping[str, Suspect]:
-        return {one.rule: one for gate in self.gates(**seen).values() for one in gate.suspects}
+        return {one.rule: one for gate in self.gates(True, **seen).values() for one in gate.suspects}
 
 
 @pytest.fixture
@@ -129,11 +129,11 @@ def test_a_note_is_no_cause(rules: Rules) -> None:
 )
 def test_a_gate_is_kept_excluded_or_open(rules: Rules, seen: dict[str, Reading | Value], kept: bool | None) -> None:
     rules.add("cap", "warning: waiting > 0")
-    gate = rules.gates(waiting=0.0, **seen)["slots"]
+    gate = rules.gates(True, waiting=0.0, **seen)["slots"]
     assert gate.kept is kept
     assert gate.numbers == (() if kept is None else (f"{seen['running']:g} of 4 run",))
     assert gate.measure == ""  # nothing waits: no measurement is proposed
-    assert rules.gates(waiting=1.0, **seen)["slots"].measure == "count the slots"
+    assert rules.gates(True, waiting=1.0, **seen)["slots"].measure == "count the slots"
 
 
 def test_a_gate_without_a_condition_is_open_while_one_of_its_rules_is(rules: Rules) -> None:
