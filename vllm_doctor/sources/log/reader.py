@@ -133,7 +133,8 @@ class Reading:
                     self.is_vllm = self.is_vllm or sighting.line.is_own or _OF_VLLM.match(this.process) is not None
                     yield sighting
             self.recognised += max(line.stands_for.values()) if found else 0
-        for this in record.records(self._tail.rstrip().rpartition(b"\n")[2]):
+        word = self._tail.rstrip().rpartition(b"\n")[2]
+        for this in record.records(word) if spoken <= self.tally.bytes_read - len(self._tail) else ():
             yield from self._sighted_last(this, at)
         self.shift = clock.shift()
         self.notes += [_slow(id, times) for id, times in self._too_slow.items()]

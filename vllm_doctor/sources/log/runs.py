@@ -283,12 +283,16 @@ class Runs:
     def done(self) -> tuple[Run, ...]:
         """The runs, in the order in which they began."""
         runs = list(_with_their_machine([self._run_of(open_run) for open_run in self._all]))
-        deaths = sum(run.death is not None for run in runs)
         served_last = max((place for place, run in enumerate(runs) if run.up and not run.death), default=-1)
+        corrected = {place for place, run in enumerate(runs) if _is_corrected(run, place, served_last)}
+        deaths = sum(run.death is not None for run in runs) - len(corrected)
         return tuple(
             replace(
                 run,
-                facts={**run.facts, **_of_death(run, deaths, place > served_last, place >= served_last), **again},
+                facts=dict(run.facts)
+                | _of_death(run, place > served_last, place >= served_last)
+                | _of_deaths(run, deaths, len(corrected), place in corrected)
+                | again,
             )
             for place, (run, again) in enumerate(zip(runs, _restarts(runs), strict=True))
         )
@@ -365,15 +369,24 @@ def _with_their_machine(runs: Sequence[Run]) -> Iterator[Run]:
         yield replace(run, facts={**run.facts, **machine})
 
 
-def _of_death(run: Run, deaths: int, last: bool, newest: bool) -> dict[str, Reading]:
-    """How this run ended; `deaths` of all runs in the log did so by themselves.
+def _is_corrected(run: Run, place: int, served_last: int) -> bool:
+    """Whether it is a start that failed, and a later one serves: that is history."""
+    return run.death is not None and run.death.stage != "serving" and not run.up and place < served_last
 
-    `newest`: none served after it; `last`: nor did it live itself.
-    """
+
+def _of_deaths(run: Run, deaths: int, corrected: int, is_corrected: bool) -> dict[str, Reading]:
+    """How many runs of the log ended as this one did: by themselves, or as starts that a later one made good."""
+    return {
+        "engine_deaths": Known(float(deaths if run.death and not is_corrected else 0), origin=LOG),
+        "starts_corrected": Known(float(corrected if is_corrected else 0), origin=LOG),
+    }
+
+
+def _of_death(run: Run, last: bool, newest: bool) -> dict[str, Reading]:
+    """How this run ended. `newest`: none served after it; `last`: nor did it live itself."""
     death = run.death
     abrupt = last and death is None and not run.stopped and not run.up and run.began
     told: dict[str, Value] = {
-        "engine_deaths": float(deaths if death else 0),
         "engine_dead": death is not None and last,
         "log_ends_abruptly": abrupt,
         "hung_seconds": run.hung if newest else 0.0,
