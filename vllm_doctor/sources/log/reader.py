@@ -171,6 +171,7 @@ class Reading:
             if cause is None and entry.marks in _TRACED:
                 raised = entry_context.exception(this, line, self._table)
                 cause, stage = (raised.says, raised.stage or stage) if raised is not None else (None, stage)
+                self.is_vllm = self.is_vllm or (raised is not None and raised.is_of_vllm)
             given = None
             if entry.marks == "arguments":
                 given = _arguments(message, entry_context.wrapped(line) if last else "")

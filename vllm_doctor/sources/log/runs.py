@@ -43,7 +43,7 @@ _RECENT = 15.0
 _MOST_STEPS = 5000
 _WEAK_CAUSES = re.compile(
     r"EngineDeadError|KeyboardInterrupt|SystemExit|CancelledError|terminated|exit code:? -(?:15|2)\b|died unexpectedly$"
-    r"|initialization failed|new thread at interpreter shutdown"
+    r"|initialization failed|new thread at interpreter shutdown|failed to be inspected|Error raised in subprocess"
 )
 """They follow an operator's signal as well, or only repeat that something has ended."""
 _REPEATED = re.compile(r"[\w.]*(?:EngineDeadError\b(?!.*original error)|.*initialization failed)")
@@ -509,9 +509,11 @@ def _of_its_start(open_run: _OpenRun) -> _Trouble | None:
     if open_run.troubles:
         return open_run.troubles[-1]
     # A program that has embedded the engine may fail of its own once that is up.
-    if not open_run.raised_last or open_run.last_start is None or open_run.counts["engine-ready"]:
+    if not open_run.raised_last or open_run.counts["engine-ready"]:
         return None
     last = open_run.raised[-1]
+    if open_run.last_start is None and last.stage is None:  # of a request, perhaps
+        return None
     is_own = _OF_SERVER.match(last.process) is not None
     return last if is_own and last.cause and _weakness(last.cause) < _WEAK else None
 
