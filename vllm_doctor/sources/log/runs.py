@@ -73,6 +73,11 @@ _LAST_V0 = (0, 10, 2)
 """The last release with the engine that swaps requests out."""
 _BY_ITSELF = "stop-uvicorn"
 """The HTTP server's words, which it also says when it is the engine that has gone."""
+_KILL = re.compile(
+    r"[Kk]illed|\b137\b|9/KILL|signal 9|exit code: -9|[Oo]ut of memory: Kill|oom[_-]kill|Out Of Memory|OOMKilled"
+)
+_KILLED = ("last-word", "shell-killed", "task-killed", "exited-killed")
+"""Lines of a shell, a container or SLURM. After a death they tell only how what was left of it was ended."""
 _GONE = ("engine-gone", "worker-died", "worker-died-v0", "process-exit")
 """Lines of a process that has seen another one end."""
 
@@ -255,7 +260,7 @@ class Runs:
                 run.failures += seen.repeated
                 if len(run.failed) < _MOST_TROUBLES:
                     run.failed.append(trouble)
-            case "error" | "died" if not told_to_stop:
+            case "error" | "died" if not told_to_stop and not (run.died is not None and seen.line.id in _KILLED):
                 if len(run.troubles) < _MOST_TROUBLES:
                     run.troubles.append(trouble)
                 if seen.line.marks == "died" and run.died is None:
@@ -400,6 +405,7 @@ def _of_death(run: Run, last: bool, newest: bool) -> dict[str, Reading]:
         is_serving = death.serving or death.stage == "serving"
         told["death_phase"] = "serving" if is_serving else "start" if starting else "start or serving"
         told["death_process"] = death.process or "the server"
+        told["death_killed"] = death.cause is not None and _KILL.search(death.cause) is not None
         told["death_told"] = _weakness(death.cause) < _WEAK
         if death.stage is not None and not (death.serving and death.stage != "serving"):
             told["death_stage"] = death.stage
