@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from vllm_doctor.model.elimination import Gate
 from vllm_doctor.model.expectation import Expectation
 from vllm_doctor.model.kinds import GRAVE, SERVERS, Confidence, Role, Severity, SourceKind, Stage, State
 from vllm_doctor.model.reading import Known, Value
@@ -161,12 +162,25 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class NextCap:
+    """A limit that would hold the queue once the others are out of the way, and by which number.
+
+    `is_cured`: the command takes it away, too; else no flag is known that does.
+    """
+
+    rule: str
+    says: str
+    is_cured: bool
+
+
+@dataclass(frozen=True)
 class Correction:
     """What to start instead: the whole command line, and in what it differs. Variables stand in `changes` only."""
 
     now: tuple[str, ...]
     changes: tuple[Change, ...]
     left_out: tuple[LeftOut, ...] = ()
+    next_caps: tuple[NextCap, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -430,6 +444,13 @@ class Report:
     """Of a command that does not run yet: what it will give."""
     speeds: tuple[Expected, ...] = ()
     """Of each engine: the speed that requests get, beside what is expected."""
+    gates: tuple[Gate, ...] = ()
+    """Where requests and steps are held up, and where not; with their suspects where that was asked for (--explain)."""
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether it was asked how the verdict came about."""
+        return any(gate.suspects for gate in self.gates)
 
     @property
     def expected(self) -> Expected | None:

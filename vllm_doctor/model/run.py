@@ -111,6 +111,18 @@ class Run:
             window.add(round.at, self._samples(round))
         return window
 
+    @property
+    def largest_request(self) -> float | None:
+        """The share of the KV cache that one request held, at least: of all rounds the largest share of an engine over
+        the requests that ran on it. None where the log tells none."""
+        shares = (
+            values.get(KV_CACHE, 0.0) / values[RUNNING]
+            for round in self.rounds
+            for values in round.engines.values()
+            if values.get(RUNNING, 0.0) >= 1
+        )
+        return max(shares, default=None)
+
     def shifted(self, seconds: float) -> Run:
         """The same run at another time."""
         if not seconds:

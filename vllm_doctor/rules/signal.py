@@ -1,7 +1,7 @@
 """A signal of the vocabulary: its name, its meaning, and the one way, or the ways in order, by which it is known.
 
     promql    evaluated over the scrapes; $engine is the labels that name an engine, $model the same
-              without `engine`, $window the time range
+              without `engine`, $window the time range, $recent its last scrapes
     info      a label of an info metric, read as a value: metric{label}
     present   whether the server exports one of these metrics
     fact      what a source or the user knows: the version, the cores granted, an SLO
@@ -97,7 +97,7 @@ def expression(definition: str, identity: tuple[str, ...] = DEFAULT_IDENTITY) ->
     model = tuple(name for name in identity if name != "engine")
     text = definition.replace("$engine", ", ".join(identity)).replace("$model", ", ".join(model))
     # A window holds no points but its own, so a range takes them all, however long it says it is.
-    return _expression(text.replace("$window", "1000ms"))
+    return _expression(text.replace("$window", "1000ms").replace("$recent", "1000ms"))
 
 
 @cache

@@ -196,6 +196,7 @@ def test_a_server_that_answers_late_is_not_asked_faster_to_catch_up(signals: Cat
         seen = worked(examine(server.url, signals, 10, clock=clock))
         assert len(server.asked("/metrics")) == 5  # the first, after 1, 4 and 7 seconds, and the last
     assert seen.window.seconds > 10
+    assert answer_seconds(seen) == pytest.approx(3.05, abs=0.5)
 
 
 def test_a_server_that_keeps_no_connection(signals: Catalogue) -> None:
@@ -522,8 +523,10 @@ def test_a_server_that_hangs(after: bytes, signals: Catalogue) -> None:
 
     with raw(conversation) as url:
         started = time.monotonic()
-        assert kind_of(examine(url, signals, 0, timeout=0.4)) == "timeout"
+        seen = examine(url, signals, 0, timeout=0.4)
+        assert kind_of(seen) == "timeout"
         assert time.monotonic() - started < 20
+    assert answer_seconds(seen) > 0.2, "it did not come by then"
 
 
 def test_a_body_that_drips(signals: Catalogue) -> None:
@@ -605,7 +608,7 @@ def test_only_metrics_must_answer(signals: Catalogue, monkeypatch: pytest.Monkey
     with serving(vllm(pages("preemption")) | {"/version": hang, "/v1/models": hang}) as server:
         hung.append(server)
         seen = worked(examine(server.url, signals, 10))
-    assert seen.facts == {"stats_published": Known(True)}
+    assert said(seen) == {"stats_published": Known(True)}
     assert judged(seen, signals).findings[0].rule == "preemption"
 
 
@@ -693,9 +696,21 @@ def test_a_vllm_with_its_statistics_off_and_its_models_locked(signals: Catalogue
     assert seen.facts["stats_published"] == Known(False)
 
 
+def said(seen: Observation) -> dict[str, Reading]:
+    """What it says of itself, without how long that took."""
+    return {name: fact for name, fact in seen.facts.items() if name != "answer_seconds"}
+
+
+def answer_seconds(seen: Observation) -> float:
+    fact = seen.facts["answer_seconds"]
+    assert isinstance(fact, Known)
+    assert isinstance(fact.value, float)
+    return fact.value
+
+
 def test_metrics_alone_are_enough(signals: Catalogue) -> None:
     seen = worked(examined({"/metrics": in_turn(pages("preemption"))}, signals))
-    assert seen.facts == {"stats_published": Known(True)}
+    assert said(seen) == {"stats_published": Known(True)}
     assert "preemption" in [finding.rule for finding in judged(seen, signals).findings]
 
 
@@ -704,7 +719,7 @@ def test_metrics_alone_are_enough(signals: Catalogue) -> None:
 
 def test_what_a_vllm_says_of_itself(signals: Catalogue) -> None:
     seen = worked(examined(vllm(pages("preemption")), signals, 0))
-    assert seen.facts == {
+    assert said(seen) == {
         "stats_published": Known(True),
         "vllm_version": Known("0.32.0"),
         "max_model_len": Known(2048.0),

@@ -28,6 +28,8 @@ _LIST = " \t>*•-"
 _MAX_TEXT = 300
 _SLOW_TIMES = 3
 """So often a pattern may take too long in one log, before its line is given up."""
+_MOST_IN_VAIN = 256 * 1024
+"""Characters; sentences that look like the beginning of a line are not joined for ever."""
 _OF_TROUBLE = ("", "ERROR", "CRITICAL")
 """Levels at which an exception is one; in others a message may quote what a client sent."""
 _LAST = 512
@@ -101,6 +103,8 @@ class Reading:
         self._tail = b""
         self._too_slow: Counter[str] = Counter()
         """Ids of lines -> how often one of their patterns took too long."""
+        self._joined_in_vain = 0
+        """Characters of lines that were joined to one before them, and did not complete it."""
 
     def sightings(self) -> Iterator[Sighting]:
         """The lines of the table, in order. Raises SourceError where the log cannot be read."""
@@ -160,9 +164,11 @@ class Reading:
             values = self._values(entry, message)
             if values is None and entry.samples and "  " in message:  # padded, by who pasted it
                 values = self._values(entry, _SPACES.sub(" ", message))
-            if last and (values is None or entry.is_cut(values)):
-                message = message + entry_context.wrapped(line)
-                values = self._values(entry, message) or values
+            if last and (values is None or entry.is_cut(values)) and self._joined_in_vain < _MOST_IN_VAIN:
+                rest = entry_context.wrapped(line)
+                joined = self._values(entry, message + rest)
+                self._joined_in_vain += len(rest) if joined is None else 0
+                message, values = message + rest, joined or values
             if values is None:
                 continue
             cause, stage = (str(values["error"]) if "error" in values else None), entry.stage

@@ -6,13 +6,13 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 from vllm_doctor.model import restarts
 from vllm_doctor.model.facts import COMMAND, LOG
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.run import RUNNING, Death, Round, Run, Series
 from vllm_doctor.rules.log_lines import LogLine, LogLines
+from vllm_doctor.sources.log import bytes_scan
 from vllm_doctor.sources.log.entry_arguments import Arguments
 from vllm_doctor.sources.log.entry_clock import INTERVAL
 from vllm_doctor.sources.log.reader import Sighting
@@ -33,11 +33,15 @@ _MOST_STARTING = 8
 """Servers that may start at the same time into one log."""
 _GAP = 2.5
 """Intervals without a line that are silence, and no jitter."""
+_GAP_SAMPLED, _SMOOTH = 8.0, 0.05
+"""The same where only a sample of the lines is read, in the usual times between them; and how fast that follows."""
 _MOST_RUNS = 500
 _OF_THE_MACHINE = ("gpu_written",)
 """Facts that stay when the server is started again."""
 _MOST_TROUBLES = 50
 _MOST_TIMES = 4096
+_LATE = 5.0
+"""Seconds within which lines of a run that has ended may stand below the start of the next."""
 _RECENT = 15.0
 """Seconds that are now, for a server that runs."""
 _MOST_STEPS = 5000
@@ -299,7 +303,7 @@ class Runs:
                 | _of_deaths(run, deaths, len(corrected), place in corrected)
                 | again,
             )
-            for place, (run, again) in enumerate(zip(runs, _restarts(runs), strict=True))
+            for place, (run, again) in enumerate(zip(runs, _restarts(runs, self._all), strict=True))
         )
 
     def _run_of(self, open_run: _OpenRun) -> Run:
@@ -427,22 +431,24 @@ def _of_failed(open_run: _OpenRun) -> dict[str, Reading]:
     }
 
 
-def _restarts(runs: Sequence[Run]) -> Iterator[dict[str, Reading]]:
+def _restarts(runs: Sequence[Run], opened: Sequence[_OpenRun]) -> Iterator[dict[str, Reading]]:
     """Of each run, how often in the hour before its end a server was started again that nobody had asked to stop.
 
-    One that served and was told to stop, or that is started with another command, is an operator's work; so is one
-    start that failed, where the next one serves.
+    One that served and was told to stop, or that is started with another command, is an operator's work. Once a run
+    serves, the starts that failed before it are put right.
     """
-    seen: list[tuple[float, float]] = []
-    for before, run in pairwise((None, *runs)):
-        if run is None or run.first_at is None or run.last_at is None:
+    seen: list[tuple[float, float, bool]] = []
+    for place, run in enumerate(runs):
+        if run.first_at is None or run.last_at is None:
             yield {}
             continue
-        if before is not None and before.first_at is not None and run.began and _is_uncalled_for(before, run):
-            seen.append((run.first_at, max(0.0, run.first_at - before.first_at)))
-        remembered = [one for one in seen if one[0] > run.last_at - restarts.MEMORY]
-        is_corrected = len(seen) == 1 and before is not None and not before.up and run.up and run.death is None
-        yield restarts.facts([] if is_corrected else remembered, LOG)
+        before = runs[place - 1] if place else run
+        began = before.first_at if before is not run else None
+        is_again = run.began and _is_uncalled_for(before, run) and not _is_beside(opened[place - 1], opened[place])
+        if is_again and began is not None and began <= run.first_at:
+            seen.append((run.first_at, run.first_at - began, before.up))
+        recent = [one for one in seen if one[0] > run.last_at - restarts.MEMORY]
+        yield restarts.facts([(at, lived) for at, lived, served in recent if served or not run.up], LOG)
 
 
 def _is_uncalled_for(before: Run, run: Run) -> bool:
@@ -450,6 +456,13 @@ def _is_uncalled_for(before: Run, run: Run) -> bool:
         return False
     is_same = not (before.command and run.command) or before.command == run.command
     return is_same and not (before.up and before.stopped)
+
+
+def _is_beside(before: _OpenRun, run: _OpenRun) -> bool:
+    """Whether other processes of the earlier one still spoke when the later began: two servers in one log."""
+    pids, later = ({pid for _, pid, _ in one.starts.values() if pid is not None} for one in (before, run))
+    overlap = (before.last_at or 0.0) - (run.first_at or 0.0)
+    return bool(pids and later) and not pids & later and overlap > _LATE
 
 
 def _is_of_another(run: _OpenRun, seen: Sighting) -> bool:
@@ -555,7 +568,13 @@ def _rounds(open_run: _OpenRun) -> tuple[tuple[Round, ...], float]:
     counters: dict[str, dict[Series, float]] = {}
     before: dict[str, float] = {}
     rounds: list[Round] = []
+    read, usual = 0, interval
     for at, engines in _grouped(open_run.points, interval):
+        read += len(engines)
+        gap = _GAP * interval
+        if rounds and read > bytes_scan.FULL:
+            gap = max(gap, _GAP_SAMPLED * usual)
+            usual += _SMOOTH * (min(at - rounds[-1].at, gap) - usual)
         if rounds and at - rounds[-1].at > _GAP * interval and not rounds[-1].total(RUNNING):
             # An idle engine prints nothing: silence after a zero is more zeros.
             rounds += [_idle(rounds[-1], rounds[-1].at + interval), _idle(rounds[-1], at - interval)]
@@ -563,7 +582,7 @@ def _rounds(open_run: _OpenRun) -> tuple[tuple[Round, ...], float]:
         values: dict[str, Mapping[Series, float]] = {}
         for engine, said in engines.items():
             last = before.get(engine, at - interval)
-            seconds = at - last if 0 < at - last <= _GAP * interval else interval
+            seconds = at - last if 0 < at - last <= gap else interval
             values[engine] = _measured(said, counters.setdefault(engine, {}), seconds)
             before[engine] = at
         silent = {} if not rounds else {e: v for e, v in rounds[-1].engines.items() if e not in values}
