@@ -73,13 +73,17 @@ def judge_of(
     def examine(words: Sequence[str]) -> Report:
         from_prometheus = any(map(prometheus.is_named_by, words))
         timeout = (_QUERIES if from_prometheus else 8 + window) if options.timeout is None else options.timeout
-        spare = max(0.0, timeout - window) / 2
-        now = time.monotonic()
-        began = max(begun, now - spare) if started.ran else now
-        # A doctor that gets little of a CPU is done with its looks the sooner: it must still judge and write.
-        reserve = min(_LEFT_TO_DO * (own_time.of_main().slowdown - 1), spare)
-        deadline = began + timeout - reserve
-        look = replace(examining_attachment_of(options, access_of(options), signals, window, deadline), state=state)
+        began, reserve = time.monotonic(), 0.0
+        if started.ran:
+            spare = max(0.0, timeout - window) / 2
+            began = max(begun, began - spare)
+            # A doctor that gets little of a CPU is done with its looks the sooner: it must still judge and write.
+            reserve = min(_LEFT_TO_DO * (own_time.of_main().slowdown - 1), spare)
+        look = replace(
+            examining_attachment_of(options, access_of(options), signals, window, began + timeout - reserve),
+            state=state,
+            waited=0.0 if started.ran else None,
+        )
         wishes = wishes_of(options)
         with contextlib.ExitStack() as opened:
             sources = attach(words, look, opened)

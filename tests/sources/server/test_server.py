@@ -9,7 +9,7 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +60,11 @@ def examine(
     access: Access | None = None,
     clock: Clock | None = None,
     timeout: float = 60.0,
+    waited: Callable[[], float] = lambda: 0.0,
 ) -> Observation:
     """One examination that does not wait between scrapes."""
     clock = clock or Clock()
-    server = Server(url, signals.metrics, access, clock.now, clock.sleep)
+    server = Server(url, signals.metrics, access, clock.now, clock.sleep, waited=waited)
     try:
         return server.examine(seconds, clock.now() + seconds + timeout)
     finally:
