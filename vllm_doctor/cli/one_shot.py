@@ -31,7 +31,7 @@ _QUERIES = 60.0
 """Seconds that all queries of a Prometheus may take together."""
 _JUDGING = 1.0
 """Seconds to judge what was observed to the last moment: an engine takes a hundredth of it."""
-_LEFT_TO_DO = 0.12
+_LEFT_TO_DO = 0.16
 """Seconds of a CPU that it takes to judge one server and to write (measured)."""
 _PAST = (SourceKind.LOG, SourceKind.COMMAND, SourceKind.COLLECT_ENV, SourceKind.GPU_NAME, SourceKind.BENCH)
 """Kinds of sources that were all there before: they are read to their end."""
