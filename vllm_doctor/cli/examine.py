@@ -6,7 +6,6 @@ import os
 
 from vllm_doctor.cli.options import Parser, add_examining
 from vllm_doctor.cli.output import is_interactive
-from vllm_doctor.sources.server import own_time
 
 TYPE_CHECKING = False  # as in options.py
 if TYPE_CHECKING:
@@ -29,6 +28,8 @@ def run(arguments: Sequence[str]) -> int:
 
         return terminal.run(options.source, options)
     if not any(map(os.path.exists, options.source)):  # a live server; what is read from files may take long
+        from vllm_doctor.sources.server import own_time
+
         own_time.hurry()
     from vllm_doctor.cli import one_shot  # with rules and sources: a terminal is drawn before these are loaded
 

@@ -39,7 +39,7 @@ _PAST = (SourceKind.LOG, SourceKind.COMMAND, SourceKind.COLLECT_ENV, SourceKind.
 
 def run(sources: Sequence[str], options: argparse.Namespace) -> int:
     """Examine these sources and write the report; the exit code."""
-    report = judge_of(options, form_of(options) in ("json", "html"), started=own_time.of_main())(sources)
+    report = judge_of(options, form_of(options) in ("json", "html"), started=own_time.of_start())(sources)
     _write(report, options)
     if options.format == "patch" and report.error is None:
         from vllm_doctor.render import patch
