@@ -141,7 +141,7 @@ def test_the_line_of_the_log_is_the_topology(tmp_path: Path, doctor: Doctor) -> 
 def test_cards_that_have_no_link(doctor: Doctor) -> None:
     report = asked(doctor, "-tp 4", "4x RTX 4090")
     assert findings(report)["pcie-no-nvlink"] == "info"
-    assert cures(report, "pcie-no-nvlink")[0] == {"--tensor-parallel-size": 2, "--data-parallel-size": 2}
+    assert cures(report, "pcie-no-nvlink")[0] == {"--tensor-parallel-size": 1, "--data-parallel-size": 4}
     assert "pcie-no-nvlink" not in findings(asked(doctor, "-tp 4", "4xH100"))
 
 
