@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from vllm_doctor.launch import diff
 from vllm_doctor.launch.correction import corrected
 from vllm_doctor.model import outside
-from vllm_doctor.model.kinds import SERVERS, Role, SourceKind
+from vllm_doctor.model.kinds import SERVERS, Role, SourceKind, Stage
 from vllm_doctor.model.observation import Document, Observation
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.report import (
@@ -94,10 +94,10 @@ def judge(
         if snapshots and is_over(_READING):  # of the others nothing is known
             break
         snapshots.append(patient.snapshot(catalogue, wished, len(every) > 1, lambda: is_over(_READING)))
-    if past is not None:
-        diagnosis = past.diagnosis
-    else:
-        diagnosis = diagnose(rules, catalogue, snapshots, is_measured, is_over=lambda: is_over(_JUDGING))
+    diagnosis = past.diagnosis if past is not None else None
+    if diagnosis is None or _is_seen_now(observations):
+        now = diagnose(rules, catalogue, snapshots, is_measured, is_over=lambda: is_over(_JUDGING))
+        diagnosis = now if diagnosis is None or _is_broken_now(now, diagnosis) else diagnosis
     error = error or _unfinished(diagnosis, len(examined) - len(snapshots), log if past is not None else None)
     unmeasured = "" if is_measured else UNMEASURED if is_written else ONLY_GPUS
     verdict, headline = _concluded(
@@ -254,6 +254,18 @@ def _postmortem(
 
     runs = with_what_else_is_known(log.runs, observations)
     return postmortem.examine(runs, rules, catalogue, wished, is_over)
+
+
+def _is_seen_now(observations: Sequence[Observation]) -> bool:
+    """Whether the processes of the server that wrote the log are seen."""
+    return any(o.kind is SourceKind.HOST and o.processes for o in observations)
+
+
+def _is_broken_now(now: Diagnosis, past: Diagnosis) -> bool:
+    """Whether the server's processes tell of something that the log, which is of before, does not hold."""
+    grave = [finding for finding in now.findings if finding.is_grave]
+    known = {finding.rule for finding in past.findings}
+    return bool(grave) and grave[0].stage is Stage.BROKEN and grave[0].rule not in known
 
 
 def _runs(log: Observation | None) -> tuple[RunSeen, ...]:
