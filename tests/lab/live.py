@@ -45,9 +45,9 @@ MAY_STAND_BESIDE = frozenset({"cpu-underprovisioned", "cpu-contention"})
 HEAD = """\
 # Alive, frozen, dead: what the doctor says
 
-A real vLLM (the lab's: {cores} CPU cores, no GPU, a model of 3.7 million parameters; without parallelism the worker is
-a part of the engine core's process, so the cases of a worker have tensor parallelism 2). Each case is put in under a
-load of requests; one look is taken with `--window 3` and one with `--window 15`. "load": beside {loops} busy loops.
+A real vLLM (the lab's: {cores} CPU cores, no GPU, 3.7 million parameters; an API server, an engine core and a
+worker, each a process). Each case is put in under a load of requests; one look is taken with `--window 3` and one with
+`--window 15`. "load": beside {loops} busy loops.
 
     tests/lab/install.sh && .venv/bin/python -m tests.lab.live
     .venv/bin/python -m tests.lab.live --table > docs/live-cases.md
