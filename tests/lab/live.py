@@ -1,6 +1,6 @@
 """Alive, frozen or dead: a real vLLM that is stopped, killed or blocked while the doctor looks, and what it says.
 
-usage: python -m tests.lab.live [GROUP...] [--windows 3 15]     run the cases of live.yaml (all); 1: an answer is wrong
+usage: python -m tests.lab.live [GROUP...] [--windows 3 15]      run the cases of live.yaml (all); 1: an answer is wrong
        python -m tests.lab.live --table > docs/live-cases.md    the answers so far
 
 Wrong is "ok" of a server that is sick now, another root than the fault that was put in, and any finding at warning or
@@ -76,6 +76,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("groups", nargs="*")
     parser.add_argument("--windows", type=int, nargs="+", default=WINDOWS)
+    parser.add_argument("--cases", nargs="+", default=[""], help="words of their names")
     parser.add_argument("--beside", nargs="+", choices=("alone", "load"))
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
@@ -93,16 +94,19 @@ def main() -> int:
         answer
         for group in groups
         if not given.groups or group["name"] in given.groups
-        for answer in of_group(group, given.windows, given.beside or group.get("beside", ["alone"]))
+        for answer in of_group(group, given.cases, given.windows, given.beside or group.get("beside", ["alone"]))
     ]
     wrong = sum(bool(answer.wrong) for answer in answers)
     print(f"{len(answers) - wrong} right, {wrong} wrong")
     return 1 if wrong else 0
 
 
-def of_group(group: Mapping[str, Any], windows: Sequence[int], besides: Sequence[str]) -> Iterator[Answer]:
-    """All looks of a group's cases."""
-    looks = [(case, window, beside) for case in group["cases"] for beside in besides for window in windows]
+def of_group(
+    group: Mapping[str, Any], words: Sequence[str], windows: Sequence[int], besides: Sequence[str]
+) -> Iterator[Answer]:
+    """All looks of the group's cases with one of these words in their names."""
+    cases = [case for case in group["cases"] if any(word in case["name"] for word in words)]
+    looks = [(case, window, beside) for case in cases for beside in besides for window in windows]
     with contextlib.ExitStack() as stack:
         site: Site | None = None
         for case, window, beside in looks:
