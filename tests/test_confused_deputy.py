@@ -103,6 +103,30 @@ def test_a_config_of_a_group_that_only_root_is_in(home: Home, secret: Path, tmp_
         assert PLANTED not in everything(doctor, pid, tmp_path)
 
 
+def test_a_unix_socket(home: Home, tmp_path: Path, doctor: Doctor) -> None:
+    """Root may connect to every socket, and a process can name any as its own (--uds)."""
+    with tempfile.TemporaryDirectory(prefix="vllm-doctor-test-") as folder, socket.socket(socket.AF_UNIX) as roots:
+        os.chmod(folder, 0o755)
+        path = Path(folder) / "root.sock"
+        roots.bind(str(path))
+        path.chmod(0o600)
+        roots.listen(1)
+        roots.settimeout(0)
+        with home.serving("--uds", str(path)) as pid:
+            said = everything(doctor, pid, tmp_path)
+        with pytest.raises(BlockingIOError):
+            roots.accept()
+    assert f"unix:{path} cannot be reached" in said
+
+
+def test_a_certificate(home: Home, secret: Path, doctor: Doctor) -> None:
+    with home.serving("--ssl-certfile", str(secret)) as pid:  # its answer is no TLS, and is not waited for long
+        ran = doctor(str(pid), "--window", "0", "--json", "--timeout", "2")
+    said = ran.out + ran.err
+    assert PLANTED not in said
+    assert f"--ssl-certfile {secret}) cannot be read (denied)" in said
+
+
 def test_what_its_user_may_read_counts(home: Home, secret: Path, tmp_path: Path, doctor: Doctor) -> None:
     """Root's own file too, where all may read it; and of a file that is no vLLM's nothing is a fact."""
     secret.write_text(f"max-model-len: 4096\nusers: [{{client-key-data: {PLANTED}}}]\nport-of: {PLANTED}\n")

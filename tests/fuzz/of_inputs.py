@@ -52,7 +52,7 @@ def parts(data: bytes) -> Hashable:
     if given is None:
         return None
     found = parting.of(given, lambda _: False)
-    for problem in found.problems:
-        assert len(problem) < 10_000
+    for said in (*found.other_engines, found.problem):
+        assert len(said) < 10_000
     forms = tuple(str(start.form) for start in found.commands.starts[:3]) if found.commands else ()
     return given.is_export, forms, found.gpus is not None, found.is_environment, found.scrape is not None

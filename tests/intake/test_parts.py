@@ -89,4 +89,4 @@ def test_a_long_text_that_names_a_model_and_gpus_describes_no_server() -> None:
 def test_another_engine_is_told() -> None:
     found = of("python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 2\n")
     assert found.commands is None
-    assert found.problems == ("given.txt: line 1 starts SGLang, not vLLM: its flags are not judged",)
+    assert found.other_engines == ("given.txt: line 1 starts SGLang, not vLLM: its flags are not judged",)

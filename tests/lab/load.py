@@ -2,8 +2,9 @@
 
 usage: load.py URL '{"clients": 8, "seconds": 60, "prompt": 256, "out": 200}', with the Python that vLLM is in
 shared: leading tokens all prompts share; timeout: a client gives up after; think: a client rests; vary: lengths vary;
-seed: other prompts.
-SIGTERM ends it. Prints one line of JSON: requests, tokens, timeouts, errors, seconds.
+seed: other prompts; burst: all clients begin at once, every so many seconds; body: more of the request (n, logprobs);
+stop_after: a client has enough after about so many chunks, and hangs up; embed: embeddings are asked for.
+SIGTERM ends it. Prints one line of JSON: requests, tokens, timeouts, stops, errors, seconds.
 """
 
 import asyncio
@@ -17,8 +18,28 @@ import time
 import aiohttp
 
 url, load = sys.argv[1], json.loads(sys.argv[2])
-counts = {"requests": 0, "tokens": 0, "timeouts": 0, "errors": 0}
+counts = {"requests": 0, "tokens": 0, "timeouts": 0, "stops": 0, "errors": 0}
 prefix = [random.Random(7).randrange(10, 2000) for _ in range(load.get("shared", 0))]
+
+
+async def answered(
+    session: aiohttp.ClientSession, what: str, body: dict[str, object], chance: random.Random | None = None
+) -> None:
+    """One request, to its end or to where its client has enough."""
+    enough = load.get("stop_after")
+    body = {"model": "tiny", **body, **({"stream": True} if enough else {})}
+    async with session.post(f"{url}/v1/{what}", json=body) as response:
+        if enough and chance is not None:
+            left = chance.randint(enough // 2, enough * 3 // 2)
+            async for line in response.content:
+                left -= line.startswith(b"data:")
+                if left <= 0:
+                    counts["stops"] += 1
+                    return
+        else:
+            usage = (await response.json())["usage"]
+            counts["tokens"] += usage.get("completion_tokens", 0)
+        counts["requests"] += 1
 
 
 async def client(session: aiohttp.ClientSession, number: int) -> None:
@@ -27,18 +48,15 @@ async def client(session: aiohttp.ClientSession, number: int) -> None:
         length, out = load["prompt"] - len(prefix), load["out"]
         if load.get("vary"):
             length, out = chance.randint(length // 2, length), chance.randint(out // 2, out)
-        body = {
-            "model": "tiny",
-            "prompt": prefix + [chance.randrange(10, 2000) for _ in range(length)],
-            "max_tokens": out,
-            "temperature": 0,
-            "ignore_eos": True,
-        }
+        tokens = prefix + [chance.randrange(10, 2000) for _ in range(length)]
+        if burst := load.get("burst"):
+            await asyncio.sleep(burst - time.time() % burst)
         try:
-            async with session.post(f"{url}/v1/completions", json=body) as response:
-                answer = await response.json()
-                counts["requests"] += 1
-                counts["tokens"] += answer["usage"]["completion_tokens"]
+            if load.get("embed"):
+                await answered(session, "embeddings", {"input": tokens})
+            else:
+                body = {"prompt": tokens, "max_tokens": out, "temperature": 0, "ignore_eos": True}
+                await answered(session, "completions", body | load.get("body", {}), chance)
         except TimeoutError:
             counts["timeouts"] += 1
         except (aiohttp.ClientError, KeyError):

@@ -108,17 +108,18 @@ def _wait_until_up(server: subprocess.Popen[bytes], url: str, log: Path) -> None
 
 
 @contextlib.contextmanager
-def loaded(url: str, load: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
-    """Clients at work, past their ramp, until this ends."""
+def loaded(url: str, load: dict[str, Any]) -> Iterator[dict[str, float]]:
+    """Clients at work, past their ramp, until this ends; then it holds what they counted (load.py)."""
     command = [str(VLLM / "python"), str(HERE / "load.py"), url, json.dumps({"seconds": AN_HOUR, **load})]
     clients = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     before_all_others(clients.pid)
+    counted: dict[str, float] = {}
     try:
         time.sleep(RAMP_SECONDS)
-        yield clients
+        yield counted
     finally:
         clients.terminate()
-        clients.communicate(timeout=60)
+        counted.update(json.loads(clients.communicate(timeout=60)[0] or "{}"))
 
 
 def tokens_per_second(url: str, seconds: float) -> float:

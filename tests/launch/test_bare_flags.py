@@ -29,6 +29,16 @@ def test_flags_alone(text: str, model: str | None, is_open: bool) -> None:
     assert "the program is not in the text: these were read as flags of `vllm serve`" in notes(start)
 
 
+def test_options_of_a_container_with_its_image() -> None:
+    """People copy all but the first line of a `docker run`."""
+    text = "  --gpus all \\\n  --ipc=host \\\n  -p 8000:8000 \\\n  vllm/vllm-openai:v0.9.1 \\\n  --model m -tp 2\n"
+    [start] = read(text)
+    assert (start.form, start.version, start.command.model) == (Form.DOCKER_RUN, "0.9.1", "m")
+    assert start.command.flags == {"--model": "m", "--tensor-parallel-size": 2}
+    assert start.resources.host_ipc
+    assert "the program is not in the text: this was read as what follows `docker run`" in notes(start)
+
+
 def test_a_command_is_no_model() -> None:
     [start] = read("srun -n1 --gres=gpu:2 \\\nvllm serve m --tensor-parallel-size 2\n")
     assert start.form is Form.SHELL

@@ -48,6 +48,7 @@ speed:
   gpus: gpus
   load: running
   least_share: 0.1
+  leads: 0.5
   beyond_flags: 0.05
   share_there: 0.5
   outweighs: 0.5

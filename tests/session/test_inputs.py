@@ -130,6 +130,14 @@ def test_an_export_of_an_issue(tmp_path: Path) -> None:
     assert code == 1
 
 
+def test_of_an_export_of_several_issues_the_first_is_read_and_the_others_are_told(tmp_path: Path) -> None:
+    issues = [{"title": name, "body": f"So:\n\n```\n{COMMAND}```\n"} for name in ("Slow", "Dead", "Asleep")]
+    _, report, _ = doctor(written(tmp_path, issues_json=json.dumps(issues)))
+    [problem] = [source["error"] for source in report["sources"] if source["error"]]
+    assert "of its issues the first was read, 2 not" in problem["message"]
+    assert kinds(report).count("command") == 1
+
+
 def test_lines_of_a_scrape_within_an_issue(tmp_path: Path) -> None:
     scrape = "".join(
         f'vllm:{name}{{engine="0",model_name="m"}} {value}\n'

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
+from typing import NamedTuple
 
 from vllm_doctor.model import outside
 
 _WRITTEN = frozenset({"title", "body", "text", "content", "message", "description", "question", "answer", "cooked"})
 """Keys under which GitHub, chats and forums keep what was written."""
+_OF_ISSUE = frozenset({"title", "body"})
 _MOST_PIECES = 2_000
+_OF_LOGS = frozenset({"textPayload", "jsonPayload", "insertId", "ingestionTime", "logStreamName"})
+"""Keys that entries of a store of logs have, and nothing that people write."""
 _DEPTH = 12
 _MOST_CHARS = 12 << 20
 _MOST_OF_PAGE = 3 << 19
@@ -26,21 +30,40 @@ _BLOCKS = frozenset(
 )
 
 
-def text(raw: str) -> str | None:
-    """What people wrote in an export; None: it is none, but a text of its own."""
+class Export(NamedTuple):
+    """What people wrote, and how many more issues the export holds: each is about a server of its own."""
+
+    text: str
+    left_out: int = 0
+
+
+def read(raw: str) -> Export | None:
+    """What people wrote in an export, of several issues in the first; None: it is none, but a text of its own."""
     if _IS_PAGE.match(raw):
-        return _of_page(raw)
-    if raw.lstrip()[:1] in ("{", "["):
-        return _of_json(raw)
-    return None
-
-
-def _of_json(raw: str) -> str | None:
+        return Export(_of_page(raw))
+    if raw.lstrip()[:1] not in ("{", "["):
+        return None
     try:
         document = outside.json(raw)
     except ValueError:
         return None
+    issues = _issues(document)
+    written = _of_json(issues[0] if issues else document)
+    return Export(written, max(0, len(issues) - 1)) if written is not None else None
+
+
+def _issues(document: object) -> Sequence[object]:
+    """The issues in a list of them, or in the answer of a search."""
+    listed = document.get("items") if isinstance(document, dict) else document
+    if not isinstance(listed, list):
+        return ()
+    return listed if all(isinstance(one, dict) and one.keys() >= _OF_ISSUE for one in listed) else ()
+
+
+def _of_json(document: object) -> str | None:
     if isinstance(document, dict) and str(document.get("schema", "")).startswith("vllm-doctor/"):
+        return None
+    if _is_of_logs(document):
         return None
     pieces: list[str] = []
     for piece in _written(document, _DEPTH):
@@ -49,6 +72,13 @@ def _of_json(raw: str) -> str | None:
             break
     is_told = any("\n" in piece for piece in pieces)
     return "\n\n".join(map(_fenced, pieces)).replace("\r\n", "\n")[:_MOST_CHARS] if is_told else None
+
+
+def _is_of_logs(document: object) -> bool:
+    """Whether a store of logs has exported it: its reader takes the entries apart."""
+    lists = [document, *document.values()] if isinstance(document, dict) else [document]
+    entries = [entry for one in lists if isinstance(one, list) for entry in one[:3]]
+    return any(isinstance(entry, dict) and not _OF_LOGS.isdisjoint(entry) for entry in entries)
 
 
 def _fenced(piece: str) -> str:

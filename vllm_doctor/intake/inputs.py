@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from vllm_doctor.intake import exports
@@ -32,6 +33,14 @@ class Input:
     is_export: bool = False
     program: str | None = field(default=None, repr=False)
     """The whole notebook of which `text` is what its cells printed."""
+
+    left_out: int = 0
+    """Issues of an export that are not in the text."""
+
+    @cached_property
+    def raw(self) -> bytes:
+        """The text in UTF-8, for readers of bytes."""
+        return self.text.encode("utf-8", "replace")
 
 
 def of_file(path: Path) -> Input | None:
@@ -75,9 +84,9 @@ def of_bytes(name: str, raw: bytes, path: str | None = None) -> Input | None:
 
         if notebook.is_notebook(text):
             return Input(name, notebook.outputs(text)[:MOST_TEXT], is_export=True, program=text)
-    written = exports.text(text)
-    if written is not None:
-        return Input(name, written[:MOST_TEXT], is_export=True)
+    export = exports.read(text)
+    if export is not None:
+        return Input(name, export.text[:MOST_TEXT], is_export=True, left_out=export.left_out)
     return Input(name, text, path) if len(raw) <= MOST_TEXT else None
 
 

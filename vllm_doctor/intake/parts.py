@@ -44,13 +44,17 @@ class Parts:
     """Whether collect-env printed of it."""
     scrape: str | None = field(default=None, repr=False)
     """Its lines of /metrics, beside other parts."""
-    problems: tuple[str, ...] = ()
-    """What stands in it and cannot be read: one line each."""
+    other_engines: tuple[str, ...] = ()
+    """Commands of engines that are not vLLM: one line each."""
+    problem: str = ""
+    """Why the GPUs that stand in it cannot be read."""
 
     @property
     def is_only_log(self) -> bool:
         """Whether no more than a log is recognised."""
-        return not (self.commands or self.gpus or self.is_environment or self.scrape or self.problems)
+        return not (
+            self.commands or self.gpus or self.is_environment or self.scrape or self.other_engines or self.problem
+        )
 
     @property
     def is_empty(self) -> bool:
@@ -63,10 +67,8 @@ def of(given: Input, is_log: Callable[[Input], bool]) -> Parts:
     logged = is_log(given)
     gpus, problem = _gpus(given)
     commands = _commands(given, logged)
-    problems = [problem] if problem else []
-    if commands is None and not logged:
-        problems += (f"{given.name}: {said}" for said in engines.said(given.text))
-    is_environment = collect_env.holds(given.text.encode("utf-8", "replace"))
+    others = engines.said(given.text) if commands is None and not logged else ()
+    is_environment = collect_env.holds(given.raw)
     if is_environment and gpus is not None and not any(_is_measured(sample) for sample in gpus.samples):
         gpus = None  # it is the list in what collect-env printed
     scrape = saved_scrape.within(given.text)
@@ -77,16 +79,16 @@ def of(given: Input, is_log: Callable[[Input], bool]) -> Parts:
         gpus,
         is_environment,
         scrape,
-        tuple(problems),
+        tuple(f"{given.name}: {said}" for said in others),
+        problem,
     )
 
 
 def _gpus(given: Input) -> tuple[GpuView | None, str]:
-    raw = given.text.encode("utf-8", "replace")
-    if not printed.holds(raw):
+    if not printed.holds(given.raw):
         return None, ""
     try:
-        return printed.view(raw, given.name), ""
+        return printed.view(given.raw, given.name), ""
     except (UsageError, SourceError) as error:
         return None, str(error)
 

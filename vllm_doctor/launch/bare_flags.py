@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from vllm_doctor.launch import docker, shell
+from vllm_doctor.launch import docker, shell, unwrap
 from vllm_doctor.launch.start import Form, Launch, Word, Written
 from vllm_doctor.launch.unexpanded import mark
 from vllm_doctor.vllm import flags as catalogue
@@ -23,6 +24,8 @@ _LEFT_OUT = re.compile(rf"{_VARIABLE.pattern}|\.\.\.|…")
 """In a value: `{... "num_speculative_tokens": 3}`."""
 _SHARE = 0.5
 _NOTE = "the program is not in the text: these were read as flags of `vllm serve`"
+_RUN = ("docker", "run")
+_RUN_NOTE = "the program is not in the text: this was read as what follows `docker run`"
 
 
 def begins(text: str) -> bool:
@@ -36,6 +39,8 @@ def starts(text: str, line: int = 1) -> list[Written]:
     if len(lines) > _MOST_LINES:
         return []
     words = list(_words(lines, line))
+    if any(docker.is_image(word.text) for word in words):
+        return _behind_run(words)
     at = next((place for place, word in enumerate(words) if _FLAG.match(word.text)), len(words))
     before = [word for word in words[:at] if word.text not in _OPEN]
     flags = [word.text for word in words if _FLAG.match(word.text)]
@@ -45,11 +50,25 @@ def starts(text: str, line: int = 1) -> list[Written]:
         return []
     if before and (not _MODEL.fullmatch(before[0].text) or is_python([before[0].text])):
         return []
-    is_open = any(word.text in _OPEN for word in words)
     first = words[0].line
     rest = [word for word in words[at:] if word.text not in _OPEN]
     launch = Launch([Word("vllm", first), Word("serve", first), *before, *rest], Form.FLAGS, notes=(_NOTE,))
-    return [Written.of(launch, place=f"line {first}", is_open=is_open)]
+    return [Written.of(launch, place=f"line {first}", is_open=_has_gap(words))]
+
+
+def _behind_run(words: Sequence[Word]) -> list[Written]:
+    """What a container runs, of which the options, the image and its arguments were copied."""
+    first = words[0].line
+    run = [*(Word(text, first) for text in _RUN), *words]
+    launches = unwrap.of_words(run, Form.DOCKER_RUN, {})
+    return [
+        Written.of(replace(launch, notes=(*launch.notes, _RUN_NOTE)), place=f"line {first}", is_open=_has_gap(words))
+        for launch in launches
+    ]
+
+
+def _has_gap(words: Sequence[Word]) -> bool:
+    return any(word.text in _OPEN for word in words)
 
 
 def _words(lines: list[str], line: int) -> Iterator[Word]:

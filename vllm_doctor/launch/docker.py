@@ -76,7 +76,7 @@ def parse(words: Sequence[Word]) -> Run | None:
 def _options(words: Sequence[Word], at: int) -> tuple[list[tuple[str, Word]], int]:
     """The options from this place on, by their long names; and where they end, at the image."""
     given: list[tuple[str, Word]] = []
-    image = next((place for place in range(at, len(words)) if _is_image(words[place].text)), at)
+    image = next((place for place in range(at, len(words)) if is_image(words[place].text)), at)
     while at < len(words) and words[at].text != "--":
         if at < image and words[at].is_split and is_marked(words[at].text):
             at += 1  # $OPTIONS: what they are is not in the text
@@ -97,7 +97,7 @@ def _options(words: Sequence[Word], at: int) -> tuple[list[tuple[str, Word]], in
     return given, at
 
 
-def _is_image(text: str) -> bool:
+def is_image(text: str) -> bool:
     """Whether this is an image of vLLM's by its name, and no program."""
     return "/" in text and not text.startswith(("-", "/")) and is_vllm(text)
 

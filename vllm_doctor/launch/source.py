@@ -23,7 +23,7 @@ from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.text import files
-from vllm_doctor.vllm import command_line, flags
+from vllm_doctor.vllm import command_line, flags, nested_flags
 from vllm_doctor.vllm.environment import number_or_text
 
 STDIN = "-"
@@ -121,6 +121,8 @@ def of_text(name: str, text: str, path: str = "") -> StartSource:
     is_windows = "\r\n" in text
     with manifests.files(_beside(path) if path else lambda _: None):
         starts, written = _read(text, path)
+    if not starts:
+        raise SourceError("not-vllm", _nothing(text))
     exact = WrittenDocument(name, path or None, text.replace("\r\n", "\n"), written, starts, not is_windows)
     return StartSource(name, starts, exact)
 
@@ -177,6 +179,13 @@ def _decoded(raw: bytes, name: str, most: int = MAX_BYTES) -> str:
 
 def read(text: str, name: str = "") -> tuple[Start, ...]:
     """The starts in the text; at least one. Pure. `name`: of its file. Raises SourceError."""
+    if not (starts := within(text, name)):
+        raise SourceError("not-vllm", _nothing(text))
+    return starts
+
+
+def within(text: str, name: str = "") -> tuple[Start, ...]:
+    """The starts in the text; there may be none. Pure. `name`: of its file. Raises SourceError."""
     return _read(text, name)[0]
 
 
@@ -189,8 +198,7 @@ def _read(text: str, name: str) -> tuple[tuple[Start, ...], tuple[Written, ...]]
             raise SourceError("too-large", f"{len(written):,} vLLM commands are more than one examination takes")
         found = tuple(map(judged, written))
     if not found:
-        with budget.limited():
-            raise SourceError("not-vllm", _nothing(text))
+        return (), ()
     if others := engines.said(text):
         found = (replace(found[0], notes=(*found[0].notes, *others)), *found[1:])
     if is_windows and any(start.form in (Form.SHELL, Form.DOCKER_RUN) for start in found):
@@ -199,7 +207,10 @@ def _read(text: str, name: str) -> tuple[tuple[Start, ...], tuple[Written, ...]]
 
 
 def _nothing(text: str) -> str:
-    broken = unwrap.broken_before_vllm(text)
+    """Why none was found."""
+    text = without_marks(text.replace("\r\n", "\n"))
+    with budget.limited():
+        broken = unwrap.broken_before_vllm(text)
     if broken is not None and broken.kind is not Flaw.MISSING_BACKSLASH:
         return f"no vLLM server is started here; line {broken.line}: {unwrap.SAYS[broken.kind]}"
     if others := engines.said(text):
@@ -216,6 +227,7 @@ def facts(start: Start) -> dict[str, Reading]:
     found[COMMAND] = untold if start.is_open else Known(True, origin="cmdline")
     found |= {flag: Known(value, origin="cmdline") for flag, value in start.command.flags.items()}
     found |= dict.fromkeys(start.unknown_flags, untold)
+    found |= _shown(start)
     found[ENVIRONMENT] = Known(True, origin="environ") if start.is_environment_whole else untold
     for name, value in start.environment.items():
         found[f"${name}"] = untold if value is None else Known(number_or_text(value), origin="environ")
@@ -235,7 +247,17 @@ def facts(start: Start) -> dict[str, Reading]:
         "fd_limit": start.resources.open_files,
     }
     found |= {name: Known(value, origin="manifest") for name, value in asked.items() if value is not None}
+    found |= {name: Known(value, origin="cmdline") for name, value in start.benchmark.items()}
     return found | _device(start) | processes.facts(start) | _faults(start) | dated.facts(start)
+
+
+def _shown(start: Start) -> dict[str, Reading]:
+    """What stands within a value of which the text leaves a part out: --speculative-config '{... "method": "mtp"}'."""
+    if not start.unknown_flags & nested_flags.KEYS.keys():
+        return {}
+    written = command_line.parse(start.argv, lambda _: Reason.NOT_IN_COMMAND).flags
+    shown = [nested_flags.of_text(flag, str(written.get(flag, ""))) for flag in start.unknown_flags]
+    return {name: Known(value, origin="cmdline") for found in shown for name, value in found.items()}
 
 
 def _device(start: Start) -> dict[str, Reading]:

@@ -20,6 +20,7 @@ from vllm_doctor.session.attachment import Attachment, Opener
 from vllm_doctor.session.source import Source, failed
 from vllm_doctor.session.sources import log
 from vllm_doctor.session.sources.log import STDIN
+from vllm_doctor.sources.bench import signs
 
 if TYPE_CHECKING:
     from vllm_doctor.intake.inputs import Input
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from vllm_doctor.session.local import PrintedGpus
 
 _IS_COMMAND = re.compile(r"\s*(?:vllm|python3?|docker|podman)\s+\S")
-_HAS_LOG = re.compile(r"Avg prompt throughput|\[(?:api_server|loggers|metrics|llm_engine|core|launcher)\.py:\d")
-
 _HAS_MORE = re.compile(
     r"```|~~~|\bvllm serve |vllm\.entrypoints|\bLLM\(|docker run|NVIDIA-SMI|NVSMI|\bGPU \d{1,2}: |-smi\b"
     r"|Collecting environment|^vllm:[a-z]|sglang|trtllm",
@@ -162,18 +161,20 @@ class _Sorter:
         if given is None:
             self._add_log_at(word)
             return
-        if _HAS_LOG.search(given.text) and not given.is_export and not _HAS_MORE.search(given.text):
+        if signs.SERVER_LOG.search(given.raw) and not given.is_export and not _HAS_MORE.search(given.text):
             self._add_log(word)
             return
         from vllm_doctor.intake import parts, report  # late: most logs hold nothing else
 
-        raw = given.text.encode("utf-8", "replace")
-        if report.holds(raw):
-            self._fail(SourceKind.LOG, word, "report", report.said(raw, given.name))
+        if report.holds(given.raw):
+            self._fail(SourceKind.LOG, word, "report", report.said(given.raw, given.name))
             return
         told = parts.of(given, self._is_log)
+        if given.left_out:
+            says = f"{given.name}: of its issues the first was read, {given.left_out:,} not: give them one by one"
+            self._fail(SourceKind.LOG, word, "several", says)
         if given.is_export:
-            self.found.texts[word] = given.text.encode("utf-8", "replace")
+            self.found.texts[word] = given.raw
         self._add_parts(told)
         if not told.is_only_log:
             self.found.parted.add(word)
@@ -220,8 +221,10 @@ class _Sorter:
             self.found.environments.append((name, told.input.text))
         if told.scrape is not None:
             self.found.scrapes.append((name, told.scrape))
-        for problem in told.problems:
-            self._fail(SourceKind.GPU, name, "unreadable", problem)
+        for said in told.other_engines:
+            self._fail(SourceKind.COMMAND, name, "not-vllm", said)
+        if told.problem:
+            self._fail(SourceKind.GPU, name, "unreadable", told.problem)
 
     def _add_beside(self, word: str) -> None:
         """What stands in a file beside the result or the page that it holds."""
@@ -245,7 +248,7 @@ class _Sorter:
 
     def _is_log(self, given: Input) -> bool:
         """Whether a reader of logs recognises a line."""
-        if _HAS_LOG.search(given.text):
+        if signs.SERVER_LOG.search(given.raw):
             return True
         from vllm_doctor.rules import log_lines, rule
         from vllm_doctor.sources.log import source

@@ -10,8 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
+
+from vllm_doctor.model.reading import Value
 
 _FILE = Path(__file__).parent / "data" / "gpus.tsv"
 _GIGA, _TERA = 1e9, 1e12
@@ -89,11 +91,16 @@ def gpu(name: str, memory: float | None = None) -> Gpu | None:
     return best(words_of(name), memory)
 
 
-def figures(gpu: Gpu) -> dict[str, float | str]:
+def is_without_links(gpu: Gpu) -> bool:
+    """Whether GPUs of this kind reach each other over PCIe alone: the vendor's link is neither on the card nor sold."""
+    return gpu.link == "pcie" and gpu.nvlink is None
+
+
+def figures(gpu: Gpu) -> dict[str, Value]:
     """What its data sheet tells, by the names of the facts: gpu_name, gpu_memory_total (bytes), gpu_memory_usable (less
     what ECC and the driver keep), gpu_compute_capability, gpu_bandwidth (bytes/s), gpu_flops, gpu_flops_fp8,
-    gpu_flops_fp4 (dense, operations/s), gpu_link; device_written, as vLLM calls it, of what is no GPU of NVIDIA's or
-    AMD's."""
+    gpu_flops_fp4 (dense, operations/s), gpu_link; nvlink, False where there cannot be any; device_written, as vLLM
+    calls it, of what is no GPU of NVIDIA's or AMD's."""
     told = {
         "gpu_name": gpu.name,
         "gpu_memory_total": gpu.memory,
@@ -104,6 +111,7 @@ def figures(gpu: Gpu) -> dict[str, float | str]:
         "gpu_flops_fp8": gpu.fp8,
         "gpu_flops_fp4": gpu.fp4,
         "gpu_link": gpu.link,
+        "nvlink": False if is_without_links(gpu) else None,
         "device_written": _DEVICES.get(gpu.architecture),
     }
     return {name: value for name, value in told.items() if value not in (None, "")}
@@ -139,6 +147,7 @@ def gpus() -> tuple[Gpu, ...]:
 # ---- which row fits
 
 
+@lru_cache(maxsize=1024)
 def best(words: frozenset[str], memory: float | None, left_out: frozenset[str] = frozenset()) -> Gpu | None:
     """The row that has most of the words, and lacks none; the first of several. `left_out`: words that it may need, and
     that are not there."""

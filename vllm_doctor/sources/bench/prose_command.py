@@ -45,7 +45,7 @@ def starts(text: str) -> list[Start]:
 
 def _read(line: str) -> tuple[Start, ...]:
     try:
-        return source.read(line)
+        return source.within(line)
     except SourceError:
         return ()
 

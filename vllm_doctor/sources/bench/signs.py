@@ -19,8 +19,8 @@ SIGNS = re.compile(
 )
 """One of these stands in every result; a look at a file's beginning and end for them tells most others apart."""
 SERVER_LOG = re.compile(
-    rb"Avg prompt throughput|EngineCore|\[api_server\.py:\d|\[loggers\.py:\d|\[metrics\.py:\d|\[llm_engine\.py:\d"
-    rb"|\[core\.py:\d|\[launcher\.py:\d"
+    rb"Avg prompt throughput|\(EngineCore\w{0,20} pid=\d"
+    rb"|\[(?:api_server|loggers|metrics|llm_engine|core|launcher)\.py:\d"
 )
 
 

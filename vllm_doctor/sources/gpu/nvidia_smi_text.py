@@ -20,7 +20,7 @@ from vllm_doctor.sources.gpu.looks import Instance, Look
 from vllm_doctor.sources.gpu.printed_lines import Line
 from vllm_doctor.vllm import gpus as data_sheets
 
-_MAX_ROWS = 50_000
+_MAX_ROWS = 20_000
 MARKS = (
     *("NVIDIA-SMI", "NVITOP", "GPU0\t", "GPU0 ", "GPU models and config", "vidia driver version"),
     *(" 00000000:", "| 0000:", *(f"GPU {number}: " for number in range(10))),

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.sources.host import credentials, sockets
+from vllm_doctor.sources.host import credentials, routes, sockets
 from vllm_doctor.sources.host.kernel import Kernel, started_at, table
 from vllm_doctor.sources.host.process_files import ProcessFiles
 from vllm_doctor.sources.host.sockets import Listening
+from vllm_doctor.sources.server.route import DIRECT, Route
 from vllm_doctor.vllm.command_line import MAX_CONFIG, Command, is_python, masked, parse, program_of
 from vllm_doctor.vllm.environment import is_shown
 from vllm_doctor.vllm.release_table import release
@@ -80,6 +81,8 @@ class ServerProcess:
     user: str = ""
     url: str | None = None
     """Its base, as seen from this host; None where it has no port, or none that can be reached from here."""
+    route: Route = DIRECT
+    """How it is connected to."""
     ports: tuple[int, ...] = ()
     log: Path | None = None
     """The name of the file that its standard output goes to: `files` opens it."""
@@ -285,7 +288,7 @@ def _server(host: _Host, root: int) -> ServerProcess:
     alive = [below for below in tree if not below.is_dead]
     apart = _apart(kernel, root)
     opened = _sockets(host, root, _port(command))
-    url, url_notes = _url(kernel, root, command, opened, apart)
+    url, route, url_notes = _url(kernel, root, command, opened, apart, files)
     roles = _roles(alive, row, command, listens=bool(opened.found))
     version = _version(files, row)
     return ServerProcess(
@@ -295,6 +298,7 @@ def _server(host: _Host, root: int) -> ServerProcess:
         environ=_environ(kernel, root),
         user=_user(kernel, root),
         url=url,
+        route=route,
         ports=tuple(sorted({socket.port for socket in opened.found})),
         log=_log(kernel, root, apart),
         version=version,
@@ -427,34 +431,45 @@ def _sockets(host: _Host, root: int, port: int | None) -> _Open:
 
 
 def _url(
-    kernel: Kernel, root: int, command: Command, opened: _Open, apart: frozenset[str] | Reason
-) -> tuple[str | None, list[str]]:
-    """The server's base URL as seen from this host; or why there is none."""
+    kernel: Kernel,
+    root: int,
+    command: Command,
+    opened: _Open,
+    apart: frozenset[str] | Reason,
+    files: ProcessFiles,
+) -> tuple[str | None, Route, list[str]]:
+    """The server's base URL as seen from this host, and the way to it; or why there is none."""
     if "--uds" in command.flags:
-        return None, [f"it listens on a Unix socket ({command.flags['--uds']}), not on a port"]
+        path = str(command.flags["--uds"])
+        return routes.OF_A_SOCKET, routes.to_socket(files, path), []
     if command.flags.get("--headless") is True:
-        return None, ["it is headless: another node has its API server"]
+        return None, DIRECT, ["it is headless: another node has its API server"]
     port = _port(command)
     by_port = {socket.port: socket.address for socket in opened.found}
     if port is None:
         if not by_port:
-            return None, []
+            return None, DIRECT, []
         port = DEFAULT_PORT if DEFAULT_PORT in by_port else min(by_port)
     is_late = opened.is_sure and port not in by_port
     notes = [f"it does not listen on port {port}: is it still starting?"] if is_late else []
     address = by_port.get(port, str(command.flags.get("--host", "")))
+    route = routes.with_its_certificate(files, command)
     if not isinstance(apart, Reason) and "net" in apart:
-        if address == "localhost" or address == "::1" or address.startswith("127."):
-            return None, [f"it listens on {address} in a network of its own: run vllm-doctor inside its container"]
-        if address in _ANY_ADDRESS:
-            own = sockets.own_address(kernel, root)
-            if own is None:
-                return None, ["it listens in a network of its own, whose address cannot be seen: give its URL"]
-            address = own
+        is_loopback = address == "localhost" or address == "::1" or address.startswith("127.")
+        own = sockets.own_address(kernel, root) if address in _ANY_ADDRESS else None
+        if is_loopback or (address in _ANY_ADDRESS and own is None):
+            if not routes.may_enter(kernel):
+                where = f"on {address}" if is_loopback else "somewhere"
+                inside = "run vllm-doctor as root, or inside its container"
+                return None, DIRECT, [f"it listens {where} in a network of its own: {inside}"]
+            route = routes.within_network(files, root, route)
+            address = "127.0.0.1" if address in _ANY_ADDRESS else address
+        address = own or address
     elif address in _ANY_ADDRESS:
         address = "127.0.0.1"
-    scheme = "https" if "--ssl-certfile" in command.flags else "http"
-    return f"{scheme}://{f'[{address}]' if ':' in address else address}:{port}", notes
+    scheme = "https" if routes.CERTIFICATE in command.flags else "http"
+    url = f"{scheme}://{f'[{address}]' if ':' in address else address}:{port}"
+    return url, routes.named(route, url), notes
 
 
 def _apart(kernel: Kernel, pid: int) -> frozenset[str] | Reason:
