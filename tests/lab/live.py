@@ -150,6 +150,22 @@ class Site:
         log = (OUT / "live-restarted.log").open("wb")
         self.started.append(subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, process_group=0))
 
+    def hang(self, whom: str) -> None:
+        """Its main thread sleeps in a call, which is no stop: gdb lets the process go on."""
+        seconds = 1_000_000 * (max(WINDOWS) + 20)
+        words = ["gdb", "-batch", "-p", str(self.pids(whom)[0]), "-ex", f"call (int)usleep({seconds})"]
+        self.started.append(
+            subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0)
+        )
+
+    def let_go(self) -> None:
+        """End what was put into it or started beside it."""
+        while self.started:
+            process = self.started.pop()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
     def __post_init__(self) -> None:
         self.command = _words(self.root)
 
@@ -176,10 +192,7 @@ def serving(group: Mapping[str, Any]) -> Iterator[Site]:
             yield site
         finally:
             signalled(site, {"do": "CONT", "whom": "all"})
-            for process in site.started:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            site.let_go()
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:
@@ -207,6 +220,7 @@ def looked(group: Mapping[str, Any], case: Mapping[str, Any], window: int, besid
             timer.join()
     for whom in ("all", "reader"):
         signalled(site, {"do": "CONT", "whom": whom})
+    site.let_go()
     time.sleep(REST_SECONDS)
     report = json.loads(answer.stdout or NO_ANSWER)
     findings = report["findings"]
@@ -234,6 +248,10 @@ def faults(case: Mapping[str, Any], report: Mapping[str, Any]) -> Iterator[str]:
         if report["verdict"] == "unknown":
             yield f"a server that is well, and no verdict: {report['headline']}"
         return
+    if case["now"] == "gone":
+        if report["verdict"] == "ok":
+            yield f"ok of a server that is gone: {report['headline']}"
+        return
     if report["verdict"] != "critical":
         yield f"verdict {report['verdict']}: {report['headline']}"
     if not grave or grave[0] not in case["rules"]:
@@ -246,6 +264,9 @@ def signalled(site: Site, act: Mapping[str, Any]) -> None:
     """Send the signal; who is gone is gone."""
     if act["do"] == "RESTART":
         site.restart()
+        return
+    if act["do"] == "HANG":
+        site.hang(act["whom"])
         return
     for pid in site.pids(act["whom"]):
         if pid:
