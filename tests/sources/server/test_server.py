@@ -1265,3 +1265,31 @@ def test_the_last_scrape_is_begun_early_enough(signals: Catalogue) -> None:
         seen = worked(server.examine(15.0, until))
         assert clock.now() < until
     assert 3 < seen.window.seconds < 8
+
+
+# ---- /health --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (Answer(b"", 503), Known(503.0)),
+        (Answer(b"", 200), Known(200.0)),
+        (Answer(b"<html>no backend</html>", 503), None),
+        (Answer(b"", 404), None),
+    ],
+)
+def test_an_engine_that_the_server_itself_says_is_dead(answer: Answer, found: Known | None, signals: Catalogue) -> None:
+    routes = vllm(page("healthy-busy", 0)) | {"/health": lambda request: answer}
+    with serving(routes) as server:
+        seen = worked(examine(server.url, signals, 1))
+        assert len(server.asked("/health")) == 1
+    assert seen.facts.get("health_status") == found
+    gone = [finding.rule for finding in judged(seen, signals).findings if finding.rule == "engine-process-gone"]
+    assert gone == (["engine-process-gone"] if found == Known(503.0) else [])
+
+
+def test_a_server_that_makes_tokens_is_not_asked_for_its_health(signals: Catalogue) -> None:
+    with serving(vllm(pages("healthy-busy"))) as server:
+        worked(examine(server.url, signals, 1))
+        assert server.asked("/health") == []

@@ -1,4 +1,4 @@
-"""A vLLM server, over HTTP: GET /metrics once a sample; /version and /v1/models once.
+"""A vLLM server, over HTTP: GET /metrics once a sample; /version and /v1/models once; /health where no token came.
 
 Nothing else is asked of the patient, nothing is sent to it, and every answer is bounded in time and size.
 """
@@ -16,7 +16,7 @@ from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
-from vllm_doctor.model.reading import Known
+from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.report import Problem
 from vllm_doctor.model.restarts import Starts
 from vllm_doctor.model.window import Window
@@ -25,7 +25,16 @@ from vllm_doctor.sources.server.access import Access
 from vllm_doctor.sources.server.exposition import Heads, Page, parse
 from vllm_doctor.sources.server.fetch import PATIENCE, Advice, Connection, base_of
 from vllm_doctor.sources.server.route import DIRECT, Route
-from vllm_doctor.sources.server.scrapes import START_TIME, Answers, Identity, Scrape, identity, seen, started
+from vllm_doctor.sources.server.scrapes import (
+    START_TIME,
+    Answers,
+    Identity,
+    Scrape,
+    identity,
+    seen,
+    stands_still,
+    started,
+)
 
 if TYPE_CHECKING:  # only hooks have one
     from vllm_doctor.sources.server.state import Recalled, State
@@ -124,6 +133,8 @@ class Server:
         except SourceError as problem:
             look.error = Problem(problem.kind, str(problem))
         seen = self.with_answer(self._ended(look))
+        if look.error is None and stands_still(look.scrapes):
+            seen = replace(seen, facts={**seen.facts, **self.health(deadline)})
         if state is None or recalled is None or seen.error is not None:
             return seen
         seen.window.lone = recalled.reason
@@ -235,6 +246,15 @@ class Server:
         """What /version and /v1/models say; SourceError if this is no vLLM."""
         version = self._json("/version", deadline)
         return identity(self.target, page, version, self._json("/v1/models", deadline))
+
+    def health(self, deadline: float) -> dict[str, Reading]:
+        """What vLLM says of its engine: 200, or 503 of one that is dead. Nothing where it is not vLLM that answers."""
+        try:
+            answer = self._connection.get("/health", min(deadline, self._clock() + IDENTITY_SECONDS))
+        except SourceError:
+            return {}
+        is_own = answer.status in (200, 503) and not answer.body.strip()  # a proxy's has a page
+        return {"health_status": Known(float(answer.status), origin="server")} if is_own else {}
 
     def _json(self, path: str, deadline: float) -> Any:
         """The JSON answer; {} if there is none: these two only add to what /metrics says."""
