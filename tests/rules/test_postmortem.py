@@ -276,7 +276,7 @@ def test_requests_that_run_without_a_token_are_not_well(log: LogFolder) -> None:
     hung = [stats(at, 2, 0, generation=0, prompt=0, kv_cache=1.0) for at in range(100, 200, 10)]
     past = examine(log.run([*start(0), *busy(40, 90), *hung]))
     assert past.diagnosis.verdict is Verdict.WARNING
-    assert past.diagnosis.headline == found(past)["engine-hung"].title
+    assert past.diagnosis.headline.startswith("The engine hangs")
 
 
 def test_a_request_that_has_just_begun_is_no_hang(log: LogFolder) -> None:
