@@ -712,6 +712,16 @@ def test_remedies_that_serve_the_other_goal_come_last(rules: Rules, goal: Readin
     assert len(finding.remedies) == 2
 
 
+@pytest.mark.parametrize(("goal", "first"), [("latency", "steady"), ("throughput", "fast")])
+def test_what_buys_latency_with_throughput_comes_first_where_latency_is_asked_for(
+    rules: Rules, goal: str, first: str
+) -> None:
+    cost = "cost: none, risk: fewer tokens a second, expect: more"
+    rules.add("x", "queue > 0", remedies=f"[{{do: fast, {cost}}}, {{do: steady, goal: latency, {cost}}}]")
+    remedies = found(rules.diagnose(server({"queue": 5.0}, goal=goal)))["x"].remedies
+    assert (remedies[0].do, remedies[0].risk) == (first, "fewer tokens a second")
+
+
 def test_where_nothing_is_measured_nothing_is_hidden(rules: Rules) -> None:
     rules.add("stats", "usage > 0.8", role="blind", stage="blind")
     rules.add("grave", "queue > 0", severity="critical")
