@@ -47,7 +47,7 @@ HEAD = """\
 
 A real vLLM (the lab's: {cores} CPU cores, no GPU, 3.7 million parameters; an API server, an engine core and a
 worker, each a process). Each case is put in under a load of requests; one look is taken with `--window 3` and one with
-`--window 15`. "load": beside {loops} busy loops.
+`--window 15`. "load": beside {loops} busy loops. Other work on these cores is told as such, and is no error.
 
     tests/lab/install.sh && .venv/bin/python -m tests.lab.live
     .venv/bin/python -m tests.lab.live --table > docs/live-cases.md
@@ -63,8 +63,6 @@ class Answer:
     case: str
     beside: str
     window: int
-    truth: str
-    how: str
     verdict: str
     first: str
     headline: str
@@ -113,7 +111,7 @@ def of_group(
             if site is None or group.get("fresh"):
                 stack.close()
                 site = stack.enter_context(serving(group))
-            answer = looked(group, case, window, beside, site)
+            answer = looked(case, window, beside, site)
             path = KEPT / f"{case['name'].replace(' ', '-')}-{beside}-{window}.json"
             path.write_text(json.dumps(asdict(answer), indent=1) + "\n")
             mark = "WRONG" if answer.wrong else "right"
@@ -130,7 +128,6 @@ class Site:
     url: str
     root: int
     reader: int
-    args: Sequence[str]
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def pids(self, whom: str) -> list[int]:
@@ -187,7 +184,7 @@ def serving(group: Mapping[str, Any]) -> Iterator[Site]:
         stack.enter_context(loaded(url, group["load"]))
         port = url.rsplit(":", 1)[1].encode()
         root = next(p for p in _numbers() if b"\0serve\0" in _words(p) and b"\0--port\0" + port + b"\0" in _words(p))
-        site = Site(url, root, reader, group["args"])
+        site = Site(url, root, reader)
         try:
             yield site
         finally:
@@ -200,7 +197,7 @@ def _ended(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def looked(group: Mapping[str, Any], case: Mapping[str, Any], window: int, beside: str, site: Site) -> Answer:
+def looked(case: Mapping[str, Any], window: int, beside: str, site: Site) -> Answer:
     """One look, while it is done to the server what the case says; afterwards what was stopped goes on."""
     acts = case.get("acts", [])
     early = sorted((act for act in acts if act["at"] < 0), key=lambda act: act["at"])
@@ -228,8 +225,6 @@ def looked(group: Mapping[str, Any], case: Mapping[str, Any], window: int, besid
         case=case["name"],
         beside=beside,
         window=window,
-        truth=case["truth"],
-        how=group["how"],
         verdict=report["verdict"],
         first=findings[0]["rule"] if findings else "-",
         headline=report["headline"],
@@ -276,21 +271,24 @@ def signalled(site: Site, act: Mapping[str, Any]) -> None:
 
 def table(groups: Sequence[Mapping[str, Any]]) -> str:
     """Markdown: a row for each case, alone and beside a load, with its answers by window."""
-    found = [Answer(**json.loads(path.read_text())) for path in KEPT.glob("*.json")]
+    found = [_kept(path) for path in KEPT.glob("*.json")]
     head = ("case", "beside", "truth", "how known", *(f"says with --window {window}" for window in WINDOWS), "result")
     rows = []
-    for case in (case for group in groups for case in group["cases"]):
+    for how, case in ((group["how"], case) for group in groups for case in group["cases"]):
         for beside in ("alone", "load"):
             answers = {a.window: a for a in found if a.case == case["name"] and a.beside == beside}
             if not answers:
                 continue
-            any_ = next(iter(answers.values()))
             says = [_said(answers[window]) if window in answers else "–" for window in WINDOWS]
             wrong = [f"{a.window} s: {'; '.join(a.wrong)}" for a in answers.values() if a.wrong]
-            rows.append(
-                (case["name"], beside, any_.truth, any_.how, *says, f"wrong ({', '.join(wrong)})" if wrong else "right")
-            )
+            result = f"wrong ({', '.join(wrong)})" if wrong else "right"
+            rows.append((case["name"], beside, case["truth"], how, *says, result))
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+
+
+def _kept(path: Path) -> Answer:
+    told = json.loads(path.read_text())
+    return Answer(**{name: told[name] for name in Answer.__dataclass_fields__})
 
 
 def _said(answer: Answer) -> str:

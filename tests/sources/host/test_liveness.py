@@ -212,7 +212,7 @@ def test_a_server_that_ends_and_is_started_again(site: Site) -> None:
     site.proc.add(7000, TITLES[API], 1)
     liveness.look_last()
     facts = liveness.facts()
-    assert (value(facts["server_gone"]), value(facts["server_started_again"])) == (True, 7000.0)
+    assert (value(facts["server_gone"]), value(facts["server_started_again"])) == (True, "pid 7000")
     assert value(facts["processes_gone_says"]) == "all of its processes ended while watched"
 
 

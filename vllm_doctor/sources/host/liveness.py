@@ -230,7 +230,7 @@ class Liveness:
             found["processes_gone_says"] = _told("; ".join(told))
             successor = process.successor(self._kernel, self.server) if gone else None
             if successor is not None:
-                found["server_started_again"] = _told(successor)
+                found["server_started_again"] = _told(f"pid {successor}")
         return found
 
     # ---- its own output --------------------------------------------------------------------------------------------
