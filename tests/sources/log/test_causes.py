@@ -394,6 +394,18 @@ def test_v0_says_that_its_engines_process_failed_to_start(log: LogFolder) -> Non
     assert (run.death.cause, run.death.stage) == (OOM, "weights")
 
 
+def test_a_worker_that_went_without_a_word(log: LogFolder) -> None:
+    gone = record(
+        95, "Worker proc VllmWorker-1 died unexpectedly, shutting down executor.", ENGINE, "ERROR", "m.py:231"
+    )
+    waited = frames("vllm/distributed/device_communicators/shm_broadcast.py:acquire_read")
+    fatal = said(ENGINE, ["EngineCore encountered a fatal error.", *waited, "RuntimeError: cancelled"], 95)
+    run = log.run([*start(0), *busy(40, 90), gone, *fatal, *dead(96)])
+    assert run.death is not None
+    assert run.death.cause == "Worker proc VllmWorker-1 died unexpectedly"
+    assert fact(run, "death_told") is False
+
+
 def test_a_script_that_embeds_the_engine_and_fails_in_its_start(log: LogFolder) -> None:
     """No process of its own, and no line that says that it is dead: the traceback is the last word."""
     traced = [*frames("vllm/worker/worker.py:load_model"), "ValueError: no such expert"]

@@ -48,7 +48,7 @@ _MOST_STEPS = 5000
 _WEAK_CAUSES = re.compile(
     r"EngineDeadError|KeyboardInterrupt|SystemExit|CancelledError|terminated|exit code:? -(?:15|2)\b|died unexpectedly$"
     r"|initialization failed|failed to start|new thread at interpreter shutdown|failed to be inspected"
-    r"|Error raised in subprocess"
+    r"|Error raised in subprocess|RuntimeError: cancelled$"
 )
 """They follow an operator's signal as well, or only repeat that something has ended."""
 _REPEATED = re.compile(r"[\w.]*(?:EngineDeadError\b(?!.*original error)|.*initialization failed)")
@@ -59,7 +59,7 @@ _OF_SERVER = re.compile(r"$|APIServer|ApiServer|EngineCore|VllmWorker|RayWorker|
 """The names of vLLM's processes; others may run in one log with an engine that they have embedded."""
 _ENDED = re.compile(
     r"exit code:? -?(?!-?9\b|137)\d|Fatal Python error: Aborted|returned non-zero|worker died$"
-    r"|WorkerCrashedError|^Aborted|Actor(?:Died|Unavailable)?Error|device-side assert triggered|cancelled$"
+    r"|WorkerCrashedError|^Aborted|Actor(?:Died|Unavailable)?Error|device-side assert triggered"
     r"|ContextTerminated"
 )
 """How a process ended, which follows why."""
