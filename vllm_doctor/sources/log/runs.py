@@ -289,7 +289,8 @@ class Runs:
         for id, when in self._all[-1].when.items():
             count = float(sum(times for at, times in when if at > now - _RECENT))
             serving = min(count, float(self._all[-1].serving[id]))
-            found |= {f"log:{id}": Known(count, origin=LOG), f"log:{id}@serving": Known(serving, origin=LOG)}
+            found |= {f"log:{id}{since}": Known(count, origin=LOG) for since in ("", "@here")}
+            found[f"log:{id}@serving"] = Known(serving, origin=LOG)
         return found
 
     def done(self) -> tuple[Run, ...]:
@@ -327,6 +328,7 @@ class Runs:
             death=death,
             facts=self._facts(open_run, up, given),
             last_start=open_run.last_start,
+            when={id: tuple(seen) for id, seen in open_run.when.items()},
             stage=open_run.stage,
             went_on_at=open_run.went_on_at,
             ended_by=open_run.ended_by if stopped else None,
