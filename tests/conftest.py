@@ -160,6 +160,6 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
             route: Route = DIRECT,
         ) -> None:
             skipping = Clock()
-            super().__init__(url, wanted, access, clock or skipping.now, sleep or skipping.sleep, route)
+            super().__init__(url, wanted, access, clock or skipping.now, sleep or skipping.sleep, route, lambda: 0.0)
 
     monkeypatch.setattr(server, "Server", Hurried)

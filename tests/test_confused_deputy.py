@@ -103,22 +103,6 @@ def test_a_config_of_a_group_that_only_root_is_in(home: Home, secret: Path, tmp_
         assert PLANTED not in everything(doctor, pid, tmp_path)
 
 
-def test_a_unix_socket(home: Home, tmp_path: Path, doctor: Doctor) -> None:
-    """Root may connect to every socket, and a process can name any as its own (--uds)."""
-    with tempfile.TemporaryDirectory(prefix="vllm-doctor-test-") as folder, socket.socket(socket.AF_UNIX) as roots:
-        os.chmod(folder, 0o755)
-        path = Path(folder) / "root.sock"
-        roots.bind(str(path))
-        path.chmod(0o600)
-        roots.listen(1)
-        roots.settimeout(0)
-        with home.serving("--uds", str(path)) as pid:
-            said = everything(doctor, pid, tmp_path)
-        with pytest.raises(BlockingIOError):
-            roots.accept()
-    assert f"unix:{path} cannot be reached" in said
-
-
 def test_a_certificate(home: Home, secret: Path, doctor: Doctor) -> None:
     with home.serving("--ssl-certfile", str(secret)) as pid:  # its answer is no TLS, and is not waited for long
         ran = doctor(str(pid), "--window", "0", "--json", "--timeout", "2")
@@ -153,7 +137,7 @@ def test_a_models_config(home: Home, secret: Path, tmp_path: Path, doctor: Docto
 
 
 def test_a_socket(home: Home, secret: Path, doctor: Doctor) -> None:
-    """Nobody connects to what --uds names."""
+    """Nobody connects to what --uds names, unless the server's own user may."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(secret.with_name("socket")))
         listener.listen()
@@ -162,7 +146,7 @@ def test_a_socket(home: Home, secret: Path, doctor: Doctor) -> None:
             ran = doctor(str(pid), "--window", "0", "--json")
         with pytest.raises(BlockingIOError):
             listener.accept()
-    assert "it listens on a Unix socket" in ran.out
+    assert f"unix:{secret.with_name('socket')} cannot be reached" in ran.out
 
 
 def test_a_pipe_holds_nobody_up(home: Home, doctor: Doctor) -> None:

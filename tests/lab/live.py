@@ -1,6 +1,6 @@
 """Alive, frozen or dead: a real vLLM that is stopped, killed or blocked while the doctor looks, and what it says.
 
-usage: python -m tests.lab.live [GROUP...] [--windows 3 15]     run the cases of live.yaml (all); 1: an answer is wrong
+usage: python -m tests.lab.live [GROUP...] [--windows 3 15]      run the cases of live.yaml (all); 1: an answer is wrong
        python -m tests.lab.live --table > docs/live-cases.md    the answers so far
 
 Wrong is "ok" of a server that is sick now, another root than the fault that was put in, and any finding at warning or
@@ -45,9 +45,9 @@ MAY_STAND_BESIDE = frozenset({"cpu-underprovisioned", "cpu-contention"})
 HEAD = """\
 # Alive, frozen, dead: what the doctor says
 
-A real vLLM (the lab's: {cores} CPU cores, no GPU, a model of 3.7 million parameters; without parallelism the worker is
-a part of the engine core's process, so the cases of a worker have tensor parallelism 2). Each case is put in under a
-load of requests; one look is taken with `--window 3` and one with `--window 15`. "load": beside {loops} busy loops.
+A real vLLM (the lab's: {cores} CPU cores, no GPU, 3.7 million parameters; an API server, an engine core and a
+worker, each a process). Each case is put in under a load of requests; one look is taken with `--window 3` and one with
+`--window 15`. "load": beside {loops} busy loops.
 
     tests/lab/install.sh && .venv/bin/python -m tests.lab.live
     .venv/bin/python -m tests.lab.live --table > docs/live-cases.md
@@ -76,6 +76,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("groups", nargs="*")
     parser.add_argument("--windows", type=int, nargs="+", default=WINDOWS)
+    parser.add_argument("--cases", nargs="+", default=[""], help="words of their names")
     parser.add_argument("--beside", nargs="+", choices=("alone", "load"))
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
@@ -93,16 +94,19 @@ def main() -> int:
         answer
         for group in groups
         if not given.groups or group["name"] in given.groups
-        for answer in of_group(group, given.windows, given.beside or group.get("beside", ["alone"]))
+        for answer in of_group(group, given.cases, given.windows, given.beside or group.get("beside", ["alone"]))
     ]
     wrong = sum(bool(answer.wrong) for answer in answers)
     print(f"{len(answers) - wrong} right, {wrong} wrong")
     return 1 if wrong else 0
 
 
-def of_group(group: Mapping[str, Any], windows: Sequence[int], besides: Sequence[str]) -> Iterator[Answer]:
-    """All looks of a group's cases."""
-    looks = [(case, window, beside) for case in group["cases"] for beside in besides for window in windows]
+def of_group(
+    group: Mapping[str, Any], words: Sequence[str], windows: Sequence[int], besides: Sequence[str]
+) -> Iterator[Answer]:
+    """All looks of the group's cases with one of these words in their names."""
+    cases = [case for case in group["cases"] if any(word in case["name"] for word in words)]
+    looks = [(case, window, beside) for case in cases for beside in besides for window in windows]
     with contextlib.ExitStack() as stack:
         site: Site | None = None
         for case, window, beside in looks:
@@ -146,6 +150,22 @@ class Site:
         log = (OUT / "live-restarted.log").open("wb")
         self.started.append(subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, process_group=0))
 
+    def hang(self, whom: str) -> None:
+        """Its main thread sleeps in a call, which is no stop: gdb lets the process go on."""
+        seconds = 1_000_000 * (max(WINDOWS) + 20)
+        words = ["gdb", "-batch", "-p", str(self.pids(whom)[0]), "-ex", f"call (int)usleep({seconds})"]
+        self.started.append(
+            subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0)
+        )
+
+    def let_go(self) -> None:
+        """End what was put into it or started beside it."""
+        while self.started:
+            process = self.started.pop()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
     def __post_init__(self) -> None:
         self.command = _words(self.root)
 
@@ -172,10 +192,7 @@ def serving(group: Mapping[str, Any]) -> Iterator[Site]:
             yield site
         finally:
             signalled(site, {"do": "CONT", "whom": "all"})
-            for process in site.started:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            site.let_go()
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:
@@ -203,6 +220,7 @@ def looked(group: Mapping[str, Any], case: Mapping[str, Any], window: int, besid
             timer.join()
     for whom in ("all", "reader"):
         signalled(site, {"do": "CONT", "whom": whom})
+    site.let_go()
     time.sleep(REST_SECONDS)
     report = json.loads(answer.stdout or NO_ANSWER)
     findings = report["findings"]
@@ -230,6 +248,10 @@ def faults(case: Mapping[str, Any], report: Mapping[str, Any]) -> Iterator[str]:
         if report["verdict"] == "unknown":
             yield f"a server that is well, and no verdict: {report['headline']}"
         return
+    if case["now"] == "gone":
+        if report["verdict"] == "ok":
+            yield f"ok of a server that is gone: {report['headline']}"
+        return
     if report["verdict"] != "critical":
         yield f"verdict {report['verdict']}: {report['headline']}"
     if not grave or grave[0] not in case["rules"]:
@@ -242,6 +264,9 @@ def signalled(site: Site, act: Mapping[str, Any]) -> None:
     """Send the signal; who is gone is gone."""
     if act["do"] == "RESTART":
         site.restart()
+        return
+    if act["do"] == "HANG":
+        site.hang(act["whom"])
         return
     for pid in site.pids(act["whom"]):
         if pid:

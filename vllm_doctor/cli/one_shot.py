@@ -31,7 +31,7 @@ _QUERIES = 60.0
 """Seconds that all queries of a Prometheus may take together."""
 _JUDGING = 1.0
 """Seconds to judge what was observed to the last moment: an engine takes a hundredth of it."""
-_LEFT_TO_DO = 0.12
+_LEFT_TO_DO = 0.16
 """Seconds of a CPU that it takes to judge one server and to write (measured)."""
 _PAST = (SourceKind.LOG, SourceKind.COMMAND, SourceKind.COLLECT_ENV, SourceKind.GPU_NAME, SourceKind.BENCH)
 """Kinds of sources that were all there before: they are read to their end."""
@@ -39,7 +39,7 @@ _PAST = (SourceKind.LOG, SourceKind.COMMAND, SourceKind.COLLECT_ENV, SourceKind.
 
 def run(sources: Sequence[str], options: argparse.Namespace) -> int:
     """Examine these sources and write the report; the exit code."""
-    report = judge_of(options, form_of(options) in ("json", "html"), started=own_time.of_main())(sources)
+    report = judge_of(options, form_of(options) in ("json", "html"), started=own_time.of_start())(sources)
     _write(report, options)
     if options.format == "patch" and report.error is None:
         from vllm_doctor.render import patch
@@ -73,13 +73,17 @@ def judge_of(
     def examine(words: Sequence[str]) -> Report:
         from_prometheus = any(map(prometheus.is_named_by, words))
         timeout = (_QUERIES if from_prometheus else 8 + window) if options.timeout is None else options.timeout
-        spare = max(0.0, timeout - window) / 2
-        now = time.monotonic()
-        began = max(begun, now - spare) if started.ran else now
-        # A doctor that gets little of a CPU is done with its looks the sooner: it must still judge and write.
-        reserve = min(_LEFT_TO_DO * (own_time.of_main().slowdown - 1), spare)
-        deadline = began + timeout - reserve
-        look = replace(examining_attachment_of(options, access_of(options), signals, window, deadline), state=state)
+        began, reserve = time.monotonic(), 0.0
+        if started.ran:
+            spare = max(0.0, timeout - window) / 2
+            began = max(begun, began - spare)
+            # A doctor that gets little of a CPU is done with its looks the sooner: it must still judge and write.
+            reserve = min(_LEFT_TO_DO * (own_time.of_main().slowdown - 1), spare)
+        look = replace(
+            examining_attachment_of(options, access_of(options), signals, window, began + timeout - reserve),
+            state=state,
+            waited=0.0 if started.ran else None,
+        )
         wishes = wishes_of(options)
         with contextlib.ExitStack() as opened:
             sources = attach(words, look, opened)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from vllm_doctor.model.reading import Reading
+from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.window import Labels, Sample, Window
 
 Series = tuple[str, Labels]
@@ -71,6 +71,8 @@ class Run:
     command: tuple[str, ...] = ()
     last_start: str | None = None
     """The last line of a start that the log holds, by its name in the table."""
+    when: Mapping[str, tuple[tuple[float, int], ...]] = field(default_factory=dict)
+    """When each line was printed, and how often at a time: what is not of the start, by its name in the table."""
     stage: str | None = None
     """Where in its start the last line leaves it that tells one."""
     went_on_at: float | None = None
@@ -123,6 +125,19 @@ class Run:
         )
         return max(shares, default=None)
 
+    def facts_between(self, first: int, last: int) -> Mapping[str, Reading]:
+        """The facts, and beside each count of a line (log:LINE) that of the time from round `first` to before `last`
+        (log:LINE@here)."""
+        began, ended = self.rounds[first].at - self.interval, self.rounds[last - 1].at
+        here = {
+            name.removesuffix("@serving"): sum(
+                times for at, times in self.when.get(name[4:-8], ()) if began < at <= ended
+            )
+            for name in self.facts
+            if name.startswith("log:") and name.endswith("@serving")
+        }
+        return {**self.facts, **{f"{name}@here": Known(float(count), origin="log") for name, count in here.items()}}
+
     def shifted(self, seconds: float) -> Run:
         """The same run at another time."""
         if not seconds:
@@ -134,6 +149,7 @@ class Run:
             last_at=None if self.last_at is None else self.last_at + seconds,
             death=replace(death, at=death.at + seconds) if death is not None and death.at is not None else death,
             rounds=tuple(replace(round, at=round.at + seconds) for round in self.rounds),
+            when={id: tuple((at + seconds, times) for at, times in seen) for id, seen in self.when.items()},
         )
 
     def _samples(self, round: Round) -> list[Sample]:

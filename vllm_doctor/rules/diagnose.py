@@ -35,6 +35,7 @@ from vllm_doctor.rules.verdict import Complaint, concluded
 from vllm_doctor.text import words
 from vllm_doctor.vllm import flags
 
+_LATENCY = "latency"
 _VERSION, _CHECKED_BY, _WINDOW, _GOAL = "vllm_version", "flags_checked_by", "flags_window", "goal"
 HEADLINES = (Stage.BROKEN, Stage.CLIENT, Stage.LIMIT)
 """The stages that make a headline of a server that is well: what it does; not which kernels it has."""
@@ -288,14 +289,16 @@ def finding_of(
 def remedies(rule: Rule, reader: Reader) -> tuple[Remedy, ...]:
     """Those that fit, as the rule has them; but what can be done now comes before what needs a value not known.
 
-    Those that serve the user's goal at the cost of the other come first, those that serve the other one last.
+    Those that serve the other goal at the cost of the user's come last; where latency was asked for,
+    those that buy it with throughput come first.
     """
     fitting = [remedy for written in rule.remedies if (remedy := _remedy(written, reader)) is not None]
     goal = reader(_GOAL)
 
     def rank(remedy: Remedy) -> tuple[bool, bool, bool]:
         wanted = goal.value if isinstance(goal, Known) else ""
-        return bool(wanted) and remedy.goal not in ("", wanted), bool(remedy.needs), remedy.goal != wanted
+        is_bought = wanted == _LATENCY == remedy.goal
+        return bool(wanted) and remedy.goal not in ("", wanted), bool(remedy.needs), not is_bought
 
     return tuple(sorted(fitting, key=rank))
 

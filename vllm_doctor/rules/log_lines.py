@@ -204,7 +204,7 @@ class LogLines:
 
     def has(self, name: str) -> bool:
         """Whether `name` is a line ("enforce-eager") or one of its values ("kv-cache-size.tokens")."""
-        id, _, field = name.removesuffix("@serving").partition(".")
+        id, _, field = name.removesuffix("@serving").removesuffix("@here").partition(".")
         return id in self.lines and (not field or field in names_of(self.lines[id]))
 
 

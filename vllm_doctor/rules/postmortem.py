@@ -90,7 +90,8 @@ def examine(
             continue
         run = runs[place]
         window = run.window(stretch.first, stretch.last) if stretch else Window()
-        snapshots = [catalogue.snapshot(window, {**run.facts, **wished})]
+        facts = run.facts_between(stretch.first, stretch.last) if stretch else run.facts
+        snapshots = [catalogue.snapshot(window, {**facts, **wished})]
         steady = _Steady(run, catalogue, wished)
         steadily = steady if stretch is not None else lambda: None
         diagnosis = diagnose(rules, catalogue, snapshots, steady=steadily, explained=explained)
@@ -144,7 +145,8 @@ class _Steady:
         self.rounds = _steadiest(self._run)
         if self.rounds is None:
             return None
-        return self._catalogue.snapshot(self._run.window(*self.rounds), {**self._run.facts, **self._wished})
+        facts = {**self._run.facts_between(*self.rounds), **self._wished}
+        return self._catalogue.snapshot(self._run.window(*self.rounds), facts)
 
 
 def _steadiest(run: Run) -> tuple[int, int] | None:
@@ -185,7 +187,7 @@ def _scanned(
         for first, last in _stretches(run):
             if stretches and is_over():
                 return sorted(stretches, key=_order), spans, set(range(place + 1))
-            snapshot = narrow.snapshot(run.window(first, last), {**run.facts, **wished})
+            snapshot = narrow.snapshot(run.window(first, last), {**run.facts_between(first, last), **wished})
             began, ended = run.rounds[first].at - run.interval, run.rounds[last - 1].at
             found: dict[str, Severity] = {}
             for rule, outcome, reader in outcomes(moving, narrow, snapshot):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vllm_doctor.launch import diff
 from vllm_doctor.model import outside
-from vllm_doctor.model.kinds import SERVERS, Role, SourceKind
+from vllm_doctor.model.kinds import SERVERS, Role, SourceKind, Stage
 from vllm_doctor.model.observation import Document, Observation
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.report import (
@@ -98,15 +98,13 @@ def judge(
         examined[place].without_scrapes().snapshot(catalogue, wished, len(every) > 1) if place in cut else snapshot
         for place, snapshot in enumerate(snapshots)
     ]
-    if past is not None:
-        diagnosis = past.diagnosis
-    else:
-        diagnosis = diagnose(
-            rules, catalogue, judged, is_measured, is_over=lambda: is_over(_JUDGING), explained=explained
-        )
+    diagnosis = past.diagnosis if past is not None else None
+    if diagnosis is None or _is_seen_now(observations):
+        now = diagnose(rules, catalogue, judged, is_measured, is_over=lambda: is_over(_JUDGING), explained=explained)
         if cut:  # one scrape shows how full the server is, and not why: nothing is judged by it
             shown = diagnose((), catalogue, snapshots)
-            diagnosis = replace(diagnosis, vitals=shown.vitals, engines=shown.engines)
+            now = replace(now, vitals=shown.vitals, engines=shown.engines)
+        diagnosis = now if diagnosis is None or _is_broken_now(now, diagnosis) else diagnosis
     error = error or _unfinished(diagnosis, len(examined) - len(snapshots), log if past is not None else None)
     unmeasured = "" if is_measured else UNMEASURED if is_written else ONLY_GPUS
     verdict, headline = _concluded(
@@ -163,9 +161,11 @@ def _sources(observations: Sequence[Observation]) -> tuple[SourceSeen, ...]:
 
 
 def _error(observations: Sequence[Observation], examined: Sequence[Examined]) -> Problem | None:
-    """A server that does not answer cannot be judged; without its host or its GPUs a part of it can."""
+    """A server that does not answer cannot be judged; without its host or its GPUs a part of it can. Where the doctor
+    got no CPU to look at any of it, its server may lack one too."""
     failed = [o for o in observations if o.error is not None]
-    decisive = [o for o in failed if o.kind in SERVERS] or ([] if examined else failed)
+    starved = [o for o in failed if o.error is not None and o.error.kind == "starved"]
+    decisive = [o for o in failed if o.kind in SERVERS] or starved or ([] if examined else failed)
     return decisive[0].error if decisive else None
 
 
@@ -265,6 +265,18 @@ def _postmortem(
 
     runs = with_what_else_is_known(log.runs, observations)
     return postmortem.examine(runs, rules, catalogue, wished, is_over, explained)
+
+
+def _is_seen_now(observations: Sequence[Observation]) -> bool:
+    """Whether the processes of the server that wrote the log are seen."""
+    return any(o.kind is SourceKind.HOST and o.processes for o in observations)
+
+
+def _is_broken_now(now: Diagnosis, past: Diagnosis) -> bool:
+    """Whether the server's processes tell of something that the log, which is of before, does not hold."""
+    grave = [finding for finding in now.findings if finding.is_grave]
+    known = {finding.rule for finding in past.findings}
+    return bool(grave) and grave[0].stage is Stage.BROKEN and grave[0].rule not in known
 
 
 def _runs(log: Observation | None) -> tuple[RunSeen, ...]:

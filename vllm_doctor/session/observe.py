@@ -29,6 +29,8 @@ def observe(sources: Sequence[Source], seconds: float) -> list[Observation]:
     failed: list[BaseException] = []
 
     def run(place: int, source: Source) -> None:
+        if source.logs:
+            own_time.take_turns()
         try:
             seen[place] = looked(source, source.look)
         except BaseException as error:  # raised again in the caller's thread, which decides

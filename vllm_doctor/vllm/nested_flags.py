@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from vllm_doctor.model import outside
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
@@ -21,6 +22,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 """Those that rules read. A list is kept as its words ("1 2 4")."""
 
 _MODE = "cudagraph_mode"
+_MODE_FLAG = f"--compilation-config.{_MODE}"
 _LARGEST = "largest_graph_given"
 _SIZES = ("--cudagraph-capture-sizes", "--compilation-config.cudagraph_capture_sizes", "--cuda-graph-sizes")
 _CAPS = ("--max-cudagraph-capture-size", "--compilation-config.max_cudagraph_capture_size")
@@ -53,6 +55,9 @@ def of_facts(facts: Mapping[str, Reading]) -> dict[str, Reading]:
         elif isinstance(given, Unknown):
             found |= dict.fromkeys((f"{flag}.{key}" for key in keys), given)
     found = {name: reading for name, reading in found.items() if not isinstance(facts.get(name), Known)}
+    mode = facts.get(_MODE_FLAG)
+    if isinstance(mode, Known) and isinstance(mode.value, str) and mode.value != mode.value.upper():
+        found[_MODE_FLAG] = replace(mode, value=mode.value.upper())
     largest = _largest_graph({**facts, **found})
     return found if largest is None else {**found, _LARGEST: largest}
 

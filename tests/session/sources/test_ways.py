@@ -198,7 +198,7 @@ def test_a_unix_socket(folder: Path) -> None:
     with started(folder, "--uds", "own.sock") as pid:
         [by_pid] = look(str(pid))
         [by_name] = look(f"unix:{folder}/own.sock")
-    assert answered(by_pid).target == "unix:own.sock"
+    assert answered(by_pid).target == f"unix:{folder}/own.sock"
     assert answered(by_name).target == f"unix:{folder}/own.sock"
 
 

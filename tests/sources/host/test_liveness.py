@@ -41,6 +41,7 @@ class Site:
         stat = self.proc.root / f"proc/{pid}/stat"
         if started:
             stat.write_text(stat.read_text().replace(f" {pid}00", f" {started}"))
+        self.proc.link(f"proc/{pid}/fd/1", "/var/log/vllm.log")
         self.proc.write(f"proc/{pid}/wchan", wchan)
         self.proc.write(f"proc/{pid}/task/{pid}/stat", stat.read_text())
         self.ticks(pid)
@@ -249,6 +250,14 @@ def test_a_server_that_starts_lacks_nothing(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path)
     proc.add(API, TITLES[API], 1, files=VERSION)  # it does not listen yet
     assert process.of_pid(proc.kernel(), API).lacks == ""
+
+
+def test_an_output_that_may_not_be_seen_is_not_known(site: Site) -> None:
+    for pid in (API, CORE, WORKER):
+        (site.proc.root / f"proc/{pid}/fd/1").unlink()
+    liveness = site.liveness()
+    liveness.look_last()
+    assert liveness.facts()["output_blocked"] == Unknown(Reason.DENIED)
 
 
 def test_one_look_tells_no_speed(site: Site) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -56,8 +57,26 @@ def test_nothing_is_taken_out_of_it(writer: subprocess.Popen[bytes]) -> None:
 
 def test_who_reads_it(writer: subprocess.Popen[bytes]) -> None:
     [target] = output.pipes(HERE, [writer.pid])
-    assert f"(pid {os.getpid()})" in output.reader(HERE, target, {writer.pid})
-    assert output.reader(HERE, target, {writer.pid, os.getpid()}) == ""
+    reader = output.reader(HERE, target, {writer.pid})
+    assert reader is not None
+    assert (reader.pid, reader.state) == (os.getpid(), "")
+    assert f"(pid {os.getpid()})" in str(reader)
+    assert output.reader(HERE, target, {writer.pid, os.getpid()}) is None
+
+
+def test_a_reader_that_is_stopped() -> None:
+    with subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE) as sleeper:
+        try:
+            os.kill(sleeper.pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, sleeper.pid, os.WSTOPPED)
+            target = HERE.link(f"proc/{sleeper.pid}/fd/0")
+            assert isinstance(target, str)
+            reader = output.reader(HERE, target, ())
+            assert reader is not None
+            assert reader.is_stopped
+            assert str(reader) == f"sleep (pid {sleeper.pid}, stopped)"
+        finally:
+            sleeper.kill()
 
 
 def test_a_process_that_sleeps_is_not_stuck() -> None:

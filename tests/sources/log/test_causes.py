@@ -299,6 +299,15 @@ def test_a_server_that_was_killed_has_no_last_word_of_its_own(last: Sequence[str
     assert log.run([*start(0), *busy(40, 90), *last, *busy(100, 200)]).death is None
 
 
+def test_what_a_shell_says_after_a_death_is_not_its_cause(log: LogFolder) -> None:
+    """vLLM 0.8 ends its own processes by SIGKILL."""
+    fatal = record(95, "Got fatal signal from worker processes, shutting down. See stack trace above.", "", "CRITICAL")
+    run = log.run([*start(0), *busy(40, 90), fatal, "Killed"])
+    assert run.death is not None
+    assert run.death.cause is None
+    assert fact(run, "death_killed") is False
+
+
 @pytest.mark.parametrize(
     ("last", "by"),
     [

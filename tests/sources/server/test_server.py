@@ -8,8 +8,9 @@ import os
 import re
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +61,11 @@ def examine(
     access: Access | None = None,
     clock: Clock | None = None,
     timeout: float = 60.0,
+    waited: Callable[[], float] = lambda: 0.0,
 ) -> Observation:
     """One examination that does not wait between scrapes."""
     clock = clock or Clock()
-    server = Server(url, signals.metrics, access, clock.now, clock.sleep)
+    server = Server(url, signals.metrics, access, clock.now, clock.sleep, waited=waited)
     try:
         return server.examine(seconds, clock.now() + seconds + timeout)
     finally:
@@ -1155,3 +1157,139 @@ def test_a_vital_sign_that_is_no_number_is_not_ok(value_text: str, signals: Cata
     seen = worked(examined(vllm(texts), signals))
     assert isinstance(readings(seen, signals, "kv_cache_usage")["0"], Unknown)
     assert judged(seen, signals).verdict is Verdict.UNKNOWN
+
+
+# ---- a doctor that gets no CPU --------------------------------------------------------------------------------------
+
+
+class Starving(Clock):
+    """A clock of a doctor that waits for a CPU: so many seconds each time it asks how long it has waited."""
+
+    def __init__(self, each: float) -> None:
+        super().__init__()
+        self.each, self.total = each, 0.0
+
+    def waited(self) -> float:
+        self.total += self.each
+        self.sleep(self.each)
+        return self.total
+
+
+def test_a_starved_doctor_says_so_and_keeps_its_window(signals: Catalogue) -> None:
+    clock = Starving(0.2)
+    with serving(vllm(pages("preemption"))) as server:
+        seen = worked(examine(server.url, signals, 3, clock=clock, waited=clock.waited))
+    assert seen.window.seconds >= 2.5
+    [note] = [note for note in seen.notes if "the doctor itself waited" in note]
+    assert "for a window of 3 s" in note
+    assert "preemption" in {found.rule for found in judged(seen, signals).findings}
+
+
+def test_a_doctor_that_waits_a_little_says_nothing(signals: Catalogue) -> None:
+    clock = Starving(0.01)
+    with serving(vllm(pages("preemption"))) as server:
+        assert worked(examine(server.url, signals, 3, clock=clock, waited=clock.waited)).notes == ()
+
+
+def test_no_time_left_is_the_doctors_fault_not_the_servers(signals: Catalogue) -> None:
+    clock = Starving(2.0)
+    with serving(vllm(pages("preemption"))) as server:
+        seen = examine(server.url, signals, 3, clock=clock, waited=clock.waited, timeout=0.0)
+    assert kind_of(seen) == "starved"
+    assert seen.error is not None
+    assert "the doctor itself waited" in seen.error.message
+    assert "did not answer" not in seen.error.message
+
+
+def test_one_scrape_of_a_starved_doctor_names_no_cause(signals: Catalogue) -> None:
+    """The KV cache is full in it; why cannot be told without rates."""
+    clock = Starving(1.2)
+    with serving(vllm(pages("preemption"))) as server:
+        seen = examine(server.url, signals, 3, clock=clock, waited=clock.waited, timeout=4.0)
+    assert (kind_of(seen), len(seen.window.times)) == ("starved", 1)
+    report = judged(seen, signals)
+    assert report.findings == ()
+    assert report.verdict is Verdict.UNKNOWN
+    assert "the doctor itself waited" in report.headline
+    vitals = {vital.name: vital.seen for vital in report.vitals}
+    assert isinstance(vitals["kv_cache_usage"], Known)
+
+
+def test_a_server_that_had_its_time_is_late_itself(signals: Catalogue) -> None:
+    ended = threading.Event()
+
+    def hang(request: Request) -> str:
+        ended.wait(60)
+        return ""
+
+    with serving(vllm(hang)) as server:
+        seen = examine(server.url, signals, 0, timeout=0.5)
+        ended.set()
+    assert kind_of(seen) == "timeout"
+
+
+def test_what_was_seen_so_far(signals: Catalogue) -> None:
+    hangs, ended = threading.Event(), threading.Event()
+
+    def metrics(request: Request) -> str:
+        if request.number == 3:
+            hangs.set()
+            ended.wait(60)
+        return page("preemption", request.number)
+
+    clock = Clock()
+    with serving(vllm(metrics)) as served:
+        server = Server(served.url, signals.metrics, clock=clock.now, sleep=clock.sleep, waited=lambda: 0.0)
+        assert server.so_far() is None
+        looking = threading.Thread(target=server.examine, args=(3.0, clock.now() + 60))
+        looking.start()
+        assert hangs.wait(60)
+        seen = server.so_far()
+        ended.set()
+        looking.join()
+    assert seen is not None
+    assert (kind_of(seen), len(seen.window.times)) == ("timeout", 3)
+
+
+def test_the_last_scrape_is_begun_early_enough(signals: Catalogue) -> None:
+    """A server that takes a second for each answer is asked for the last time while there is still time."""
+    clock = Clock()
+
+    def slow(request: Request) -> str:
+        clock.sleep(1.0)
+        return page("preemption", request.number)
+
+    with serving(vllm(slow)) as served:
+        server = Server(served.url, signals.metrics, clock=clock.now, sleep=clock.sleep, waited=lambda: 0.0)
+        until = clock.now() + 8
+        seen = worked(server.examine(15.0, until))
+        assert clock.now() < until
+    assert 3 < seen.window.seconds < 8
+
+
+# ---- /health --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (Answer(b"", 503), Known(503.0)),
+        (Answer(b"", 200), Known(200.0)),
+        (Answer(b"<html>no backend</html>", 503), None),
+        (Answer(b"", 404), None),
+    ],
+)
+def test_an_engine_that_the_server_itself_says_is_dead(answer: Answer, found: Known | None, signals: Catalogue) -> None:
+    routes = vllm(page("healthy-busy", 0)) | {"/health": lambda request: answer}
+    with serving(routes) as server:
+        seen = worked(examine(server.url, signals, 1))
+        assert len(server.asked("/health")) == 1
+    assert seen.facts.get("health_status") == found
+    gone = [finding.rule for finding in judged(seen, signals).findings if finding.rule == "engine-process-gone"]
+    assert gone == (["engine-process-gone"] if found == Known(503.0) else [])
+
+
+def test_a_server_that_makes_tokens_is_not_asked_for_its_health(signals: Catalogue) -> None:
+    with serving(vllm(pages("healthy-busy"))) as server:
+        worked(examine(server.url, signals, 1))
+        assert server.asked("/health") == []

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from vllm_doctor.model.elimination import Compared, Gate, Suspect
 from vllm_doctor.model.kinds import Fate
 from vllm_doctor.model.reading import Known
-from vllm_doctor.model.reason import IN_SHORT, Reason
+from vllm_doctor.model.reason import HOW_TO_LEARN, IN_SHORT, Reason
 from vllm_doctor.model.report import Report, Verdict
 from vllm_doctor.render.page import Heading, Labelled, Lines, Span, Words, code, joined, listed
 from vllm_doctor.text import words
@@ -23,14 +23,17 @@ def elimination(report: Report) -> tuple[Heading | Labelled | Lines, ...]:
     """Nothing where it was not asked for."""
     if not report.is_explained:
         return ()
-    gates = [Labelled(gate.title, of_gate(gate), (Lines(tuple(_suspects(gate))),)) for gate in report.gates]
+    gates = [
+        Labelled(gate.title, of_gate(gate), (Lines(tuple(said for _, said in suspects(gate))),))
+        for gate in report.gates
+    ]
     return Heading(_TITLE), Lines((_LEGEND,)), *gates
 
 
 def undecided(report: Report) -> tuple[Labelled, ...]:
     """Of a verdict that stays unknown: which gates are excluded and by which number, and the one measurement that
     decides."""
-    if report.verdict is not Verdict.UNKNOWN or report.is_unmeasured:
+    if report.verdict is not Verdict.UNKNOWN or report.is_unmeasured or report.is_of_benchmark:
         return ()
     said = [f"{gate.title}: {because(gate.by)}" for gate in excluded(report)]
     blocks = [Labelled("Excluded", "; ".join(said))] if said else []
@@ -44,10 +47,17 @@ def excluded(report: Report) -> list[Gate]:
 
 
 def measure_next(report: Report) -> str:
-    """The measurement that decides a verdict that stays unknown: that of the first gate that is open."""
-    if report.verdict is not Verdict.UNKNOWN:
+    """The measurement that decides a verdict that stays unknown; "" where another was given, or a finding says it.
+
+    What nothing can be judged without comes first, then what leaves a gate's own condition open, then the others.
+    """
+    if report.verdict is not Verdict.UNKNOWN or report.main:
         return ""
-    return next((gate.measure for gate in report.gates if gate.kept is None and gate.measure), "")
+    lacking = next((vital.seen for vital in report.vitals if vital.needed and isinstance(vital.seen, Reason)), None)
+    if lacking is not None:
+        return HOW_TO_LEARN[lacking]
+    open_ = [gate for gate in report.gates if gate.kept is None and gate.measure]
+    return next((gate.measure for gate in sorted(open_, key=lambda gate: not gate.by)), "")
 
 
 def of_gate(gate: Gate) -> str:
@@ -56,12 +66,12 @@ def of_gate(gate: Gate) -> str:
     return f"{_KEPT[gate.kept]}{': ' if said else ''}{said}"
 
 
-def _suspects(gate: Gate) -> Iterator[Words]:
-    """A line for each that was kept or dropped; of the others a line for each input that is missing."""
+def suspects(gate: Gate) -> Iterator[tuple[str, Words]]:
+    """A line for each that was kept or dropped, with the rule that it is of; of the others ("") one for each reason."""
     for suspect in gate.suspects:
         if suspect.fate not in (Fate.UNKNOWN, Fate.NOT_APPLICABLE):
             said = because(suspect.by)
-            yield (*_fate(suspect), f": {said}" if said else "")
+            yield suspect.rule, (*_fate(suspect), f": {said}" if said else "")
     lacking: dict[str, list[Words]] = {}
     for suspect in gate.suspects:
         if suspect.fate is Fate.UNKNOWN:
@@ -69,9 +79,9 @@ def _suspects(gate: Gate) -> Iterator[Words]:
             why = IN_SHORT[reason] if reason is not None else "not judged"
             lacking.setdefault(why, []).append((code(suspect.rule), f" ({name})" if name else ""))
     for why, unknown in lacking.items():
-        yield (f"unknown, {why}: ", *joined(unknown, ", "))
+        yield "", (f"unknown, {why}: ", *joined(unknown, ", "))
     if others := [one.rule for one in gate.suspects if one.fate is Fate.NOT_APPLICABLE]:
-        yield ("not about such a server: ", *listed(others))
+        yield "", ("not about such a server: ", *listed(others))
 
 
 def of_suspect(suspect: Suspect) -> str:

@@ -75,7 +75,7 @@ def of_url(server: Server, how: Attachment) -> Source:
         SourceKind.SERVER,
         server.target,
         server.target,
-        lambda: server.examine(how.seconds, how.deadline, how.state),
+        lambda: server.examine(how.seconds, how.deadline, how.state, how.waited),
         so_far=server.so_far,
         follow=lambda: Followed(server, keep=how.keep),
         server=server,

@@ -237,6 +237,8 @@ class Liveness:
 
     def _output(self) -> dict[str, Reading]:
         """Threads that stand in a write to stdout or stderr, since when, and who does not read it."""
+        if not any(output.is_seen(self._kernel, member.pid) for member in self._members):
+            return dict.fromkeys(("output_blocked", "output_full"), Unknown(Reason.DENIED))
         last = self.looks[-1]
         standing = [stuck for stuck in last.stuck if len(self.looks) > 1 and stuck in self.looks[-2].stuck]
         since = {stuck: self._standing_since(stuck) for stuck in standing}
@@ -256,7 +258,9 @@ class Liveness:
             own = frozenset(member.pid for member in self.server.members)
             found["output_target"] = _told(output.described(targets[0], last.pipes.get(targets[0])))
             reader = output.reader(self._kernel, targets[0], own)
-            found["output_reader"] = _told(reader) if reader else Unknown(Reason.DENIED)
+            found["output_reader"] = _told(str(reader)) if reader is not None else Unknown(Reason.DENIED)
+            if reader is not None and reader.is_stopped:
+                found["output_reader_stopped"] = _told(reader.pid)
         return found
 
     def _standing_since(self, stuck: Stuck) -> float:

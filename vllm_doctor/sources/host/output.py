@@ -43,6 +43,11 @@ class Stuck:
     target: str
 
 
+def is_seen(kernel: Kernel, pid: int) -> bool:
+    """Whether the doctor may see what the output of a process is."""
+    return not isinstance(kernel.link(f"proc/{pid}/fd/1"), Reason)
+
+
 def stuck(kernel: Kernel, pid: int, threads: Iterable[int]) -> list[Stuck]:
     """The threads of a process that stand in a write to its standard output or error."""
     targets = _targets(kernel, pid)
@@ -76,13 +81,29 @@ def pipes(kernel: Kernel, pids: Iterable[int]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def reader(kernel: Kernel, target: str, but: Collection[int]) -> str:
-    """Who reads that pipe, with its state where that is no good: "tee (pid 7, stopped)"; "" where nobody is seen.
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A process at the other end of a pipe. `state`: why it does not read, "" where that is not seen."""
+
+    pid: int
+    name: str
+    state: str
+
+    def __str__(self) -> str:
+        return f"{self.name} (pid {self.pid}{f', {self.state}' if self.state else ''})"
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.state == _STATES["T"]
+
+
+def reader(kernel: Kernel, target: str, but: Collection[int]) -> Reader | None:
+    """Who reads that pipe; None where nobody is seen.
 
     `but`: the server's own processes, which inherit both ends.
     """
     if not _PIPE.fullmatch(target):
-        return ""
+        return None
     pids = [int(name) for name in kernel.names("proc") if name.isdecimal()]
     for pid in pids[:_MAX_PROCESSES]:
         if pid in but or not _reads(kernel, pid, target):
@@ -91,9 +112,8 @@ def reader(kernel: Kernel, target: str, but: Collection[int]) -> str:
         if isinstance(stat_text, Reason):
             continue
         head, _, rest = stat_text.rpartition(")")
-        state = _STATES.get(rest.strip()[:1], "")
-        return f"{head.partition('(')[2]} (pid {pid}{f', {state}' if state else ''})"
-    return ""
+        return Reader(pid, head.partition("(")[2], _STATES.get(rest.strip()[:1], ""))
+    return None
 
 
 def described(target: str, filled: tuple[int, int] | None) -> str:

@@ -440,8 +440,9 @@ def _url(
 ) -> tuple[str | None, Route, list[str]]:
     """The server's base URL as seen from this host, and the way to it; or why there is none."""
     if "--uds" in command.flags:
-        path = str(command.flags["--uds"])
-        return routes.OF_A_SOCKET, routes.to_socket(files, path), []
+        is_own = isinstance(apart, Reason) or "mnt" in apart  # another's may have the same path
+        route = routes.to_socket(files, str(command.flags["--uds"]), f" of pid {root}" if is_own else "")
+        return routes.OF_A_SOCKET, route, []
     if command.flags.get("--headless") is True:
         return None, DIRECT, ["it is headless: another node has its API server"]
     port = _port(command)

@@ -41,9 +41,11 @@ def with_its_certificate(files: ProcessFiles, command: Command) -> Route:
     return Route(note=note)
 
 
-def to_socket(files: ProcessFiles, path: str) -> Route:
-    """Through a Unix socket that the server listens on (--uds)."""
-    return Route(name=f"unix:{path}", entered=lambda: files.socket(path))
+def to_socket(files: ProcessFiles, path: str, whose: str = "") -> Route:
+    """Through a Unix socket that the server listens on (--uds). `whose`: told in its name."""
+    absolute = files.absolute(path)
+    name = path if isinstance(absolute, Reason) else absolute
+    return Route(name=f"unix:{name}{whose}", entered=lambda: files.socket(path))
 
 
 def within_network(files: ProcessFiles, pid: int, route: Route) -> Route:

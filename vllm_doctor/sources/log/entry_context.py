@@ -28,7 +28,8 @@ _VERDICTLESS = re.compile(
     r"[\w.]*(?:EngineDeadError|SystemExit|KeyboardInterrupt|CancelledError|ExceptionGroup|CalledProcessError)\b|[\w.]+$"
     r"|[\w.]+: (?:cancelled|None)?$"
     r"|.*(?:initialization failed|failed to start|died unexpectedly|direct cause of|new thread at interpreter shutdown"
-    r"|failed in the TorchScript interpreter|returned non-zero exit status|Failed core proc)"
+    r"|failed in the TorchScript interpreter|Error raised in subprocess|failed to be inspected"
+    r"|returned non-zero exit status|Failed core proc)"
 )
 """What tells that something ended, and not why; or an exception without a word."""
 _LOOKUP = re.compile(
@@ -69,12 +70,13 @@ def goes_on(this: Record, line: Line) -> str:
 class Raised(NamedTuple):
     """The exception of a traceback: `says` the last line of it, `stage` in which part of a start its frames are.
 
-    `is_weak`: it tells that something ended, and not why.
+    `is_weak`: it tells that something ended, and not why. `is_of_vllm`: a frame of it is in vLLM.
     """
 
     says: str
     stage: str | None
     is_weak: bool = False
+    is_of_vllm: bool = False
 
 
 def exception(this: Record, line: Line, known: LogLines) -> Raised | None:
@@ -92,7 +94,8 @@ def exception(this: Record, line: Line, known: LogLines) -> Raised | None:
         more = (one for one in strong[1:] if not _LOOKUP.match(one.says) and len(one.says.split()) > _WORDS)
         chosen = next(more, chosen)
     stages = (one.stage for one in (chosen, *strong[strong.index(chosen) :], *strong))
-    return Raised(chosen.says, next((stage for stage in stages if stage is not None), None))
+    stage = next((stage for stage in stages if stage is not None), None)
+    return Raised(chosen.says, stage, is_of_vllm=any(one.is_of_vllm for one in found))
 
 
 def _tracebacks(this: Record, line: Line, known: LogLines) -> Iterator[Raised]:
@@ -105,7 +108,10 @@ def _tracebacks(this: Record, line: Line, known: LogLines) -> Iterator[Raised]:
     def told() -> Raised:
         bare = f"{says} in {frames.last}" if frames.last and re.fullmatch(r"[\w.]+:?", says) else says
         is_weak = _VERDICTLESS.match(says) is not None
-        return Raised(entry_raised.shown(bare, frames.is_engine is True, known), frames.stage, is_weak)
+        # Nobody reads a request in a start.
+        is_kept = frames.is_engine is True or frames.stage not in (None, "serving")
+        says_shown = entry_raised.shown(bare, is_kept, known)
+        return Raised(says_shown, frames.stage, is_weak, frames.is_of_vllm)
 
     for place, raw in enumerate(line.following(_TRACEBACK_BYTES).split(b"\n")):
         if place == _TRACEBACK_STARTS and not traced:
@@ -156,6 +162,7 @@ class _Frames:
     def __init__(self, known: LogLines) -> None:
         self._known = known
         self.is_engine: bool | None = None
+        self.is_of_vllm = False
         self.stage: str | None = None
         self.last = ""
 
@@ -166,6 +173,7 @@ class _Frames:
         if found is None:
             return False
         self.is_engine = self.is_engine is not False and entry_raised.is_of_engine(found)
+        self.is_of_vllm = self.is_of_vllm or "/vllm/" in found["path"]
         name, function = found["path"].rpartition("/")[2], found["function"]
         self.last = f"{name}, {function}" if function else name
         if self.stage != "serving":

@@ -137,7 +137,8 @@ class Reading:
                     self.is_vllm = self.is_vllm or sighting.line.is_own or _OF_VLLM.match(this.process) is not None
                     yield sighting
             self.recognised += max(line.stands_for.values()) if found else 0
-        for this in record.records(self._tail.rstrip().rpartition(b"\n")[2]):
+        word = self._tail.rstrip().rpartition(b"\n")[2]
+        for this in record.records(word) if spoken <= self.tally.bytes_read - len(self._tail) else ():
             yield from self._sighted_last(this, at)
         self.shift = clock.shift()
         self.notes += [_slow(id, times) for id, times in self._too_slow.items()]
@@ -176,6 +177,7 @@ class Reading:
             if cause is None and entry.marks in _TRACED:
                 raised = entry_context.exception(this, line, self._table)
                 cause, stage = (raised.says, raised.stage or stage) if raised is not None else (None, stage)
+                self.is_vllm = self.is_vllm or (raised is not None and raised.is_of_vllm)
             given = None
             if entry.marks == "arguments":
                 given = _arguments(message, entry_context.wrapped(line) if last else "")

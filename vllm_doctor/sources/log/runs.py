@@ -47,7 +47,7 @@ _RECENT = 15.0
 _MOST_STEPS = 5000
 _WEAK_CAUSES = re.compile(
     r"EngineDeadError|KeyboardInterrupt|SystemExit|CancelledError|terminated|exit code:? -(?:15|2)\b|died unexpectedly$"
-    r"|initialization failed|new thread at interpreter shutdown"
+    r"|initialization failed|new thread at interpreter shutdown|failed to be inspected|Error raised in subprocess"
 )
 """They follow an operator's signal as well, or only repeat that something has ended."""
 _REPEATED = re.compile(r"[\w.]*(?:EngineDeadError\b(?!.*original error)|.*initialization failed)")
@@ -77,6 +77,11 @@ _LAST_V0 = (0, 10, 2)
 """The last release with the engine that swaps requests out."""
 _BY_ITSELF = "stop-uvicorn"
 """The HTTP server's words, which it also says when it is the engine that has gone."""
+_KILL = re.compile(
+    r"[Kk]illed|\b137\b|9/KILL|signal 9|exit code: -9|[Oo]ut of memory: Kill|oom[_-]kill|Out Of Memory|OOMKilled"
+)
+_KILLED = ("last-word", "shell-killed", "task-killed", "exited-killed")
+"""Lines of a shell, a container or SLURM. After a death they tell only how what was left of it was ended."""
 _GONE = ("engine-gone", "worker-died", "worker-died-v0", "process-exit")
 """Lines of a process that has seen another one end."""
 
@@ -259,7 +264,7 @@ class Runs:
                 run.failures += seen.repeated
                 if len(run.failed) < _MOST_TROUBLES:
                     run.failed.append(trouble)
-            case "error" | "died" if not told_to_stop:
+            case "error" | "died" if not told_to_stop and not (run.died is not None and seen.line.id in _KILLED):
                 if len(run.troubles) < _MOST_TROUBLES:
                     run.troubles.append(trouble)
                 if seen.line.marks == "died" and run.died is None:
@@ -281,18 +286,23 @@ class Runs:
         for id, when in self._all[-1].when.items():
             count = float(sum(times for at, times in when if at > now - _RECENT))
             serving = min(count, float(self._all[-1].serving[id]))
-            found |= {f"log:{id}": Known(count, origin=LOG), f"log:{id}@serving": Known(serving, origin=LOG)}
+            found |= {f"log:{id}{since}": Known(count, origin=LOG) for since in ("", "@here")}
+            found[f"log:{id}@serving"] = Known(serving, origin=LOG)
         return found
 
     def done(self) -> tuple[Run, ...]:
         """The runs, in the order in which they began."""
         runs = list(_with_their_machine([self._run_of(open_run) for open_run in self._all]))
-        deaths = sum(run.death is not None for run in runs)
         served_last = max((place for place, run in enumerate(runs) if run.up and not run.death), default=-1)
+        corrected = {place for place, run in enumerate(runs) if _is_corrected(run, place, served_last)}
+        deaths = sum(run.death is not None for run in runs) - len(corrected)
         return tuple(
             replace(
                 run,
-                facts={**run.facts, **_of_death(run, deaths, place > served_last, place >= served_last), **again},
+                facts=dict(run.facts)
+                | _of_death(run, place > served_last, place >= served_last)
+                | _of_deaths(run, deaths, len(corrected), place in corrected)
+                | again,
             )
             for place, (run, again) in enumerate(zip(runs, _restarts(runs, self._all), strict=True))
         )
@@ -315,6 +325,7 @@ class Runs:
             death=death,
             facts=self._facts(open_run, up, given),
             last_start=open_run.last_start,
+            when={id: tuple(seen) for id, seen in open_run.when.items()},
             stage=open_run.stage,
             went_on_at=open_run.went_on_at,
             ended_by=open_run.ended_by if stopped else None,
@@ -369,15 +380,24 @@ def _with_their_machine(runs: Sequence[Run]) -> Iterator[Run]:
         yield replace(run, facts={**run.facts, **machine})
 
 
-def _of_death(run: Run, deaths: int, last: bool, newest: bool) -> dict[str, Reading]:
-    """How this run ended; `deaths` of all runs in the log did so by themselves.
+def _is_corrected(run: Run, place: int, served_last: int) -> bool:
+    """Whether it is a start that failed, and a later one serves: that is history."""
+    return run.death is not None and run.death.stage != "serving" and not run.up and place < served_last
 
-    `newest`: none served after it; `last`: nor did it live itself.
-    """
+
+def _of_deaths(run: Run, deaths: int, corrected: int, is_corrected: bool) -> dict[str, Reading]:
+    """How many runs of the log ended as this one did: by themselves, or as starts that a later one made good."""
+    return {
+        "engine_deaths": Known(float(deaths if run.death and not is_corrected else 0), origin=LOG),
+        "starts_corrected": Known(float(corrected if is_corrected else 0), origin=LOG),
+    }
+
+
+def _of_death(run: Run, last: bool, newest: bool) -> dict[str, Reading]:
+    """How this run ended. `newest`: none served after it; `last`: nor did it live itself."""
     death = run.death
     abrupt = last and death is None and not run.stopped and not run.up and run.began
     told: dict[str, Value] = {
-        "engine_deaths": float(deaths if death else 0),
         "engine_dead": death is not None and last,
         "log_ends_abruptly": abrupt,
         "hung_seconds": run.hung if newest else 0.0,
@@ -391,6 +411,7 @@ def _of_death(run: Run, deaths: int, last: bool, newest: bool) -> dict[str, Read
         is_serving = death.serving or death.stage == "serving"
         told["death_phase"] = "serving" if is_serving else "start" if starting else "start or serving"
         told["death_process"] = death.process or "the server"
+        told["death_killed"] = death.cause is not None and _KILL.search(death.cause) is not None
         told["death_told"] = _weakness(death.cause) < _WEAK
         if death.stage is not None and not (death.serving and death.stage != "serving"):
             told["death_stage"] = death.stage
@@ -509,9 +530,11 @@ def _of_its_start(open_run: _OpenRun) -> _Trouble | None:
     if open_run.troubles:
         return open_run.troubles[-1]
     # A program that has embedded the engine may fail of its own once that is up.
-    if not open_run.raised_last or open_run.last_start is None or open_run.counts["engine-ready"]:
+    if not open_run.raised_last or open_run.counts["engine-ready"]:
         return None
     last = open_run.raised[-1]
+    if open_run.last_start is None and last.stage is None:  # of a request, perhaps
+        return None
     is_own = _OF_SERVER.match(last.process) is not None
     return last if is_own and last.cause and _weakness(last.cause) < _WEAK else None
 

@@ -5,11 +5,17 @@ The kernel counts for each thread how long it ran, and how long it was ready to 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import NamedTuple
 
 _TASKS = "/proc/self/task"
 _NANO = 1e-9
+_STARVED, _LEAST = 3.0, 0.1
+"""How many times as long as alone is too long, once so many seconds were waited (heuristic)."""
+_A_START = 1.0
+"""Seconds of a CPU: the doctor starts in a third of them."""
+_BEFORE_OTHERS = -10
 
 
 class OwnTime(NamedTuple):
@@ -40,6 +46,28 @@ def of_all() -> OwnTime:
 def of_main() -> OwnTime:
     """Of the first thread: what a program that has no other one yet did since it began."""
     return _of(str(os.getpid()))
+
+
+def of_start() -> OwnTime:
+    """What this program took to start; nothing where it runs for longer already: then another one called the doctor."""
+    own = of_main()
+    return own if own.ran < _A_START else NOTHING
+
+
+def hurry() -> None:
+    """Where it is starved, and may (root), this thread goes before others, and the threads that it starts: it takes
+    half a second of a CPU, and is too late without it. A priority that the user gave it stays."""
+    with contextlib.suppress(OSError):
+        own = of_start()
+        if own.slowdown > _STARVED and own.waited > _LEAST and os.getpriority(os.PRIO_PROCESS, 0) == 0:
+            os.setpriority(os.PRIO_PROCESS, 0, _BEFORE_OTHERS)
+
+
+def take_turns() -> None:
+    """This thread goes before nobody any more: what it does may take long."""
+    with contextlib.suppress(OSError):
+        if os.getpriority(os.PRIO_PROCESS, 0) == _BEFORE_OTHERS:
+            os.setpriority(os.PRIO_PROCESS, 0, 0)
 
 
 def _of(thread: str) -> OwnTime:

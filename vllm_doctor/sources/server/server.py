@@ -1,4 +1,4 @@
-"""A vLLM server, over HTTP: GET /metrics once a sample; /version and /v1/models once.
+"""A vLLM server, over HTTP: GET /metrics once a sample; /version and /v1/models once; /health where no token came.
 
 Nothing else is asked of the patient, nothing is sent to it, and every answer is bounded in time and size.
 """
@@ -16,7 +16,7 @@ from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
-from vllm_doctor.model.reading import Known
+from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.report import Problem
 from vllm_doctor.model.restarts import Starts
 from vllm_doctor.model.window import Window
@@ -25,7 +25,16 @@ from vllm_doctor.sources.server.access import Access
 from vllm_doctor.sources.server.exposition import Heads, Page, parse
 from vllm_doctor.sources.server.fetch import PATIENCE, Advice, Connection, base_of
 from vllm_doctor.sources.server.route import DIRECT, Route
-from vllm_doctor.sources.server.scrapes import START_TIME, Answers, Identity, Scrape, identity, seen, started
+from vllm_doctor.sources.server.scrapes import (
+    START_TIME,
+    Answers,
+    Identity,
+    Scrape,
+    identity,
+    seen,
+    stands_still,
+    started,
+)
 
 if TYPE_CHECKING:  # only hooks have one
     from vllm_doctor.sources.server.state import Recalled, State
@@ -36,7 +45,7 @@ _LEAST_WINDOW, _MOST_OF = 1.0, 0.9
 """Seconds over which rates mean anything, and how much of them is as good (heuristic)."""
 _AS_LONG_AGAIN = 2.0
 """The last scrape is begun so much earlier than it must be done as the slowest one took, times this (heuristic)."""
-_WORTH_TELLING, _WORTH_TELLING_SHARE = 0.3, 0.1
+_WORTH_TELLING, _WORTH_TELLING_SHARE = 0.5, 0.2
 """Seconds, and the share of its time, that the doctor waited for a CPU from which on it says so (heuristic)."""
 _SCRAPES = 30
 """So many are kept of one that is followed."""
@@ -54,11 +63,12 @@ _ADVICE = Advice(
 
 @dataclass
 class _Look:
-    """What one look of `seconds` has seen. `began` on the clock; `answered`: when the last scrape was there, and
-    `waited_then` how long the doctor had waited for a CPU until then."""
+    """What one look of `seconds` has seen. `began` on the clock, and how long the doctor had `waited` for a CPU until
+    then; `answered`: when the last scrape was there, and `waited_then`."""
 
     seconds: float
     began: float
+    waited: float
     scrapes: list[Scrape] = field(default_factory=list)
     identity: Identity = field(default_factory=Identity)
     error: Problem | None = None
@@ -96,14 +106,18 @@ class Server:
     def close(self) -> None:
         self._connection.close()
 
-    def examine(self, seconds: float, deadline: float, state: State | None = None) -> Observation:
-        """Scrape over `seconds` (0: once); be done by `deadline` on the clock.
+    def examine(
+        self, seconds: float, deadline: float, state: State | None = None, waited: float | None = None
+    ) -> Observation:
+        """Scrape over `seconds` (0: once); be done by `deadline` on the clock. `waited`: what the doctor had waited for
+        a CPU when the time for all of it began; None: that begins now.
 
         With a state that holds an earlier scrape of it one is enough; it is kept there for the next time.
         Never raises for what the server does: an Observation's error says it, and keeps what was seen before.
         """
-        self._waited_before = self._waited()
-        look = self._look = _Look(seconds, self._clock())
+        now = self._waited()
+        self._waited_before = now if waited is None else waited
+        look = self._look = _Look(seconds, self._clock(), self._waited_here())
         self._answered = 0.0
         recalled: Recalled | None = None
         try:
@@ -119,6 +133,8 @@ class Server:
         except SourceError as problem:
             look.error = Problem(problem.kind, str(problem))
         seen = self.with_answer(self._ended(look))
+        if look.error is None and stands_still(look.scrapes):
+            seen = replace(seen, facts={**seen.facts, **self.health(deadline)})
         if state is None or recalled is None or seen.error is not None:
             return seen
         seen.window.lone = recalled.reason
@@ -130,7 +146,7 @@ class Server:
         return replace(seen, facts=facts, notes=(*seen.notes, *(note for note in notes if note)))
 
     def _waited_here(self) -> float:
-        """Seconds that the doctor waited for a CPU since this look began."""
+        """Seconds that the doctor waited for a CPU since the time for this look began."""
         return max(0.0, self._waited() - self._waited_before)  # a thread that ends takes its count along
 
     def so_far(self) -> Observation | None:
@@ -147,7 +163,7 @@ class Server:
         scrapes, error = look.scrapes, look.error
         seconds = scrapes[-1].at - scrapes[0].at if scrapes else 0.0
         elapsed = self._clock() - look.began
-        waited = min(self._waited_here(), elapsed)
+        waited = min(self._waited_here() - look.waited, elapsed)
         notes = [self._route.note]
         if waited > max(_WORTH_TELLING, _WORTH_TELLING_SHARE * elapsed):
             notes.append(
@@ -230,6 +246,15 @@ class Server:
         """What /version and /v1/models say; SourceError if this is no vLLM."""
         version = self._json("/version", deadline)
         return identity(self.target, page, version, self._json("/v1/models", deadline))
+
+    def health(self, deadline: float) -> dict[str, Reading]:
+        """What vLLM says of its engine: 200, or 503 of one that is dead. Nothing where it is not vLLM that answers."""
+        try:
+            answer = self._connection.get("/health", min(deadline, self._clock() + IDENTITY_SECONDS))
+        except SourceError:
+            return {}
+        is_own = answer.status in (200, 503) and not answer.body.strip()  # a proxy's has a page
+        return {"health_status": Known(float(answer.status), origin="server")} if is_own else {}
 
     def _json(self, path: str, deadline: float) -> Any:
         """The JSON answer; {} if there is none: these two only add to what /metrics says."""
