@@ -23,8 +23,8 @@ THREADS = (
     "OMP_NUM_THREADS in the external environment to override.\n"
 )
 PCIE = (
-    "(Worker_TP0 pid=9) WARNING 04-17 01:55:04 [custom_all_reduce.py:154] Custom allreduce is disabled because it's not "
-    "supported on more than two PCIe-only GPUs. To silence this warning, specify disable_custom_all_reduce=True "
+    "(Worker_TP0 pid=9) WARNING 04-17 01:55:04 [custom_all_reduce.py:154] Custom allreduce is disabled because it's "
+    "not supported on more than two PCIe-only GPUs. To silence this warning, specify disable_custom_all_reduce=True "
     "explicitly.\n"
 )
 DRAFTS = """--speculative-config '{"method": "ngram", "num_speculative_tokens": 3}'"""
