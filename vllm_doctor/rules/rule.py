@@ -32,7 +32,7 @@ ID = "[a-z0-9]+(-[a-z0-9]+)*"
 """The form of a rule's id."""
 KEYS = (
     "rule", "title", "status", "stage", "role", "confidence", "why", "here", "not_this_rule", "applies",
-    "when", "explains", "threshold_from", "gain", "costs", "remedies", "see", "examples",
+    "when", "next", "explains", "threshold_from", "gain", "costs", "remedies", "see", "examples",
 )  # fmt: skip
 REMEDY_KEYS = (
     "do", "if", "set", "unset", "env", "run", "by", "computed", "cost", "risk", "expect", "gain", "then", "goal",
@@ -73,6 +73,14 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True)
+class Next:
+    """When the rule's limit would hold the queue after other changes, read with these flags; a sentence why."""
+
+    when: Condition
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """A rule judged for one engine: a severity, ok, unknown or not-applicable."""
 
@@ -104,6 +112,8 @@ class Rule:
     remedies: tuple[RemedyRule, ...]
     see: tuple[str, ...]
     table: Table
+    next: Next | None = None
+    """None: it is no limit that another one hides."""
     overridden: str = ""
     """Where, and why, its conditions were changed."""
 
@@ -222,6 +232,7 @@ def read(path: Path, catalogue: Catalogue, problems: Problems | None = None) -> 
         remedies=tuple(_remedy(entry, catalogue, gain) for entry in table.tables("remedies")),
         see=table.texts("see"),
         table=table,
+        next=_next(table, catalogue),
     )
     for sentence in rule.here:
         _check_places(table, "here", sentence, catalogue)
@@ -236,6 +247,18 @@ def _when(table: Table, catalogue: Catalogue) -> Mapping[Severity, Condition]:
         table.mistake("'when' needs a condition under critical, warning or info", "when")
     read = {Severity(key): _condition(when, key, catalogue) for key in when if key in SEVERITIES}
     return {key: condition for key, condition in read.items() if condition is not None}
+
+
+def _next(table: Table, catalogue: Catalogue) -> Next | None:
+    """{when: CONDITION, says: SENTENCE}; None where the key is not there."""
+    if "next" not in table:
+        return None
+    written = table.table("next")
+    written.allow("when", "says")
+    when, says = _condition(written, "when", catalogue), written.text("says")
+    _check_places(written, "says", says, catalogue)
+    _check_sentence(written, "says", says)
+    return Next(when, says) if when is not None else None
 
 
 def _condition(table: Table, key: str, catalogue: Catalogue) -> Condition | None:

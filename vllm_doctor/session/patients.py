@@ -51,6 +51,15 @@ class Examined:
         )
 
     @property
+    def is_cut(self) -> bool:
+        """Whether a look at its server broke off after its first scrape: what has no rates shows symptoms at most."""
+        return any(o.kind in SERVERS and o.error is not None and len(o.window.times) == 1 for o in self.observations)
+
+    def without_scrapes(self) -> Examined:
+        """What is known of it beside its scrapes."""
+        return Examined(tuple(replace(o, window=Window()) for o in self.observations))
+
+    @property
     def models(self) -> tuple[str, ...]:
         """The names under which it serves its model, where a source says so."""
         return next((o.models for o in self.observations if o.models), ())
