@@ -54,7 +54,10 @@ def lifetime(batch: float, queued: float) -> str:
         f"{name}{{{ON}}} {value}"
         for name, value in (
             ("vllm:iteration_tokens_total_count", 1e6),
-            ("vllm:iteration_tokens_total_sum", 12e6),
+            ("vllm:request_prompt_tokens_count", 5e4),
+            ("vllm:request_prompt_tokens_sum", 360 * 5e4),
+            ("vllm:request_generation_tokens_count", 5e4),
+            ("vllm:request_generation_tokens_sum", 127 * 5e4),
             ("vllm:inter_token_latency_seconds_count", batch * 1e6),
             ("vllm:request_queue_time_seconds_count", 5e4),
             ("vllm:request_queue_time_seconds_sum", queued * 72 * 5e4),

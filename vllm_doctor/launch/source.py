@@ -247,6 +247,7 @@ def facts(start: Start) -> dict[str, Reading]:
         "fd_limit": start.resources.open_files,
     }
     found |= {name: Known(value, origin="manifest") for name, value in asked.items() if value is not None}
+    found |= {name: Known(value, origin="cmdline") for name, value in start.benchmark.items()}
     return found | _device(start) | processes.facts(start) | _faults(start) | dated.facts(start)
 
 

@@ -307,7 +307,7 @@ class RunSeen:
     """The log holds its start."""
     up: bool
     end: str
-    """died, stopped, hung (to the log's end requests ran and nothing moved), or open: the log ends before the server."""
+    """died, stopped, hung (requests ran and nothing moved to the log's end), or open: the log ends before it does."""
     died_at: float | None = None
     cause: str | None = None
     cause_line: int | None = None

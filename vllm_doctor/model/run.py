@@ -82,8 +82,8 @@ class Run:
     def hung(self) -> float:
         """Seconds up to the end of the log in which requests ran, and nothing that a round measures moved.
 
-        A prompt that is computed chunk by chunk moves the KV cache; a request that waits for nothing but the engine does
-        not. 0 where it was stopped or died: then that is its end.
+        A prompt that is computed chunk by chunk moves the KV cache; one that waits for the engine alone does not. 0
+        where it was stopped or died: then that is its end.
         """
         if self.death is not None or self.stopped:
             return 0.0
@@ -110,6 +110,18 @@ class Run:
         for round in (*here[:-1][::step], here[-1]):
             window.add(round.at, self._samples(round))
         return window
+
+    @property
+    def largest_request(self) -> float | None:
+        """The share of the KV cache that one request held, at least: of all rounds the largest share of an engine over
+        the requests that ran on it. None where the log tells none."""
+        shares = (
+            values.get(KV_CACHE, 0.0) / values[RUNNING]
+            for round in self.rounds
+            for values in round.engines.values()
+            if values.get(RUNNING, 0.0) >= 1
+        )
+        return max(shares, default=None)
 
     def shifted(self, seconds: float) -> Run:
         """The same run at another time."""

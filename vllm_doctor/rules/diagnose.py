@@ -182,7 +182,9 @@ def diagnose(
                 elif (severity := outcome.state.severity) is not None:
                     named = reader.subject
                     if (rule.id, named) not in findings:
-                        findings[rule.id, named] = finding(rule, severity, outcome.evidence, named, reader, catalogue)
+                        findings[rule.id, named] = finding_of(
+                            rule, severity, outcome.evidence, named, reader, catalogue
+                        )
         for subject in snapshot.subjects:
             reader = by_speed = Reader(snapshot, subject, catalogue)
             named = (*subject, *snapshot.tag)
@@ -252,7 +254,7 @@ def _engine(judged: tuple[Rule, Outcome, Reader]) -> Subject:
     return judged[2].engine
 
 
-def finding(
+def finding_of(
     rule: Rule,
     severity: Severity,
     comparisons: Iterable[Comparison],
@@ -286,13 +288,14 @@ def finding(
 def remedies(rule: Rule, reader: Reader) -> tuple[Remedy, ...]:
     """Those that fit, as the rule has them; but what can be done now comes before what needs a value not known.
 
-    Those that serve the other goal at the cost of the user's come last.
+    Those that serve the user's goal at the cost of the other come first, those that serve the other one last.
     """
     fitting = [remedy for written in rule.remedies if (remedy := _remedy(written, reader)) is not None]
     goal = reader(_GOAL)
 
-    def rank(remedy: Remedy) -> tuple[bool, bool]:
-        return isinstance(goal, Known) and remedy.goal not in ("", goal.value), bool(remedy.needs)
+    def rank(remedy: Remedy) -> tuple[bool, bool, bool]:
+        wanted = goal.value if isinstance(goal, Known) else ""
+        return bool(wanted) and remedy.goal not in ("", wanted), bool(remedy.needs), remedy.goal != wanted
 
     return tuple(sorted(fitting, key=rank))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from vllm_doctor.model.elimination import Gate, Suspect
-from vllm_doctor.model.kinds import Role, Severity, State
+from vllm_doctor.model.kinds import Role, Severity, Stage, State
 from vllm_doctor.model.reading import Reading
 from vllm_doctor.model.report import Finding, RunSeen, Span, Timeline, UnknownRule, Verdict, worst
 from vllm_doctor.model.run import GENERATED, KV_CACHE, PROMPTS, RUNNING, WAITING, Round, Run
@@ -29,7 +29,6 @@ _MOST_RUNS = 12
 """Runs of one kind are judged once: a crash loop may hold thousands."""
 _FULL = 0.9
 NO_STATISTICS = "The log holds no statistics: what the server did is unknown"
-_NO_STATISTICS_HERE = "the log holds no statistics"
 HUNG = 60.0
 """Seconds in which requests run and nothing moves, from which on it is no long step (rule of thumb)."""
 _COLUMNS = 56
@@ -437,7 +436,10 @@ def _verdict(diagnoses: Sequence[_Told], findings: Sequence[Finding]) -> tuple[V
 def _without_statistics(findings: Sequence[Finding]) -> str:
     """What is suspected where nothing was measured: a note that would be a cause leads."""
     suspected = next((finding for finding in findings if finding.role is Role.ROOT), None)
-    return f"{suspected.title}; what that costs is not known: {_NO_STATISTICS_HERE}" if suspected else NO_STATISTICS
+    if suspected is None:
+        return NO_STATISTICS
+    is_of_life = suspected.stage is Stage.BROKEN
+    return suspected.title if is_of_life else f"{suspected.title}; the log holds no statistics that tell what it costs"
 
 
 def _shown_with(

@@ -11,7 +11,7 @@ from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Correction, Finding, NextCap
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.rules.diagnose import Reader, finding, remedies
+from vllm_doctor.rules.diagnose import Reader, finding_of, remedies
 from vllm_doctor.rules.prediction import Changed
 from vllm_doctor.rules.rule import Rule
 from vllm_doctor.text import words
@@ -47,7 +47,7 @@ class Cure:
                 break
             rule, says, readings = cap
             told[rule.id] = NextCap(rule.id, says, False)
-            more = [*found, finding(rule, Severity.WARNING, (), (), readings, self.catalogue)]
+            more = [*found, finding_of(rule, Severity.WARNING, (), (), readings, self.catalogue)]
             further = corrected(more, command, self.goal, self._refusal)
             if further is None or not any(change.rule == rule.id for change in further.changes):
                 continue

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vllm_doctor.model import restarts
-from vllm_doctor.model.facts import COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM, SAID
+from vllm_doctor.model.facts import COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM, LOG, SAID
 from vllm_doctor.model.kinds import SERVERS, SourceKind, Trust
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading
@@ -200,6 +200,8 @@ def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observat
         facts: Mapping[str, Reading] = run.facts
         for more in added:
             facts = _completed(facts, more)
+        if (share := run.largest_request) is not None:
+            facts = {**facts, "largest_request": Known(share, origin=LOG)}
         found.append(replace(run, facts=named_model.completed(_with_defaults(facts), [run.model, *models], ())))
     return found
 

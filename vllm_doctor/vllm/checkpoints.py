@@ -65,7 +65,7 @@ def facts(name: str, flags: Mapping[str, Value]) -> dict[str, Reading]:
     """What the name tells: those of FACTS that are known, with origin "model-name". Empty: nothing.
 
     `flags`: of the server, long names; --quantization, --dtype, --kv-cache-dtype and --hf-overrides count.
-    model_weights: bytes of the whole model in memory. And multimodal_named, where it takes pictures or sound by its name.
+    model_weights: bytes of the whole model in memory. And multimodal_named, where it takes pictures or sound.
     """
     parsed = model_name.parse(name)
     meant = find(parsed)

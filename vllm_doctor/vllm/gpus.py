@@ -92,15 +92,15 @@ def gpu(name: str, memory: float | None = None) -> Gpu | None:
 
 
 def is_without_links(gpu: Gpu) -> bool:
-    """Whether GPUs of this kind reach each other over PCIe alone: no link of the vendor's is on the card, nor sold apart."""
+    """Whether GPUs of this kind reach each other over PCIe alone: the vendor's link is neither on the card nor sold."""
     return gpu.link == "pcie" and gpu.nvlink is None
 
 
 def figures(gpu: Gpu) -> dict[str, Value]:
     """What its data sheet tells, by the names of the facts: gpu_name, gpu_memory_total (bytes), gpu_memory_usable (less
     what ECC and the driver keep), gpu_compute_capability, gpu_bandwidth (bytes/s), gpu_flops, gpu_flops_fp8,
-    gpu_flops_fp4 (dense, operations/s), gpu_link; nvlink, False where there cannot be any; device_written, as vLLM calls
-    it, of what is no GPU of NVIDIA's or AMD's."""
+    gpu_flops_fp4 (dense, operations/s), gpu_link; nvlink, False where there cannot be any; device_written, as vLLM
+    calls it, of what is no GPU of NVIDIA's or AMD's."""
     told = {
         "gpu_name": gpu.name,
         "gpu_memory_total": gpu.memory,

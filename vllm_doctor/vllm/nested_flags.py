@@ -58,8 +58,7 @@ def of_facts(facts: Mapping[str, Reading]) -> dict[str, Reading]:
 
 
 def rewritten(text: str, keys: Mapping[str, str | None]) -> str | None:
-    """The JSON with these keys set, or left out (None); None where it is no object of JSON, or has none of what is to be
-    left out."""
+    """The JSON with these keys set, or left out (None); None where it is no object of JSON, or stays as it is."""
     try:
         told = outside.json(text)
     except ValueError:

@@ -363,9 +363,15 @@ def test_restarts_that_nobody_asked_for_are_counted(log: LogFolder) -> None:
     of_probe = [line for n in range(3) for line in (*start(120 * n)[:4], *stop(120 * n + 110))]
     killed = [line for n in range(2) for line in (*start(400 + 200 * n), *busy(440 + 200 * n, 580 + 200 * n))]
     runs = log.runs([*of_probe, *killed])
-    assert [fact(run, "restarts") for run in runs] == [0, 1, 2, 3, 4]
+    assert [fact(run, "restarts") for run in runs] == [0, 1, 2, 0, 1]  # the fourth serves: the starts are put right
     assert fact(runs[2], "restart_interval") == 120
     assert fact(runs[1], "lived_before_restart") == 120
+
+
+def test_two_servers_that_start_into_one_log_do_not_replace_each_other(log: LogFolder) -> None:
+    first, second = start(0, 100, 200), start(20, 300, 400)
+    runs = log.runs([*first[:4], *second[:4], *first[4:], *second[4:]])
+    assert [fact(run, "restarts") for run in runs] == [0, 0]
 
 
 def test_an_operators_restarts_are_no_crash_loop(log: LogFolder) -> None:

@@ -302,7 +302,7 @@ def _unsent(connected: Iterable[Connection]) -> dict[str, float]:
 
 
 def _readers(first: HostSample, last: HostSample) -> dict[str, Reading]:
-    """Who does not read what the server sends: connections, slow_readers, slow_readers_bytes, and slow_readers_named."""
+    """Who does not read what the server sends: connections, slow_readers, slow_readers_bytes, slow_readers_named."""
     names = ("connections", "slow_readers", "slow_readers_bytes", "slow_readers_named")
     if last.connections is None or first.connections is None:
         return dict.fromkeys(names, Unknown(Reason.DENIED))

@@ -57,6 +57,15 @@ def wrapped(line: Line) -> str:
     return joined
 
 
+def goes_on(this: Record, line: Line) -> str:
+    """The next line of the same process: a message that ends with a colon says there what it means."""
+    for raw in line.following(_WRAPPED_BYTES).split(b"\n")[:_TRACEBACK_STARTS]:
+        for following in entry.records(raw):
+            if not _is_of_another(this, following) and following.message.strip():
+                return following.message.strip()
+    return ""
+
+
 class Raised(NamedTuple):
     """The exception of a traceback: `says` the last line of it, `stage` in which part of a start its frames are.
 

@@ -6,13 +6,13 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 from vllm_doctor.model import restarts
 from vllm_doctor.model.facts import COMMAND, LOG
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.run import RUNNING, Death, Round, Run, Series
 from vllm_doctor.rules.log_lines import LogLine, LogLines
+from vllm_doctor.sources.log import bytes_scan
 from vllm_doctor.sources.log.entry_arguments import Arguments
 from vllm_doctor.sources.log.entry_clock import INTERVAL
 from vllm_doctor.sources.log.reader import Sighting
@@ -33,11 +33,15 @@ _MOST_STARTING = 8
 """Servers that may start at the same time into one log."""
 _GAP = 2.5
 """Intervals without a line that are silence, and no jitter."""
+_GAP_SAMPLED, _SMOOTH = 8.0, 0.05
+"""The same where only a sample of the lines is read, in the usual times between them; and how fast that follows."""
 _MOST_RUNS = 500
 _OF_THE_MACHINE = ("gpu_written",)
 """Facts that stay when the server is started again."""
 _MOST_TROUBLES = 50
 _MOST_TIMES = 4096
+_LATE = 5.0
+"""Seconds within which lines of a run that has ended may stand below the start of the next."""
 _RECENT = 15.0
 """Seconds that are now, for a server that runs."""
 _MOST_STEPS = 5000
@@ -46,16 +50,24 @@ _WEAK_CAUSES = re.compile(
     r"|initialization failed|new thread at interpreter shutdown"
 )
 """They follow an operator's signal as well, or only repeat that something has ended."""
+_REPEATED = re.compile(r"[\w.]*(?:EngineDeadError\b(?!.*original error)|.*initialization failed)")
+"""What says only that there is a cause elsewhere."""
+_OF_CLIENTS = re.compile(r"[\w.]*(?:ValidationError|HTTPException|BadRequest\w*|ClientDisconnect|LifespanFailure)\b")
+"""What a request is refused with that asks for what is not possible: no fault of the server's."""
+_OF_SERVER = re.compile(r"$|APIServer|ApiServer|EngineCore|VllmWorker|RayWorker|Worker(?:_|$)|DPCoordinator")
+"""The names of vLLM's processes; others may run in one log with an engine that they have embedded."""
 _ENDED = re.compile(
-    r"exit code:? -?(?!-?9\b|137)\d|Fatal Python error: Aborted|returned non-zero|worker died$|WorkerCrashedError|^Aborted"
-    r"|Actor(?:Died|Unavailable)?Error|device-side assert triggered|cancelled$|ContextTerminated"
+    r"exit code:? -?(?!-?9\b|137)\d|Fatal Python error: Aborted|returned non-zero|worker died$"
+    r"|WorkerCrashedError|^Aborted|Actor(?:Died|Unavailable)?Error|device-side assert triggered|cancelled$"
+    r"|ContextTerminated"
 )
 """How a process ended, which follows why."""
 _WAITED = re.compile(
     r"RPC call to|Worker failed with error|RayChannel|Watchdog caught collective|timed out|TimeoutError"
-    r"|Connection (?:reset|closed|refused)|Broken pipe|Socket Timeout"
+    r"|Connection (?:reset|closed|refused)|Broken pipe|Socket Timeout|: \[masked\]$"
 )
-"""What one process sees of another one's end: of what that one itself says, this is the consequence."""
+"""What one process sees of another one's end: of what that one itself says, this is the consequence. What may not be
+shown says as little."""
 _AROUND = 60.0
 """Seconds around a death in which a traceback that ends nothing by itself may be its cause."""
 _STALE = 12.0
@@ -104,6 +116,8 @@ class _OpenRun:
     """Tracebacks that end nothing by themselves."""
     failed: list[_Trouble] = field(default_factory=list)
     """Of requests and calls that were answered with an error: the first ones."""
+    failures: int = 0
+    """How many there are."""
     raised_last: bool = False
     """Whether nothing of vLLM's came after the last of these, as far as the start goes on."""
     stage: str | None = None
@@ -238,11 +252,13 @@ class Runs:
                 if run.stopped_at is None or run.stopped_by == _BY_ITSELF:
                     run.stopped_by = seen.line.id
                 run.stopped_at = at if run.stopped_at is None else run.stopped_at
-            case "raised":
+            case "raised" if not run.raised or (run.raised[-1].cause, run.raised[-1].at) != (trouble.cause, at):
                 run.raised.append(trouble)
                 run.raised_last = True
-            case "failed" if not told_to_stop and len(run.failed) < _MOST_TROUBLES:
-                run.failed.append(trouble)
+            case "failed" if not told_to_stop and not _is_of_a_client(seen.cause):
+                run.failures += seen.repeated
+                if len(run.failed) < _MOST_TROUBLES:
+                    run.failed.append(trouble)
             case "error" | "died" if not told_to_stop:
                 if len(run.troubles) < _MOST_TROUBLES:
                     run.troubles.append(trouble)
@@ -278,7 +294,7 @@ class Runs:
                 run,
                 facts={**run.facts, **_of_death(run, deaths, place > served_last, place >= served_last), **again},
             )
-            for place, (run, again) in enumerate(zip(runs, _restarts(runs), strict=True))
+            for place, (run, again) in enumerate(zip(runs, _restarts(runs, self._all), strict=True))
         )
 
     def _run_of(self, open_run: _OpenRun) -> Run:
@@ -354,8 +370,10 @@ def _with_their_machine(runs: Sequence[Run]) -> Iterator[Run]:
 
 
 def _of_death(run: Run, deaths: int, last: bool, newest: bool) -> dict[str, Reading]:
-    """How this run ended; `deaths` of all runs in the log did so by themselves; `last`: none served after it, nor did it
-    itself live; `newest`: none served after it."""
+    """How this run ended; `deaths` of all runs in the log did so by themselves.
+
+    `newest`: none served after it; `last`: nor did it live itself.
+    """
     death = run.death
     abrupt = last and death is None and not run.stopped and not run.up and run.began
     told: dict[str, Value] = {
@@ -370,43 +388,48 @@ def _of_death(run: Run, deaths: int, last: bool, newest: bool) -> dict[str, Read
         told["start_stage"] = run.stage
     if death is not None:
         starting = run.began or run.last_start is not None
-        told["death_phase"] = "serving" if death.serving else "start" if starting else "start or serving"
+        is_serving = death.serving or death.stage == "serving"
+        told["death_phase"] = "serving" if is_serving else "start" if starting else "start or serving"
         told["death_process"] = death.process or "the server"
-        told["death_told"] = death.cause is not None
+        told["death_told"] = _weakness(death.cause) < _WEAK
         if death.stage is not None and not (death.serving and death.stage != "serving"):
             told["death_stage"] = death.stage
-        told["death_cause"] = (death.cause or "the log shows no exception").rstrip(".")
+        seen = [death.cause.rstrip(".")] if death.cause else []
+        told["death_cause"] = "; ".join([*seen, *([] if told["death_told"] else ["the log shows no exception"])])
     return {name: Known(value, origin=LOG) for name, value in told.items()}
 
 
 def _of_failed(open_run: _OpenRun) -> dict[str, Reading]:
     """What requests and calls failed of, while the server went on."""
+    count: dict[str, Reading] = {"request_failures": Known(float(open_run.failures), origin=LOG)}
     caused = [one for one in open_run.failed if one.cause]
     if not caused:
-        return {}
+        return count
     first = min(caused, key=lambda one: _weakness(one.cause))
-    return {
+    return count | {
         "request_failure": Known(str(first.cause).rstrip("."), origin=LOG),
         "request_failure_process": Known(first.process or "the server", origin=LOG),
     }
 
 
-def _restarts(runs: Sequence[Run]) -> Iterator[dict[str, Reading]]:
+def _restarts(runs: Sequence[Run], opened: Sequence[_OpenRun]) -> Iterator[dict[str, Reading]]:
     """Of each run, how often in the hour before its end a server was started again that nobody had asked to stop.
 
-    One that served and was told to stop, or that is started with another command, is an operator's work; so is one start
-    that failed, where the next one serves.
+    One that served and was told to stop, or that is started with another command, is an operator's work. Once a run
+    serves, the starts that failed before it are put right.
     """
-    seen: list[tuple[float, float]] = []
-    for before, run in pairwise((None, *runs)):
-        if run is None or run.first_at is None or run.last_at is None:
+    seen: list[tuple[float, float, bool]] = []
+    for place, run in enumerate(runs):
+        if run.first_at is None or run.last_at is None:
             yield {}
             continue
-        if before is not None and before.first_at is not None and run.began and _is_uncalled_for(before, run):
-            seen.append((run.first_at, max(0.0, run.first_at - before.first_at)))
-        remembered = [one for one in seen if one[0] > run.last_at - restarts.MEMORY]
-        is_corrected = len(seen) == 1 and before is not None and not before.up and run.up and run.death is None
-        yield restarts.facts([] if is_corrected else remembered, LOG)
+        before = runs[place - 1] if place else run
+        began = before.first_at if before is not run else None
+        is_again = run.began and _is_uncalled_for(before, run) and not _is_beside(opened[place - 1], opened[place])
+        if is_again and began is not None and began <= run.first_at:
+            seen.append((run.first_at, run.first_at - began, before.up))
+        recent = [one for one in seen if one[0] > run.last_at - restarts.MEMORY]
+        yield restarts.facts([(at, lived) for at, lived, served in recent if served or not run.up], LOG)
 
 
 def _is_uncalled_for(before: Run, run: Run) -> bool:
@@ -414,6 +437,13 @@ def _is_uncalled_for(before: Run, run: Run) -> bool:
         return False
     is_same = not (before.command and run.command) or before.command == run.command
     return is_same and not (before.up and before.stopped)
+
+
+def _is_beside(before: _OpenRun, run: _OpenRun) -> bool:
+    """Whether other processes of the earlier one still spoke when the later began: two servers in one log."""
+    pids, later = ({pid for _, pid, _ in one.starts.values() if pid is not None} for one in (before, run))
+    overlap = (before.last_at or 0.0) - (run.first_at or 0.0)
+    return bool(pids and later) and not pids & later and overlap > _LATE
 
 
 def _is_of_another(run: _OpenRun, seen: Sighting) -> bool:
@@ -470,19 +500,24 @@ def _death(open_run: _OpenRun, up: bool) -> Death | None:
     if _is_stopped(open_run, died) and _weakness(cause.cause) == _WEAK:
         return None
     serving = bool(open_run.points) or open_run.ready
-    return Death(
-        cause.at or None, cause.line, cause.process, cause.cause, serving, "serving" if serving else cause.stage
-    )
+    says = cause.cause if cause.cause is None or not _REPEATED.match(cause.cause) else None
+    return Death(cause.at or None, cause.line, cause.process, says, serving, "serving" if serving else cause.stage)
 
 
 def _of_its_start(open_run: _OpenRun) -> _Trouble | None:
     """What ended a start of which no line says that it failed."""
     if open_run.troubles:
         return open_run.troubles[-1]
-    if open_run.raised_last and open_run.last_start is not None:
-        last = open_run.raised[-1]
-        return last if last.cause and _weakness(last.cause) < _WEAK else None
-    return None
+    # A program that has embedded the engine may fail of its own once that is up.
+    if not open_run.raised_last or open_run.last_start is None or open_run.counts["engine-ready"]:
+        return None
+    last = open_run.raised[-1]
+    is_own = _OF_SERVER.match(last.process) is not None
+    return last if is_own and last.cause and _weakness(last.cause) < _WEAK else None
+
+
+def _is_of_a_client(cause: str | None) -> bool:
+    return cause is not None and _OF_CLIENTS.match(cause) is not None
 
 
 def _is_stopped(open_run: _OpenRun, died: _Trouble) -> bool:
@@ -512,7 +547,13 @@ def _rounds(open_run: _OpenRun) -> tuple[tuple[Round, ...], float]:
     counters: dict[str, dict[Series, float]] = {}
     before: dict[str, float] = {}
     rounds: list[Round] = []
+    read, usual = 0, interval
     for at, engines in _grouped(open_run.points, interval):
+        read += len(engines)
+        gap = _GAP * interval
+        if rounds and read > bytes_scan.FULL:
+            gap = max(gap, _GAP_SAMPLED * usual)
+            usual += _SMOOTH * (min(at - rounds[-1].at, gap) - usual)
         if rounds and at - rounds[-1].at > _GAP * interval and not rounds[-1].total(RUNNING):
             # An idle engine prints nothing: silence after a zero is more zeros.
             rounds += [_idle(rounds[-1], rounds[-1].at + interval), _idle(rounds[-1], at - interval)]
@@ -520,7 +561,7 @@ def _rounds(open_run: _OpenRun) -> tuple[tuple[Round, ...], float]:
         values: dict[str, Mapping[Series, float]] = {}
         for engine, said in engines.items():
             last = before.get(engine, at - interval)
-            seconds = at - last if 0 < at - last <= _GAP * interval else interval
+            seconds = at - last if 0 < at - last <= gap else interval
             values[engine] = _measured(said, counters.setdefault(engine, {}), seconds)
             before[engine] = at
         silent = {} if not rounds else {e: v for e, v in rounds[-1].engines.items() if e not in values}
