@@ -33,7 +33,7 @@ _VERDICTLESS = re.compile(
 )
 """What tells that something ended, and not why; or an exception without a word."""
 _LOOKUP = re.compile(
-    r"[\w.]*(?:Key|Index|Attribute|Lookup|ModuleNotFound|Unicode\w*|JSONDecode|HTTP|StopIteration)\w*: "
+    r"[\w.]{0,100}(?:Key|Index|Attribute|Lookup|ModuleNotFound|Unicode|JSONDecode|HTTP|StopIteration)\w{0,40}: "
 )
 """What often is only how another way was tried, and an exception that says more was raised instead."""
 _WORDS = 5

@@ -51,7 +51,7 @@ _WEAK_CAUSES = re.compile(
     r"|Error raised in subprocess|RuntimeError: cancelled$"
 )
 """They follow an operator's signal as well, or only repeat that something has ended."""
-_REPEATED = re.compile(r"[\w.]*(?:EngineDeadError\b(?!.*original error)|.*initialization failed)")
+_REPEATED = re.compile(r"[\w.]{0,200}EngineDeadError\b(?!.*original error)|.{0,600}?initialization failed")
 """What says only that there is a cause elsewhere."""
 _OF_CLIENTS = re.compile(r"[\w.]*(?:ValidationError|HTTPException|BadRequest\w*|ClientDisconnect|LifespanFailure)\b")
 """What a request is refused with that asks for what is not possible: no fault of the server's."""
