@@ -83,6 +83,16 @@ FLAT = ((300, 3100, 600, 4400, 60),) * 3
             ["prefill-bound"],
             id="the batch moves, the pool is free: a step's tokens",
         ),
+        pytest.param(
+            tuple((2000, 160, 6 + n % 3, 5, 60) for n in range(10)),
+            ["max-num-seqs-cap"],
+            id="small steps, and read after some have left: slots",
+        ),
+        pytest.param(((800, 20, 1, 7, 3),) * 8, ["max-num-seqs-cap"], id="long prompts, one at a time, small steps"),
+        pytest.param(
+            tuple((50_000, 0, running, 250, 1) for running in (3, 8, 5, 4, 6, 3)), ["prefill-bound"], id="embeddings"
+        ),
+        pytest.param(((0, 0, 0, 1, 0),), [], id="none runs in one line: that may be a moment"),
         pytest.param(((0, 900, 30, 0, 40),) * 5, [], id="nobody waits"),
         pytest.param(((9000, 900, 60, 1, 40), (9000, 900, 40, 2, 40), (9000, 900, 50, 1, 40)), [], id="a short queue"),
     ],

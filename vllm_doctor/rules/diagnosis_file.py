@@ -72,7 +72,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What to measure next where speed is missing and unexplained, if `when` does not rule it out."""
+    """What to measure next, if there is a `when`, where it holds; of a missing speed also where that is not known."""
 
     do: str
     when: Condition | None

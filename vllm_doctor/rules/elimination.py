@@ -110,7 +110,7 @@ def _gate(
     suspects: Mapping[str, Sequence[Suspect]],
 ) -> Gate:
     holds, by = decided(rule.binds.root, read) if rule.binds is not None else (None, ())
-    measures = (one.do for one in rule.measure if one.when is None or one.when.judge(read)[0] is not False)
+    measures = (one.do for one in rule.measure if one.when is None or one.when.judge(read)[0])
     return Gate(
         rule.gate,
         rule.title,

@@ -162,9 +162,9 @@ def _sources(observations: Sequence[Observation]) -> tuple[SourceSeen, ...]:
 
 def _error(observations: Sequence[Observation], examined: Sequence[Examined]) -> Problem | None:
     """A server that does not answer cannot be judged; without its host or its GPUs a part of it can. Where the doctor
-    got no CPU to look at any of it, its server may lack one too."""
+    got no CPU to look at the host, its server may lack one too."""
     failed = [o for o in observations if o.error is not None]
-    starved = [o for o in failed if o.error is not None and o.error.kind == "starved"]
+    starved = [o for o in failed if o.kind is SourceKind.HOST and o.error is not None and o.error.kind == "starved"]
     decisive = [o for o in failed if o.kind in SERVERS] or starved or ([] if examined else failed)
     return decisive[0].error if decisive else None
 

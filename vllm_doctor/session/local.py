@@ -31,6 +31,8 @@ from vllm_doctor.vllm.environment import number_or_text
 _SAMPLES = 12
 """So many of a host are kept: each holds all its processes."""
 _LOOKS = 30
+_AS_LONG_AGAIN = 3.0
+"""The last sample is begun so many times before the end as the first one took (heuristic)."""
 _RARELY = 60.0
 _PARALLEL = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size")
 
@@ -72,13 +74,16 @@ class Local:
     def examine_host(self, seconds: float, deadline: float) -> Observation:
         """The processes and the CPU over `seconds`, done by `deadline` on the clock."""
         patient, liveness = Host(self.server, self.kernel, self.clock), self.liveness()
+        began = self.clock()
         sample = patient.sample()
+        took = self.clock() - began
         first = self._recalled("host", HostSample)
         if first is not None and self._is_running_since(first):
             last = sample
         else:
             first = sample
-            self._look_on(liveness, min(seconds, deadline - self.clock()))
+            # A starved doctor takes long for a sample, and must be done with the last one in time.
+            self._look_on(liveness, min(seconds, deadline - _AS_LONG_AGAIN * took - self.clock()))
             last = patient.sample() if seconds else first
         liveness.look_last()
         self._keep("host", HostSample, last.at, last)

@@ -14,7 +14,7 @@ from vllm_doctor.session.source import Source
 from vllm_doctor.sources.server import own_time
 
 _HANDOVER_SECONDS = 0.5
-_STARVED = 0.5
+_STARVED = 0.2
 """The share of its time without a CPU that may have kept the doctor from a source (heuristic)."""
 
 
@@ -27,6 +27,8 @@ def observe(sources: Sequence[Source], seconds: float) -> list[Observation]:
     """
     seen: dict[int, Observation] = {}
     failed: list[BaseException] = []
+    waits: list[float] = []
+    """Of threads that have ended: the kernel counts these no more."""
 
     def run(place: int, source: Source) -> None:
         if source.logs:
@@ -35,6 +37,7 @@ def observe(sources: Sequence[Source], seconds: float) -> list[Observation]:
             seen[place] = looked(source, source.look)
         except BaseException as error:  # raised again in the caller's thread, which decides
             failed.append(error)
+        waits.append(own_time.of_this().waited)
 
     threads = [threading.Thread(target=run, args=(place, source), daemon=True) for place, source in enumerate(sources)]
     began, before = time.monotonic(), own_time.of_all().waited
@@ -52,7 +55,7 @@ def observe(sources: Sequence[Source], seconds: float) -> list[Observation]:
             thread.join(max(0.0, deadline - time.monotonic()))
     if failed:
         raise failed[0]
-    waited = own_time.of_all().waited - before
+    waited = own_time.of_all().waited - before + sum(waits)
     is_starved = waited > _STARVED * (time.monotonic() - began)
     return [
         seen.get(place) or source.so_far() or _unanswered(source, waited if is_starved else None)

@@ -351,6 +351,61 @@ def test_a_command_that_argparse_refuses(log: LogFolder) -> None:
     assert run.death.cause == "vllm serve: error: unrecognized arguments: --enable-chunked-prefil"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/usr/bin/python3: No module named vllm",
+        "/usr/bin/python3: Error while finding module specification for 'vllm.entrypoints.openai.api_server' "
+        "(ModuleNotFoundError: No module named 'vllm')",
+        "serve.sh: line 3: vllm: command not found",
+    ],
+)
+def test_a_vllm_that_is_not_installed(line: str, log: LogFolder) -> None:
+    run = log.run(["nohup: ignoring input", line])
+    assert run.death is not None
+    assert (run.death.cause, run.death.stage) == (line, "configuration")
+
+
+def test_what_a_compiler_said_and_not_its_exit_code(log: LogFolder) -> None:
+    header = "/tmp/tmpq1/main.c:5:10: fatal error: Python.h: No such file or directory"
+    lines = [
+        "EngineCore failed to start.",
+        *frames(f"{IN_WORKER}:determine_available_memory"),
+        "torch._inductor.exc.InductorError: CalledProcessError: Command '['gcc', 'main.c']' returned non-zero exit "
+        "status 1.",
+    ]
+    run = log.run([*start(0)[:6], header, *said(ENGINE, lines)])
+    assert run.death is not None
+    assert (run.death.cause, run.death.stage) == (header, "compilation")
+    [alone] = log.runs([*start(0)[:6], *said(ENGINE, lines)])
+    assert alone.death is not None
+    assert "returned non-zero" in str(alone.death.cause)
+
+
+def test_v0_says_that_its_engines_process_failed_to_start(log: LogFolder) -> None:
+    begun = [line.replace("V1 LLM engine (v0.32.0)", "LLM engine (v0.6.4)") for line in start(0, prefixed=False)[:5]]
+    engine = [*frames("vllm/worker/worker.py:load_model"), OOM]
+    server = [
+        *frames("vllm/scripts.py:serve"),
+        "RuntimeError: Engine process failed to start. See stack trace for the root cause.",
+    ]
+    run = log.run([*begun, "Process SpawnProcess-1:", *engine, *server])
+    assert run.death is not None
+    assert (run.death.cause, run.death.stage) == (OOM, "weights")
+
+
+def test_a_worker_that_went_without_a_word(log: LogFolder) -> None:
+    gone = record(
+        95, "Worker proc VllmWorker-1 died unexpectedly, shutting down executor.", ENGINE, "ERROR", "m.py:231"
+    )
+    waited = frames("vllm/distributed/device_communicators/shm_broadcast.py:acquire_read")
+    fatal = said(ENGINE, ["EngineCore encountered a fatal error.", *waited, "RuntimeError: cancelled"], 95)
+    run = log.run([*start(0), *busy(40, 90), gone, *fatal, *dead(96)])
+    assert run.death is not None
+    assert run.death.cause == "Worker proc VllmWorker-1 died unexpectedly"
+    assert fact(run, "death_told") is False
+
+
 def test_a_script_that_embeds_the_engine_and_fails_in_its_start(log: LogFolder) -> None:
     """No process of its own, and no line that says that it is dead: the traceback is the last word."""
     traced = [*frames("vllm/worker/worker.py:load_model"), "ValueError: no such expert"]

@@ -651,7 +651,9 @@ def test_an_abort_is_not_what_it_died_of(log: LogFolder) -> None:
 
 def test_of_a_part_of_a_log_nobody_knows_whether_it_served(log: LogFolder) -> None:
     run = log.run([record(5, "EngineCore encountered a fatal error.", "EngineCore pid=200", "ERROR", "core.py:1512")])
-    assert fact(run, "death_phase") == "start or serving"
+    assert fact(run, "death_phase") == "serving"  # else it says "failed to start"
+    broken = log.run([record(5, "WorkerProc hit an exception.", "Worker_TP0 pid=3", "ERROR", "m.py:1")])
+    assert fact(broken, "death_phase") == "start or serving"
     failed = record(5, "EngineCore failed to start.", "EngineCore pid=200", "ERROR", "core.py:1510")
     assert fact(log.run([failed]), "death_phase") == "start"
 

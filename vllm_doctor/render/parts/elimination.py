@@ -10,6 +10,7 @@ from vllm_doctor.model.reading import Known
 from vllm_doctor.model.reason import HOW_TO_LEARN, IN_SHORT, Reason
 from vllm_doctor.model.report import Report, Verdict
 from vllm_doctor.render.page import Heading, Labelled, Lines, Span, Words, code, joined, listed
+from vllm_doctor.render.parts import unseen
 from vllm_doctor.text import words
 
 _TITLE = "How this was found"
@@ -35,7 +36,7 @@ def undecided(report: Report) -> tuple[Labelled, ...]:
     decides."""
     if report.verdict is not Verdict.UNKNOWN or report.is_unmeasured or report.is_of_benchmark:
         return ()
-    said = [f"{gate.title}: {because(gate.by)}" for gate in excluded(report)]
+    said = [f"{gate.title}: {because(gate.by[:1])}" for gate in excluded(report)]
     blocks = [Labelled("Excluded", "; ".join(said))] if said else []
     do = measure_next(report)
     return (*blocks, *((Labelled("To decide", do),) if do else ()))
@@ -49,15 +50,23 @@ def excluded(report: Report) -> list[Gate]:
 def measure_next(report: Report) -> str:
     """The measurement that decides a verdict that stays unknown; "" where another was given, or a finding says it.
 
-    What nothing can be judged without comes first, then what leaves a gate's own condition open, then the others.
+    What leaves a gate's own condition open comes first, then what nothing can be judged without, then the others.
     """
     if report.verdict is not Verdict.UNKNOWN or report.main:
         return ""
-    lacking = next((vital.seen for vital in report.vitals if vital.needed and isinstance(vital.seen, Reason)), None)
-    if lacking is not None:
-        return HOW_TO_LEARN[lacking]
     open_ = [gate for gate in report.gates if gate.kept is None and gate.measure]
-    return next((gate.measure for gate in sorted(open_, key=lambda gate: not gate.by)), "")
+    lacking = next((vital.seen for vital in report.vitals if vital.needed and isinstance(vital.seen, Reason)), None)
+    key_metrics = f"the key metrics: {_how(lacking, report)}" if lacking is not None else ""
+    ways = (*(gate.measure for gate in open_ if gate.by), key_metrics, *(gate.measure for gate in open_))
+    return next(filter(None, ways), "")
+
+
+def _how(reason: Reason, report: Report) -> str:
+    """What to do for what is not known: "ask /metrics", "give two files"."""
+    how = HOW_TO_LEARN[reason]
+    if not report.is_postmortem:
+        how = unseen.how(reason, {source.kind for source in report.sources})
+    return how.partition(": ")[2] or how
 
 
 def of_gate(gate: Gate) -> str:

@@ -40,6 +40,8 @@ _WORDS = 5
 """Of an exception that says more."""
 _OPEN = re.compile(r".{8,}(?::|Reasons?:)\s*$")
 """A message that goes on in the next line."""
+_OPEN_WITHIN = 2
+"""Lines within which it does, an empty one among them."""
 _MARGIN = re.compile(r"\s{0,40}[|+](?:-[+-]{0,99})?(?: \d{1,4} -+)? ?")
 """Of an ExceptionGroup."""
 _CHAIN = ("During handling of the above", "The above exception was")
@@ -128,10 +130,10 @@ def _tracebacks(this: Record, line: Line, known: LogLines) -> Iterator[Raised]:
             begins = "Traceback " in text and "(most recent call last)" in text
             if says:
                 since += 1
-                if _OPEN.match(says) and since == 1 and text.strip() and not begins:
+                chained = text.startswith(_CHAIN)
+                if _OPEN.match(says) and since <= _OPEN_WITHIN and text.strip() and not (begins or chained):
                     says = f"{says.rstrip()} {text.strip()}"
                     continue
-                chained = text.startswith(_CHAIN)
                 if chained or begins or since > _CHAINED_WITHIN or following.level in _TELLING:
                     yield told()
                     if not chained and not _VERDICTLESS.match(says):

@@ -47,7 +47,8 @@ _RECENT = 15.0
 _MOST_STEPS = 5000
 _WEAK_CAUSES = re.compile(
     r"EngineDeadError|KeyboardInterrupt|SystemExit|CancelledError|terminated|exit code:? -(?:15|2)\b|died unexpectedly$"
-    r"|initialization failed|new thread at interpreter shutdown|failed to be inspected|Error raised in subprocess"
+    r"|initialization failed|failed to start|new thread at interpreter shutdown|failed to be inspected"
+    r"|Error raised in subprocess|RuntimeError: cancelled$"
 )
 """They follow an operator's signal as well, or only repeat that something has ended."""
 _REPEATED = re.compile(r"[\w.]*(?:EngineDeadError\b(?!.*original error)|.*initialization failed)")
@@ -58,7 +59,7 @@ _OF_SERVER = re.compile(r"$|APIServer|ApiServer|EngineCore|VllmWorker|RayWorker|
 """The names of vLLM's processes; others may run in one log with an engine that they have embedded."""
 _ENDED = re.compile(
     r"exit code:? -?(?!-?9\b|137)\d|Fatal Python error: Aborted|returned non-zero|worker died$"
-    r"|WorkerCrashedError|^Aborted|Actor(?:Died|Unavailable)?Error|device-side assert triggered|cancelled$"
+    r"|WorkerCrashedError|^Aborted|Actor(?:Died|Unavailable)?Error|device-side assert triggered"
     r"|ContextTerminated"
 )
 """How a process ended, which follows why."""
@@ -96,8 +97,11 @@ class _Trouble:
     line: int
     process: str
     cause: str | None
-    stage: str | None = None
-    told_by: str = ""
+    stage: str | None
+    """Of a start, by its own words or its frames."""
+    reached: str | None
+    """The stage that the run was in."""
+    told_by: str
     """The line of the table."""
 
 
@@ -246,8 +250,7 @@ class Runs:
 
     def _mark(self, run: _OpenRun, seen: Sighting) -> None:
         at = seen.at if seen.at is not None else run.last_at or 0.0
-        stage = "serving" if run.ready or run.points else seen.stage or run.stage
-        trouble = _Trouble(at, seen.number or 0, seen.process, seen.cause, stage, seen.line.id)
+        trouble = _Trouble(at, seen.number or 0, seen.process, seen.cause, seen.stage, run.stage, seen.line.id)
         told_to_stop = run.stopped_at is not None and at - run.stopped_at < _SHUTDOWN
         match seen.line.marks:
             case "ready":
@@ -522,7 +525,15 @@ def _death(open_run: _OpenRun, up: bool) -> Death | None:
         return None
     serving = bool(open_run.points) or open_run.ready
     says = cause.cause if cause.cause is None or not _REPEATED.match(cause.cause) else None
-    return Death(cause.at or None, cause.line, cause.process, says, serving, "serving" if serving else cause.stage)
+    serving = serving or any(trouble.stage == "serving" for trouble in of_it)
+    stage = "serving" if serving else _stage_of(cause, open_run)
+    return Death(cause.at or None, cause.line, cause.process, says, serving, stage)
+
+
+def _stage_of(cause: _Trouble, open_run: _OpenRun) -> str | None:
+    """In which stage it was raised: by the frames above any line that says the same, else where the start was."""
+    same = (one.stage for one in (*open_run.troubles, *open_run.raised) if one.cause == cause.cause)
+    return cause.stage or next((stage for stage in same if stage is not None), None) or cause.reached
 
 
 def _of_its_start(open_run: _OpenRun) -> _Trouble | None:

@@ -5,6 +5,7 @@ A thread goes there, connects, and ends; what it connected is then used from any
 
 from __future__ import annotations
 
+import socket
 import ssl
 import threading
 from collections.abc import Iterable
@@ -12,6 +13,7 @@ from typing import Any
 
 import httpcore
 import httpx
+from httpcore._backends.sync import SyncStream
 
 from vllm_doctor.sources.server.route import Enter
 
@@ -48,7 +50,7 @@ class _Entered(httpcore.NetworkBackend):
                     if path is None:
                         made.append(backend.connect_tcp(host, port, timeout, local_address, socket_options))
                     else:
-                        made.append(backend.connect_unix_socket(path, timeout))
+                        made.append(_to_socket(path, timeout))
             except BaseException as error:  # raised again in the caller's thread
                 failed.append(error)
 
@@ -62,3 +64,15 @@ class _Entered(httpcore.NetworkBackend):
         if isinstance(failed[0], OSError):
             raise httpcore.ConnectError(failed[0]) from failed[0]
         raise failed[0]
+
+
+def _to_socket(path: str, timeout: float | None) -> httpcore.NetworkStream:
+    """As httpcore.SyncBackend connects, which leaves a socket open where that fails."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        made.settimeout(timeout)
+        made.connect(path)
+    except BaseException:
+        made.close()
+        raise
+    return SyncStream(made)

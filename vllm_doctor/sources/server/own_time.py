@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from typing import NamedTuple
 
 _TASKS = "/proc/self/task"
@@ -46,6 +47,11 @@ def of_all() -> OwnTime:
 def of_main() -> OwnTime:
     """Of the first thread: what a program that has no other one yet did since it began."""
     return _of(str(os.getpid()))
+
+
+def of_this() -> OwnTime:
+    """Of the thread that asks."""
+    return _of(str(threading.get_native_id()))
 
 
 def of_start() -> OwnTime:
