@@ -68,6 +68,8 @@ class Answer:
     headline: str
     here: str
     wrong: list[str] = field(default_factory=list)
+    came_about: bool = True
+    """Whether what the case is of was there at the end: a pipe fills by what the server has to log."""
 
 
 def main() -> int:
@@ -147,6 +149,11 @@ class Site:
         log = (OUT / "live-restarted.log").open("wb")
         self.started.append(subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, process_group=0))
 
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the API server stands in a write to a pipe, by the kernel's word."""
+        return "pipe_write" in Path(f"/proc/{self.root}/wchan").read_text()
+
     def hang(self, whom: str) -> None:
         """Its main thread sleeps in a call, which is no stop: gdb lets the process go on."""
         seconds = 1_000_000 * (max(WINDOWS) + 20)
@@ -215,6 +222,7 @@ def looked(case: Mapping[str, Any], window: int, beside: str, site: Site) -> Ans
         answer = doctor(site.url, "--json", "--window", str(window), "--timeout", str(window + 8))
         for timer in later:
             timer.join()
+    came_about = not case.get("blocks") or site.is_blocked
     for whom in ("all", "reader"):
         signalled(site, {"do": "CONT", "whom": whom})
     site.let_go()
@@ -229,7 +237,8 @@ def looked(case: Mapping[str, Any], window: int, beside: str, site: Site) -> Ans
         first=findings[0]["rule"] if findings else "-",
         headline=report["headline"],
         here=findings[0]["here"] if findings else "",
-        wrong=list(faults(case, report)),
+        wrong=list(faults(case, report)) if came_about else [],
+        came_about=came_about,
     )
 
 
@@ -288,11 +297,12 @@ def table(groups: Sequence[Mapping[str, Any]]) -> str:
 
 def _kept(path: Path) -> Answer:
     told = json.loads(path.read_text())
-    return Answer(**{name: told[name] for name in Answer.__dataclass_fields__})
+    return Answer(**{name: told[name] for name in Answer.__dataclass_fields__ if name in told})
 
 
 def _said(answer: Answer) -> str:
-    return f"{answer.verdict}: {answer.headline}"
+    says = f"{answer.verdict}: {answer.headline}"
+    return says if answer.came_about else f"(the fault had not come about yet) {says}"
 
 
 def _numbers() -> list[int]:
