@@ -65,7 +65,7 @@ def test_promtool_passes_the_tests_made_of_the_rules_examples(folder: Path) -> N
     [
         ("vllm_doctor:kv_cache_usage > 0.8", "vllm_doctor:kv_cache_usage > 0.08"),
         ("vllm_doctor:preemptions_per_request > 0.1", "vllm_doctor:preemptions_per_request > 100"),
-        ("vllm_doctor:engine_awake != 0", "vllm_doctor:engine_awake == 0"),
+        ("vllm_doctor:requests_running_max == 0", "vllm_doctor:requests_running_max != 0"),
     ],
 )
 def test_promtool_does_not_pass_another_threshold(folder: Path, tmp_path: Path, was: str, now: str) -> None:

@@ -106,8 +106,8 @@ def test_known_takes_what_there_is() -> None:
     api = made.term("api_process_cpu")
     assert isinstance(api, Series)
     assert made.term("api_server_cpu") == api  # what the host alone tells is left out
-    assert made.term("cap_reached") == Constant(0.0)
-    assert made.holds(Condition("cap_reached >= 0.85")) is False
+    assert made.term("engine_computing") == Constant(0.0)
+    assert made.holds(Condition("engine_computing >= 0.85")) is False
     either = made.term("recompute_factor_if_seen")
     assert isinstance(either, Series)
     assert made.rules([either.low])[either.low] == "vllm_doctor:recompute_factor or vllm_doctor:engine * 1.1"

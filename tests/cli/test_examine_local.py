@@ -199,7 +199,7 @@ def test_the_text(tmp_path: Path) -> None:
 
 
 def test_what_a_flag_was_and_what_it_should_be(tmp_path: Path) -> None:
-    with fake_vllm(tmp_path, "--max-num-seqs", "64", name="preemption") as fake:
+    with fake_vllm(tmp_path, "--max-num-seqs", "64", "--num-gpu-blocks-override", "80", name="preemption") as fake:
         report = doctor(str(fake.pid), "--json", "--window", "0.2").report
     remedies = [remedy for remedy in by_rule(report)["preemption"]["remedies"] if "--max-num-seqs" in remedy["set"]]
     assert remedies
@@ -273,8 +273,8 @@ def test_tensor_parallelism_over_pcie(tmp_path: Path) -> None:
     finding = by_rule(report)["pcie-no-nvlink"]
     assert finding["severity"] == "info"
     assert [(evidence["signal"], evidence["from"]) for evidence in finding["evidence"]] == [("nvlink", "nvml")]
-    assert finding["remedies"][0]["set"] == {"--tensor-parallel-size": 1, "--pipeline-parallel-size": 2}
-    assert finding["remedies"][0]["was"] == {"--tensor-parallel-size": 2}
+    # A pipeline needs requests for its stages, and none runs.
+    assert not any("--pipeline-parallel-size" in remedy["set"] for remedy in finding["remedies"])
 
 
 def model_1b(folder: Path) -> Mapping[str, str]:
@@ -360,7 +360,8 @@ def test_a_server_that_does_not_answer_but_whose_host_is_seen(tmp_path: Path) ->
         os.kill(fake.pid, signal.SIGSTOP)
         ran = doctor(str(fake.pid), "--json", "--window", "0.2", "--timeout", "2")
     report = ran.report
-    assert ran.code == 3
+    assert ran.code == 2
+    assert report["findings"][0]["rule"] == "process-stopped"
     assert report["error"]["kind"] == "timeout"
     assert report["patient"]["processes"][0] == {"role": "api-server", "pid": fake.pid}
     assert report["command"]["was"][-2:] == ["--max-num-seqs", "64"]
