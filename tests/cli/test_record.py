@@ -140,7 +140,9 @@ def test_live_and_recorded_say_the_same(tmp_path: Path, doctor: Doctor) -> None:
         live = doctor(server.url, "--json", "--window", "2").report
     then = json.loads(parts(recorded(tmp_path, name="max-num-seqs-cap"))["report.json"])
     assert [f["rule"] for f in then["findings"]] == [f["rule"] for f in live["findings"]]
-    assert (then["verdict"], then["headline"], then["rules"]) == (live["verdict"], live["headline"], live["rules"])
+    timed = "api-server-stalled"  # how long an answer took is in no recording
+    assert {**then["rules"], timed: live["rules"][timed]} == live["rules"]
+    assert (then["verdict"], then["headline"]) == (live["verdict"], live["headline"])
 
 
 @pytest.mark.parametrize("name", demo.names())
