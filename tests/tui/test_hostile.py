@@ -111,7 +111,7 @@ def test_the_palette_shows_engines_as_text() -> None:
     named = tuple(replace(e, subject={"engine": f"[bold]{n}[/bold]"}) for n, e in enumerate(report.engines))
 
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
-        await pilot.press("ctrl+p", *"Engine")
+        await pilot.press("ctrl+p", *"bold")
         for _ in range(200):
             await pilot.pause(0.05)
             if "[bold]0[/bold]" in shown(app):
