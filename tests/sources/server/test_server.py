@@ -1247,6 +1247,7 @@ def test_what_was_seen_so_far(signals: Catalogue) -> None:
         seen = server.so_far()
         ended.set()
         looking.join()
+        server.close()
     assert seen is not None
     assert (kind_of(seen), len(seen.window.times)) == ("timeout", 3)
 
@@ -1263,6 +1264,7 @@ def test_the_last_scrape_is_begun_early_enough(signals: Catalogue) -> None:
         server = Server(served.url, signals.metrics, clock=clock.now, sleep=clock.sleep, waited=lambda: 0.0)
         until = clock.now() + 8
         seen = worked(server.examine(15.0, until))
+        server.close()
         assert clock.now() < until
     assert 3 < seen.window.seconds < 8
 
