@@ -92,8 +92,8 @@ def gpu(name: str, memory: float | None = None) -> Gpu | None:
 def figures(gpu: Gpu) -> dict[str, float | str]:
     """What its data sheet tells, by the names of the facts: gpu_name, gpu_memory_total (bytes), gpu_memory_usable (less
     what ECC and the driver keep), gpu_compute_capability, gpu_bandwidth (bytes/s), gpu_flops, gpu_flops_fp8,
-    gpu_flops_fp4 (dense, operations/s), gpu_link; device_written, as vLLM calls it, of what is no GPU of NVIDIA's or
-    AMD's."""
+    gpu_flops_fp4 (dense, operations/s), gpu_link; gpu_architecture; device_written, as vLLM calls it, of what is no GPU
+    of NVIDIA's or AMD's."""
     told = {
         "gpu_name": gpu.name,
         "gpu_memory_total": gpu.memory,
@@ -104,6 +104,7 @@ def figures(gpu: Gpu) -> dict[str, float | str]:
         "gpu_flops_fp8": gpu.fp8,
         "gpu_flops_fp4": gpu.fp4,
         "gpu_link": gpu.link,
+        "gpu_architecture": gpu.architecture,
         "device_written": _DEVICES.get(gpu.architecture),
     }
     return {name: value for name, value in told.items() if value not in (None, "")}
