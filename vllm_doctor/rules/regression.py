@@ -1,8 +1,8 @@
-"""What is known to be wrong in which vLLM: one entry a fault, each with a thread that says so. Read from rules/regressions.
+"""What is known to be wrong in which vLLM: rules/regressions, one entry a fault, each with a thread that says so.
 
 An entry has a window of releases, and a condition over signals under which its source saw it. Of a server it holds
-certainly, where its release lies within what the source vouches for and all of its condition is known to hold; possibly,
-where nothing of it is known not to hold, but a part is not known. Else it says nothing.
+certainly, where its release lies within what the source vouches for and all of its condition is known to hold;
+possibly, where nothing of it is known not to hold, but a part is not known. Else it says nothing.
 
     regressions:
       - id            as a rule's, and points
