@@ -34,7 +34,7 @@ def run(arguments: Sequence[str]) -> int:
     rules = rule_set.load([Path(folder) for folder in options.rules])
     read, is_amd = _setup(options, given, rules, versions)
     if len(versions) == 2:
-        found = upgrade.upgrade(rules.faults, *versions, read)
+        found = upgrade.upgrade(rules.faults, versions[0], versions[1], read)
         model = redact.text(options.model or "MODEL", Counter())
         if options.json:
             from vllm_doctor.render import regressions_json

@@ -54,7 +54,7 @@ def unknown(_: str) -> Reading:
 def release(version: str) -> str:
     """As the table orders releases: without a v. Raises UsageError: it is none that is known."""
     plain = version.removeprefix("v")
-    if not flags.is_release(plain) or flags.number(plain) is None:
+    if plain not in flags.releases() or flags.number(plain) is None:
         raise UsageError(f"{version!r} is no release of vLLM that is known: {flags.first()} to {flags.newest()}")
     return plain
 

@@ -22,7 +22,7 @@ def listed(found: Sequence[Listed], version: str | None, at: datetime) -> str:
 
 def upgraded(found: Upgrade, model: str, is_amd: bool, at: datetime) -> str:
     """From one release to another."""
-    becomes = {name: [_entry(one) for one in getattr(found, name)] for name in upgrade.BECOMES}
+    becomes: dict[str, Any] = {name: [_entry(one) for one in getattr(found, name)] for name in upgrade.BECOMES}
     order = upgrade.bisection(found.before, found.after)
     plan = {
         "most_steps": upgrade.most_steps(len(order)),

@@ -47,8 +47,8 @@ def _plan(found: Upgrade, model: str, is_amd: bool) -> Iterator[str]:
         steps = upgrade.most_steps(len(order))
         yield from _wrapped(
             f"{len(order)} releases lie between, and at most {steps} are to be tried. Try the first of this order;"
-            " where it is slow, leave out all that are newer, where it is well, all that are older; then take the next that"
-            " is left.",
+            " where it is slow, leave out all that are newer, where it is well, all that are older; then take the next"
+            " that is left.",
         )
         for version in order:
             yield f"  {version:<8} {bench.image(version, is_amd)}   or: {bench.wheel(version)}"
