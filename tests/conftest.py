@@ -17,9 +17,11 @@ from vllm_doctor.rules import pickled
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.sources.server import server
 from vllm_doctor.sources.server.access import Access
+from vllm_doctor.sources.server.route import DIRECT, Route
 from vllm_doctor.sources.server.server import Server
 
 SLOW = (
+    "tests/session/sources/test_ways.py*",
     # whole folders and modules: they start processes, servers or terminals, or live through real seconds
     "tests/alerting/*",
     "tests/cli/*",
@@ -38,6 +40,7 @@ SLOW = (
     "tests/rules/test_overrides.py*",
     "tests/recording/test_metrics.py*",
     "tests/sources/host/test_hidepid.py*",
+    "tests/sources/host/test_output.py*",
     "tests/sources/log/test_source.py*",
     "tests/sources/log/test_bytes_unpacked.py*",
     "tests/session/test_attach.py*",
@@ -154,8 +157,9 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
             access: Access | None = None,
             clock: Callable[[], float] | None = None,
             sleep: Callable[[float], None] | None = None,
+            route: Route = DIRECT,
         ) -> None:
             skipping = Clock()
-            super().__init__(url, wanted, access, clock or skipping.now, sleep or skipping.sleep)
+            super().__init__(url, wanted, access, clock or skipping.now, sleep or skipping.sleep, route, lambda: 0.0)
 
     monkeypatch.setattr(server, "Server", Hurried)

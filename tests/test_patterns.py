@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from tests.patterns import Use, slow, uses
-from vllm_doctor.vllm import model_name
+from vllm_doctor.vllm import model_name, nested_flags
 
 MADE: Mapping[str, tuple[str, Sequence[str]]] = {
     "expr.promql_eval line": ("fullmatch", []),  # a rule author's own, searched with a time limit
@@ -24,6 +24,10 @@ MADE: Mapping[str, tuple[str, Sequence[str]]] = {
     "sources.log.entry line": ("match", [r"(?:[^'\\]++|\\.)*+'"]),
     "text.pseudonyms line": ("search", [r"(?<![\w-])(?:gpu\-box\-17|gpu)(?![\w-])"]),
     "text.words line": ("finditer", [r"(\$\{A\}|\$B)"]),
+    "vllm.nested_flags match": (
+        "search",
+        [rf"\b{key}{nested_flags._VALUE}" for keys in nested_flags.KEYS.values() for key in keys],
+    ),
     "vllm.model_name line": ("finditer", [pattern.pattern for pattern, _ in model_name.forms()]),
 }
 """Patterns that are made while it runs, by where: how they are used, and as they come out."""

@@ -143,7 +143,7 @@ def test_the_context_limit(length: float, expected: list[dict[str, Value]]) -> N
     signals: Mapping[str, Value] = {
         "max_len_requests": 1.5, "queue_per_running": 0.5, "requests_running_max": 2.0, "max_model_len": 8192.0,
         "max_model_len_that_fits": 4096.0, "tokens_per_request_if_seen": length, "kv_blocks_override": 0.0,
-        "gpu_memory_utilization_growth": 0.0,
+        "gpu_memory_utilization_growth": 0.0, "max_len_requests_unmeasured": 1000.0,
     }  # fmt: skip
     assert settings("max-model-len-too-large", signals) == expected
 
@@ -179,6 +179,7 @@ def test_the_graph_size_by_the_flag_of_the_version(version: str, flags: list[str
     signals: Mapping[str, Value] = {
         "device_assumed": "cuda", "largest_graph": 40.0, "largest_full_graph": 40.0, "decode_tokens": 100.0,
         "requests_running_max": 120.0, "graphs_truncated": 0.0, "largest_graph_wanted": 208.0, "vllm_version": version,
+        "graph_sizes_listed": 0.0, "decode_tokens_unseen": 0.0,
     }  # fmt: skip
     assert [list(one) for one in settings("cudagraph-uncovered-batch", signals) if one] == [[flag] for flag in flags]
 

@@ -57,6 +57,7 @@ def examine(
     only: Iterable[str] = (),
     skip: Iterable[str] = (),
     strict: bool = False,
+    explain: bool = False,
     headers: Mapping[str, str] | None = None,
     token_for: Mapping[str, PathLike] | None = None,
     ca_file: PathLike | None = None,
@@ -92,6 +93,7 @@ def examine(
         *_words("token-for", *(f"{url}={_text(file)}" for url, file in (token_for or {}).items())),
         *_words("ca-file", ca_file),
         *(["--strict"] if strict else []),
+        *(["--explain"] if explain else []),
         *(["--insecure"] if insecure else []),
     ]
     threshold = gc.get_threshold()

@@ -40,7 +40,7 @@ def fires(alert: LogAlert, line: str) -> bool:
 
 def test_a_death_is_known_by_any_line_that_marks_one() -> None:
     alert = ALERTS["engine-died", Severity.WARNING]
-    deaths = [line for line in LINES.lines.values() if line.marks == "died"]
+    deaths = [line for line in LINES.lines.values() if line.marks == "died" and not line.is_last]
     assert len(deaths) > 5
     for line in deaths:
         assert fires(alert, line.example), line.id

@@ -415,3 +415,53 @@ def test_a_file_beside_a_log_that_tells_of_no_gpu_stops_nothing(path: Path, tmp_
     ran = doctor(str(path), "--nvidia-smi", str(smi), "--json")
     [problem] = [source["error"] for source in ran.report["sources"] if source["error"]]
     assert "is not the output of nvidia-smi" in problem["message"]
+
+
+# How it ended
+
+
+def test_a_job_that_slurm_ended_is_told_so(path: Path, doctor: Doctor) -> None:
+    cancelled = "slurmstepd: error: *** JOB 4711 ON n7 CANCELLED AT 2025-11-20T10:01:35 DUE TO TIME LIMIT ***"
+    name = str(written(path, [*start(0), *busy(40, 90), cancelled]))
+    report = doctor(name, "--json").report
+    assert [(run["end"], run["ended_by"]) for run in report["lives"]] == [
+        ("stopped", "SLURM cancelled the job: TIME LIMIT")
+    ]
+    assert "engine-died" not in rules(report)
+    assert "was stopped: SLURM cancelled the job: TIME LIMIT" in " ".join(doctor(name, "--text").out.split())
+
+
+def test_a_hang_is_told_with_how_long_it_lasted(path: Path, doctor: Doctor) -> None:
+    still = [stats(at, 4, 0, 0.0, 0.0, 10.0) for at in range(100, 500, 10)]
+    name = str(written(path, [*start(0), *busy(40, 90), *still]))
+    report = doctor(name, "--json").report
+    assert [run["end"] for run in report["lives"]] == ["hung"]
+    assert rules(report)["engine-hung"] == "critical"
+    assert "hangs: requests run, and nothing moves for" in " ".join(doctor(name, "--text").out.split())
+
+
+OOM_STAGES = {
+    "weights": ("load_model", "--gpu-memory-utilization does not help"),
+    "memory profile": ("profile_run", "Make the largest step smaller"),
+    "graph capture": ("capture_model", "Capture fewer CUDA graphs"),
+    "KV cache": ("initialize_kv_cache", "Give the KV cache less"),
+}
+
+
+@pytest.mark.parametrize("stage", OOM_STAGES)
+def test_the_fix_of_a_failed_start_helps_where_it_failed(stage: str, path: Path, doctor: Doctor) -> None:
+    function, does = OOM_STAGES[stage]
+    engine = "EngineCore pid=200"
+    traced = [
+        "EngineCore failed to start.",
+        "Traceback (most recent call last):",
+        f'  File "/opt/vllm/v1/worker/gpu_worker.py", line 342, in {function}',
+        CUDA_OOM,
+    ]
+    lines = [*start(0)[:5], *(record(12, line, engine, "ERROR", "core.py:1510") for line in traced)]
+    report = doctor(str(written(path, lines)), "--json").report
+    assert report["lives"][0]["death"]["stage"] == stage
+    [died] = [finding for finding in report["findings"] if finding["rule"] == "engine-died"]
+    assert f"({stage})" in died["here"]
+    assert does in died["remedies"][0]["do"]
+    assert not any("--gpu-memory-utilization" in remedy["set"] for remedy in died["remedies"])

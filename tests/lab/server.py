@@ -37,20 +37,33 @@ def must_be_installed() -> None:
 
 @contextlib.contextmanager
 def vllm(
-    args: Sequence[str], name: str, more_env: Mapping[str, str] | None = None, model: Path = LAB / "tiny"
+    args: Sequence[str],
+    name: str,
+    more_env: Mapping[str, str] | None = None,
+    model: Path = LAB / "tiny",
+    output: int | None = None,
 ) -> Iterator[str]:
-    """A vLLM server on a free loopback port; gives its URL. Whatever its model, it is called "tiny"."""
+    """A vLLM server on a free loopback port; gives its URL. Whatever its model, it is called "tiny".
+
+    `output`: the descriptor that it writes to, in place of its log.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [str(VLLM / "vllm"), "serve", str(model), "--served-model-name", "tiny"]
     command += ["--host", "127.0.0.1", "--port", str(port), *args]
-    with started(command, port, name, more_env) as url:
+    with started(command, port, name, more_env, output) as url:
         yield url
 
 
 @contextlib.contextmanager
-def started(command: Sequence[str], port: int, name: str, more_env: Mapping[str, str] | None = None) -> Iterator[str]:
+def started(
+    command: Sequence[str],
+    port: int,
+    name: str,
+    more_env: Mapping[str, str] | None = None,
+    output: int | None = None,
+) -> Iterator[str]:
     """The server that this command starts; gives its URL."""
     OUT.mkdir(parents=True, exist_ok=True)
     env = os.environ | {
@@ -64,7 +77,9 @@ def started(command: Sequence[str], port: int, name: str, more_env: Mapping[str,
     url = f"http://127.0.0.1:{port}"
     with (OUT / f"{name}.log").open("wb") as log:
         # A group, not a session: Linux gives each session its scheduling group, and some versions starve one of two.
-        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=env, process_group=0)
+        server = subprocess.Popen(
+            command, stdout=log if output is None else output, stderr=subprocess.STDOUT, env=env, process_group=0
+        )
         try:
             _wait_until_up(server, url, OUT / f"{name}.log")
             yield url

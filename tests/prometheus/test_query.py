@@ -146,7 +146,7 @@ def test_every_signal_means_the_same_before_and_after(name: str) -> None:
     definition = SIGNALS[name].definition
     bare = Scope(identity=(), window="1m")
     plain = definition.replace("$engine", "engine, model_name").replace("$model", "model_name")
-    expected = promql_parser.parse(plain.replace("$window", "1m")).prettify()
+    expected = promql_parser.parse(plain.replace("$window", "1m").replace("$recent", "1m")).prettify()
     text = promql_parser.parse(written(definition, bare)).prettify()
     assert text.replace(" by ()", "").split() == expected.split()
 

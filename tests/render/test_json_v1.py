@@ -77,7 +77,7 @@ def test_the_preemption_finding() -> None:
 def test_the_command_as_it_was_and_as_it_should_be() -> None:
     report = postmortem()
     told = valid(json_v1.render(report))["command"]
-    assert told == {"was": list(report.command), "now": None, "changes": [], "left_out": []}
+    assert told == {"was": list(report.command), "now": None, "changes": [], "left_out": [], "next_caps": []}
     correction = Correction(("vllm", "serve", "x"), (Change("--max-num-seqs", 64.0, None, "cap"),))
     told = valid(json_v1.render(replace(report, correction=correction)))["command"]
     assert told["now"] == ["vllm", "serve", "x"]

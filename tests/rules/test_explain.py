@@ -48,6 +48,7 @@ speed:
   gpus: gpus
   load: running
   least_share: 0.1
+  leads: 0.5
   beyond_flags: 0.05
   share_there: 0.5
   outweighs: 0.5
@@ -239,6 +240,45 @@ def test_a_queue_is_outweighed_where_half_of_the_speed_is_missing(rules: Rules, 
 def test_a_critical_finding_comes_before_a_missing_speed(rules: Rules) -> None:
     rules.add("cap", None, stage="limit", severity="critical", gain=QUEUE)
     assert rules.diagnose({"step": 0.2, "growth": 3.0}).headline == "The cap"
+
+
+def test_a_note_that_explains_most_of_what_is_missing_is_the_cause(rules: Rules) -> None:
+    rules.add("fallback", FIRST, severity="info")
+    little, most = rules.diagnose({"step": 0.2, "cost": 0.05}), rules.diagnose({"step": 0.2, "cost": 0.15})
+    assert found(little, "fallback").severity is Severity.INFO
+    assert found(most, "fallback").severity is Severity.WARNING
+    assert (most.headline, most.verdict) == ("The fallback", Verdict.WARNING)
+    assert most.states["fallback"] == "warning"
+
+
+def test_a_note_of_unknown_cost_is_suspected_where_speed_is_missing(rules: Rules) -> None:
+    rules.add("fallback", "unknown", severity="info")
+    assert rules.diagnose({"step": 0.2}).headline == "slow: 200 ms; suspected: The fallback"
+    assert rules.diagnose({"step": 0.02}).verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(
+    ("seen", "verdict"),
+    [
+        ({"high": UNKNOWN}, Verdict.UNKNOWN),
+        ({"high": UNKNOWN, "growth": 1.0}, Verdict.OK),  # it is known to cost nothing
+        ({}, Verdict.OK),  # requests get the speed that is expected
+    ],
+)
+def test_a_limit_that_is_reached_is_not_ok_where_the_speed_is_not_judged(
+    rules: Rules, seen: Mapping[str, Reading | Value], verdict: Verdict
+) -> None:
+    rules.add("cap", None, stage="limit", severity="info", gain=QUEUE)
+    diagnosis = rules.diagnose({"step": 0.02, "growth": 2.0, **seen})
+    assert diagnosis.verdict is verdict
+    assert diagnosis.headline.startswith("The cap") == (verdict is Verdict.UNKNOWN)
+
+
+def test_an_ok_names_the_suspects_whose_cost_nobody_knows(rules: Rules) -> None:
+    rules.add("fallback", "unknown", severity="info")
+    assert rules.diagnose({"step": UNKNOWN}).headline.startswith(
+        "Nothing wrong seen beside fallback, whose cost is not"
+    )
 
 
 def test_below_a_twentieth_of_the_speed_no_flag_is_the_cause(rules: Rules) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.making import shipped_catalogue, shipped_rules
-from tests.sources.log.test_runs import CUDA_OOM, LogFolder, busy, death, idle, log, posix, start, stats
+from tests.sources.log.test_runs import CUDA_OOM, LogFolder, busy, death, idle, log, posix, record, start, stats
 from vllm_doctor.model.facts import COMMAND
 from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.report import Finding, Verdict
@@ -108,6 +108,59 @@ def test_a_death_after_which_it_served_again_is_a_warning(log: LogFolder) -> Non
         [*start(0), *busy(40, 300), *death(305), *start(400, 500, 600), *busy(440, 900, who="APIServer pid=500")]
     )
     assert found(examine(*runs))["engine-died"].severity == "warning"
+
+
+def test_a_start_that_was_put_right_is_history(log: LogFolder) -> None:
+    runs = log.runs([*start(0)[:6], *death(25), *start(400, 500, 600), *busy(440, 3000, who="APIServer pid=500")])
+    assert [run.up for run in runs] == [False, True]
+    past = examine(*runs)
+    assert not [finding.rule for finding in past.diagnosis.findings if finding.is_grave]
+    assert found(past)["engine-died"].severity == "info"
+    assert past.diagnosis.verdict is not Verdict.CRITICAL
+    assert past.diagnosis.headline != found(past)["engine-died"].title
+
+
+def test_seconds_of_a_log_of_hours_are_no_cause(log: LogFolder) -> None:
+    queue = [stats(at, 4, 12, kv_cache=8.0) for at in range(3000, 3060, 10)]
+    past = examine(log.run([*start(0), *busy(40, 3000, 2), *queue, *busy(3060, 6000, 2)]))
+    assert found(past)["max-num-seqs-cap"].severity == "info"
+    assert past.diagnosis.verdict not in (Verdict.WARNING, Verdict.CRITICAL)
+
+
+def test_what_holds_at_the_end_of_a_log_is_a_cause_however_short_it_was(log: LogFolder) -> None:
+    queue = [stats(at, 4, 12, kv_cache=8.0) for at in range(3000, 3060, 10)]
+    past = examine(log.run([*start(0), *busy(40, 3000, 2), *queue]))
+    assert found(past)["max-num-seqs-cap"].severity == "warning"
+    assert past.diagnosis.verdict is Verdict.WARNING
+
+
+def compiled(at: float) -> str:
+    says = "Triton kernel JIT compilation during inference: fused_moe_kernel. This causes a latency spike; consider"
+    return record(at, f"{says} extending warmup to cover this shape/config.", "EngineCore pid=200", "WARNING")
+
+
+def test_kernels_that_are_compiled_in_the_slow_time_are_its_cause(log: LogFolder) -> None:
+    slow = [line for at in range(100, 400, 10) for line in (compiled(at - 5), stats(at, 4, 0, generation=1.0))]
+    past = examine(log.run([*start(0), *slow]))
+    assert past.diagnosis.headline == found(past)["jit-stall"].title
+    assert found(past)["jit-warmup"].explained_by == "jit-stall"
+
+
+def test_kernels_that_were_compiled_at_another_time_are_not(log: LogFolder) -> None:
+    slow = [stats(at, 4, 0, generation=1.0) for at in range(2000, 2300, 10)]
+    first = [compiled(50 + number) for number in range(30)]
+    past = examine(log.run([*start(0), *first, *busy(100, 400, 4), *idle(400, 2000), *slow]))
+    assert "jit-stall" not in found(past)
+    assert found(past)["jit-warmup"].severity == "info"
+
+
+def test_without_statistics_a_note_that_would_be_a_cause_leads(log: LogFolder) -> None:
+    quiet = examine(log.run(start(0))).diagnosis
+    backends = "Using TRITON_ATTN attention backend out of potential backends: ['TRITON_ATTN']."
+    slow = examine(log.run([*start(0), f"INFO 11-20 10:00:50 [cuda.py:363] {backends}"])).diagnosis
+    assert quiet.headline == NO_STATISTICS
+    assert slow.verdict is Verdict.UNKNOWN
+    assert slow.headline.endswith("the log holds no statistics that tell what it costs")
 
 
 def test_what_a_log_cannot_tell_is_unknown_and_not_ok(log: LogFolder) -> None:
@@ -222,8 +275,8 @@ def test_the_lives_for_the_report(log: LogFolder) -> None:
 def test_requests_that_run_without_a_token_are_not_well(log: LogFolder) -> None:
     hung = [stats(at, 2, 0, generation=0, prompt=0, kv_cache=1.0) for at in range(100, 200, 10)]
     past = examine(log.run([*start(0), *busy(40, 90), *hung]))
-    assert past.diagnosis.verdict is Verdict.UNKNOWN
-    assert "not one token comes of it" in past.diagnosis.headline
+    assert past.diagnosis.verdict is Verdict.WARNING
+    assert past.diagnosis.headline.startswith("The engine hangs")
 
 
 def test_a_request_that_has_just_begun_is_no_hang(log: LogFolder) -> None:

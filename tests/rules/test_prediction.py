@@ -111,6 +111,13 @@ def test_a_longer_context_than_the_pool_holds_is_refused() -> None:
     assert "there would be" in str(changed({"--gpu-memory-utilization": 0.49}, was, page).start().refused)
 
 
+def test_a_context_limit_below_what_was_served_is_refused() -> None:
+    """Single requests held 71 % of a pool of 150,528 tokens: 107,000, of which a twentieth may be rounding."""
+    was = {"largest_request": 0.711, "log:kv-cache-size.tokens": 150_528.0, "log": True}
+    assert "requests of 101,674 tokens were served" in str(changed({"--max-model-len": 50_176}, was).start().refused)
+    assert changed({"--max-model-len": 102_400}, was).start().refused is None
+
+
 def test_what_is_not_known_is_told_where_it_could_be() -> None:
     was = {"gpu_memory_total": 80 * GIB}
     facts: dict[str, Reading] = {"command": Known(True), "gpu_memory_total": Known(80 * GIB)}

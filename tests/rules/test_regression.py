@@ -106,7 +106,7 @@ def test_the_end_of_a_window(tmp_path: Path) -> None:
         ("env: {VLLM_USE_DEEP_GEMM: 0}", "set: {--no-such: 1}", "is no flag"),
         ("env: {VLLM_USE_DEEP_GEMM: 0}", "env: {X: [1]}", "must be a text or a number"),
         ("https://github.com/vllm-project/vllm/issues/1", "https://example.com/1", "no thread on GitHub"),
-        (SOURCE, "", "sources"),
+        (SOURCE, "", "source"),
         ("id: slow-0.17", "id: Slow!", "id is lower case"),
         ("title: Something", "titel: Something", "titel"),
         ("title: Something is slow", "title: Other\n    title: Something", ""),

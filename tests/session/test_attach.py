@@ -109,7 +109,8 @@ def test_what_only_looks_like_a_pid(word: str, attach: Attach) -> None:
 
 
 def test_a_server_whose_port_cannot_be_seen(proc: FakeProc, attach: Attach) -> None:
-    proc.add(API, [*VLLM, "--uds", "/run/vllm.sock"])
+    proc.add(API, VLLM, net="pod", sockets=[1])
+    proc.listen(8000, 1, "127.0.0.1", net="pod")
     proc.add(CORE, "VLLM::EngineCore", API)
     watchers = attach(str(API))
     patient = f"pid {API}"
@@ -122,7 +123,7 @@ def test_a_server_whose_port_cannot_be_seen(proc: FakeProc, attach: Attach) -> N
     assert seen.error is not None
     assert seen.error.kind == "no-url"
     assert seen.error.message.startswith(f"{patient} is a vLLM, but no port of it can be reached from here")
-    assert "Unix socket (/run/vllm.sock)" in seen.error.message
+    assert "127.0.0.1 in a network of its own: run vllm-doctor as root" in seen.error.message
     assert seen.patient == patient
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.making import shipped_catalogue, shipped_rules, window
+from tests.sources.log.test_runs import LogFolder, busy, log, start, stats
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
@@ -16,6 +17,8 @@ from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Problem, Report, Verdict
 from vllm_doctor.model.window import Window
 from vllm_doctor.session.judge import judge
+
+__all__ = ["log"]
 
 A, B = "http://a:8000", "http://b:8000"
 AT = datetime(2026, 11, 20, tzinfo=UTC)
@@ -220,3 +223,45 @@ def test_servers_that_there_was_no_time_for_are_told() -> None:
 def test_with_time_for_all_nothing_is_told() -> None:
     report = judged_until(lambda share: False, seen("server", A, many(20)))
     assert (report.error, len(report.engines)) == (None, 20)
+
+
+def test_a_host_that_a_starved_doctor_could_not_look_at_leaves_no_ok() -> None:
+    """Who takes the doctor's CPU may take the server's, too."""
+    starved = Problem("starved", "the doctor itself waited 8.0 s for a CPU: pid 1 was not looked at in time")
+    report = judged(seen("server", A, scraped()), seen("host", A, error=starved))
+    assert report.verdict is Verdict.UNKNOWN
+    assert report.headline == starved.message
+
+
+# ---- what is true now, and what a log says of before -----------------------------------------------------------------
+
+LATE = Problem("timeout", "it did not answer")
+WELL: dict[str, Any] = {"processes_held": 0.0, "processes_held_before": 0.0, "processes_gone": 0.0}
+
+
+def of_log(log: LogFolder, *lines: str) -> Observation:
+    return Observation(SourceKind.LOG, "vllm.log", runs=tuple(log.runs(list(lines))), patient=A)
+
+
+def test_a_stopped_server_that_does_not_answer_is_not_judged_by_its_old_log(log: LogFolder) -> None:
+    stopped = {**WELL, "processes_held": 1.0, "processes_held_says": "API server (pid 7) stopped by a signal"}
+    report = judged(
+        seen("server", A, error=LATE),
+        seen("host", A, processes=(("api-server", 7),), **stopped),
+        of_log(log, *start(0), *busy(40, 900, 2)),
+    )
+    assert (report.verdict, report.findings[0].rule) == (Verdict.CRITICAL, "process-stopped")
+    assert report.headline == report.findings[0].title
+    assert report.error == LATE
+    assert len(report.runs) == 1, "what the log tells is reported all the same"
+
+
+def test_a_log_is_judged_where_nothing_is_wrong_with_the_processes(log: LogFolder) -> None:
+    queue = [stats(at, 4, 12) for at in range(100, 900, 10)]
+    report = judged(
+        seen("server", A, error=LATE),
+        seen("host", A, processes=(("api-server", 7),), **WELL),
+        of_log(log, *start(0), *queue),
+    )
+    assert report.findings[0].rule == "max-num-seqs-cap"
+    assert report.spans

@@ -163,7 +163,7 @@ def test_the_window_ends_at_the_deadline(seconds: float, deadline: float, slept:
     clock = Clock()
     local.clock, local.sleep = clock.now, clock.sleep
     facts = local.examine_host(seconds, clock.now() + deadline).facts
-    assert clock.slept == [pytest.approx(slept, abs=1.0)]
+    assert sum(clock.slept) == pytest.approx(slept, abs=1.0)
     assert isinstance(facts["engine_cpu_wait"], Known)
 
 

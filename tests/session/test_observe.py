@@ -13,6 +13,8 @@ from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Problem
 from vllm_doctor.session.observe import observe
 from vllm_doctor.session.source import Source
+from vllm_doctor.sources.server import own_time
+from vllm_doctor.sources.server.own_time import OwnTime
 
 
 def server(name: str, look: Callable[[], Observation] | None = None) -> Source:
@@ -101,3 +103,26 @@ def test_where_there_are_no_more_threads_sources_are_looked_at_one_after_the_oth
 
 def test_nobody_to_look_at() -> None:
     assert observe([], 60) == []
+
+
+def test_of_one_that_hangs_it_is_what_it_has_seen_so_far(never: threading.Event) -> None:
+    def hang() -> Observation:
+        never.wait()
+        return Observation(SourceKind.SERVER, "hung")
+
+    seen = Observation(SourceKind.SERVER, "hung", notes=("three scrapes",))
+    [found] = observe([Source(SourceKind.SERVER, "hung", "hung", hang, so_far=lambda: seen)], 0.0)
+    assert found is seen
+
+
+def test_what_a_starved_doctor_did_not_look_at_in_time(never: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang() -> Observation:
+        never.wait()
+        return Observation(SourceKind.HOST, "pid 1")
+
+    waits = iter((OwnTime(1.0, 1.0), OwnTime(1.0, 9.0)))
+    monkeypatch.setattr(own_time, "of_all", lambda: next(waits))
+    [found] = observe([Source(SourceKind.HOST, "pid 1", "pid 1", hang)], 0.0)
+    assert found.error is not None
+    assert found.error.kind == "starved"
+    assert found.error.message.startswith("the doctor itself waited 8.0 s for a CPU: pid 1 was not looked at in time")

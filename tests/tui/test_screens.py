@@ -144,6 +144,7 @@ SCREENS: dict[str, tuple[Callable[[], ViewModel | None], tuple[str, ...]]] = {
     "log": (preempting, ("4",)),
     "log-past": (past, ("4", "down", "down")),
     "rules": (preempting, ("5",)),
+    "explain": (preempting, ("x",)),
     "rule": (preempting, ("5", "enter")),
     "chooser": (choices, ()),
     "help": (preempting, ("question_mark",)),
@@ -194,7 +195,7 @@ def test_the_verdict_its_cause_and_its_cure_are_on_the_first_screen(size: tuple[
 @pytest.mark.parametrize("size", [(60, 15), (250, 80)])
 def test_every_screen_fits_every_size(size: tuple[int, int]) -> None:
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
-        for key in ("1", "2", "3", "4", "5", "question_mark"):
+        for key in ("1", "2", "3", "4", "5", "x", "question_mark"):
             await pilot.press(key)
             await pilot.pause()
             found = lines(app)

@@ -64,7 +64,7 @@ class _Lines:
         signal = self.recorder.catalogue.signals[name]
         match signal.way:
             case "fact" if signal.definition == _DEATHS:
-                yield from (id for id, line in self.lines.lines.items() if line.marks == "died")
+                yield from (id for id, line in self.lines.lines.items() if line.marks == "died" and not line.is_last)
             case "log" if not {".", "@"} & set(signal.definition):
                 yield from signal.definition.split()
             case "formula" if signal.formula is not None:

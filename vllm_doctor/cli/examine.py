@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from vllm_doctor.cli.options import Parser, add_examining
 from vllm_doctor.cli.output import is_interactive
 
@@ -25,6 +27,10 @@ def run(arguments: Sequence[str]) -> int:
         from vllm_doctor.cli import terminal  # with textual, which nobody else pays for
 
         return terminal.run(options.source, options)
+    if not any(map(os.path.exists, options.source)):  # a live server; what is read from files may take long
+        from vllm_doctor.sources.server import own_time
+
+        own_time.hurry()
     from vllm_doctor.cli import one_shot  # with rules and sources: a terminal is drawn before these are loaded
 
     return one_shot.run(options.source, options)

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 from vllm_doctor.cli import chosen_rules
-from vllm_doctor.cli.options import ONE_DAY, WINDOW, access_of, examining_attachment_of, form_of, wishes_of
+from vllm_doctor.cli.options import GLANCE, ONE_DAY, WINDOW, access_of, examining_attachment_of, form_of, wishes_of
 from vllm_doctor.cli.output import exit_code, is_coloured, write
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
@@ -23,19 +23,23 @@ from vllm_doctor.session.attach import attach
 from vllm_doctor.session.judge import judge
 from vllm_doctor.session.observe import observe
 from vllm_doctor.session.sources import prometheus
+from vllm_doctor.sources.server import own_time
+from vllm_doctor.sources.server.own_time import NOTHING, OwnTime
 from vllm_doctor.text import redact
 
 _QUERIES = 60.0
 """Seconds that all queries of a Prometheus may take together."""
 _JUDGING = 1.0
 """Seconds to judge what was observed to the last moment: an engine takes a hundredth of it."""
+_LEFT_TO_DO = 0.24
+"""Seconds of a CPU that it takes to judge one server and to write, beside looks that were late (measured)."""
 _PAST = (SourceKind.LOG, SourceKind.COMMAND, SourceKind.COLLECT_ENV, SourceKind.GPU_NAME, SourceKind.BENCH)
 """Kinds of sources that were all there before: they are read to their end."""
 
 
 def run(sources: Sequence[str], options: argparse.Namespace) -> int:
     """Examine these sources and write the report; the exit code."""
-    report = judge_of(options, form_of(options) in ("json", "html"))(sources)
+    report = judge_of(options, form_of(options) in ("json", "html"), started=own_time.of_start())(sources)
     _write(report, options)
     if options.format == "patch" and report.error is None:
         from vllm_doctor.render import patch
@@ -48,13 +52,17 @@ def run(sources: Sequence[str], options: argparse.Namespace) -> int:
 
 
 def judge_of(
-    options: argparse.Namespace, is_measured: bool, is_quiet: bool = False
+    options: argparse.Namespace, is_measured: bool, is_quiet: bool = False, started: OwnTime = NOTHING
 ) -> Callable[[Sequence[str]], Report]:
     """What examines sources, with the rules read once: the report, as it may leave.
 
-    Measured: with what is measured over time. Quiet: without a word on how far it has come.
+    Measured: with what is measured over time. Quiet: without a word on how far it has come. `started`: what the program
+    took to start, which is part of the time that it has.
     """
-    window = WINDOW if options.window is None else options.window
+    begun = time.monotonic() - started.ran - started.waited
+    window = options.window
+    if window is None:
+        window = GLANCE if options.state else WINDOW  # a hook is waited for; its next run covers the time in between
     rules, signals = chosen_rules.load(options)
     state = None
     if options.state:
@@ -65,22 +73,39 @@ def judge_of(
     def examine(words: Sequence[str]) -> Report:
         from_prometheus = any(map(prometheus.is_named_by, words))
         timeout = (_QUERIES if from_prometheus else 8 + window) if options.timeout is None else options.timeout
-        began = time.monotonic()
-        deadline = began + timeout
-        look = replace(examining_attachment_of(options, access_of(options), signals, window, deadline), state=state)
+        began, reserve = time.monotonic(), 0.0
+        if started.ran:
+            spare = max(0.0, timeout - window) / 2
+            began = max(begun, began - spare)
+            # A doctor that gets little of a CPU is done with its looks the sooner: it must still judge and write.
+            reserve = min(_LEFT_TO_DO * (own_time.of_main().slowdown - 1), spare)
+        look = replace(
+            examining_attachment_of(options, access_of(options), signals, window, began + timeout - reserve),
+            state=state,
+            waited=0.0 if started.ran else None,
+        )
         wishes = wishes_of(options)
         with contextlib.ExitStack() as opened:
             sources = attach(words, look, opened)
             if not any(source.recording for source in sources):
                 wishes.setdefault("goal", "throughput")
             if options.timeout is None and all(source.recording or source.kind in _PAST for source in sources):
-                timeout = ONE_DAY  # nobody waits for an answer
+                timeout, reserve = ONE_DAY, 0.0  # nobody waits for an answer
             if not is_quiet:
                 opened.enter_context(progress.shown(sources))
-            observations = observe(sources, max(0.0, began + timeout - time.monotonic()))
+            observations = observe(sources, max(0.0, began + timeout - reserve - time.monotonic()))
         patched = options.format == "patch"
-        is_over = _until(began + timeout)
-        report = judge(observations, rules, signals, wishes, datetime.now(UTC), options.strict, patched, is_over)
+        report = judge(
+            observations,
+            rules,
+            signals,
+            wishes,
+            datetime.now(UTC),
+            options.strict,
+            patched,
+            _until(began + timeout),
+            options.explain,
+        )
         if is_measured:
             report = _with_measures(report, observations, form_of(options) == "html")
         return redact.report(report)

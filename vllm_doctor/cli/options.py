@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "markdown", "html", "nagios", "checkmk", "openmetrics", "patch")
 WINDOW = 3.0
 """Seconds between the first and the last scrape, unless others are asked for."""
+GLANCE = 1.0
+"""The same in the first run of a hook, which keeps what it saw (--state)."""
 ASKED = 600.0
 """Seconds: the window that a Prometheus is asked of, unless another is asked for."""
 ONE_DAY = 86400.0
@@ -45,7 +47,12 @@ def add_examining(parser: Parser) -> None:
     add("--json", action="store_true", help="JSON output, version 1 (--json=v1 pins it)")
     add("--format", choices=FORMATS, help="output format")
     add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all (mode by umask; a .prom: 0644)")
-    add("--window", type=seconds, metavar="SECONDS", help="time between first and last scrape (3; at a terminal 30)")
+    add(
+        "--window",
+        type=seconds,
+        metavar="SECONDS",
+        help="time between first and last scrape (3; --state 1, terminal 30)",
+    )
     add("--state", metavar="FILE", help="keep the last scrape there: a hook then answers at once, over the time since")
     add("--timeout", type=seconds, metavar="SECONDS", help="for the whole run (8 + window)")
     add("--since", metavar="TIME", help="of a log: from here on (13:30, 2025-11-20T13:30, or 2h before its end)")
@@ -59,6 +66,7 @@ def add_examining(parser: Parser) -> None:
         help="the speed that you saw: 17tok/s (of a request), 58ms (per output token), 1200tok/s@64 (of 64 requests"
         " together), tpot=58ms,concurrency=16,input=1024,output=128",
     )
+    add("--explain", action="store_true", help="what was suspected, kept and dropped, and by which number")
     add("--strict", action="store_true", help="any unknown rule makes the verdict unknown")
     add_failing(parser)
     add_choosing(parser)

@@ -23,7 +23,7 @@ from vllm_doctor.session import progress
 from vllm_doctor.session.attach import attach
 from vllm_doctor.session.attachment import Attachment
 from vllm_doctor.session.capture import Recorder
-from vllm_doctor.sources.server.server import PATIENCE
+from vllm_doctor.sources.server.fetch import PATIENCE
 from vllm_doctor.text import words
 
 _DURATION = 60.0

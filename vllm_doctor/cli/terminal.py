@@ -57,7 +57,7 @@ def shown(sources: Sequence[str], options: argparse.Namespace, within: str = "")
     session = _session(sources, options, wishes, access)
     if options.window or any(source.startswith("prom+") for source in sources):
         session.control.seconds = options.window or ASKED
-    app = DoctorApp(session, within=within)
+    app = DoctorApp(session, within=within, first="explain" if options.explain else "overview")
     app.run()
     check(app)
     return app

@@ -32,8 +32,8 @@ from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.host import process
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.server.exposition import Heads, parse
-from vllm_doctor.sources.server.fetch import base_of
-from vllm_doctor.sources.server.server import PATIENCE, Server
+from vllm_doctor.sources.server.fetch import PATIENCE, base_of
+from vllm_doctor.sources.server.server import Server
 
 BOUND = 3600.0
 """Seconds, where nothing else is said: longer no benchmark runs."""

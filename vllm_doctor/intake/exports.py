@@ -14,6 +14,8 @@ _WRITTEN = frozenset({"title", "body", "text", "content", "message", "descriptio
 """Keys under which GitHub, chats and forums keep what was written."""
 _OF_ISSUE = frozenset({"title", "body"})
 _MOST_PIECES = 2_000
+_OF_LOGS = frozenset({"textPayload", "jsonPayload", "insertId", "ingestionTime", "logStreamName"})
+"""Keys that entries of a store of logs have, and nothing that people write."""
 _DEPTH = 12
 _MOST_CHARS = 12 << 20
 _MOST_OF_PAGE = 3 << 19
@@ -61,6 +63,8 @@ def _issues(document: object) -> Sequence[object]:
 def _of_json(document: object) -> str | None:
     if isinstance(document, dict) and str(document.get("schema", "")).startswith("vllm-doctor/"):
         return None
+    if _is_of_logs(document):
+        return None
     pieces: list[str] = []
     for piece in _written(document, _DEPTH):
         pieces.append(piece)
@@ -68,6 +72,13 @@ def _of_json(document: object) -> str | None:
             break
     is_told = any("\n" in piece for piece in pieces)
     return "\n\n".join(map(_fenced, pieces)).replace("\r\n", "\n")[:_MOST_CHARS] if is_told else None
+
+
+def _is_of_logs(document: object) -> bool:
+    """Whether a store of logs has exported it: its reader takes the entries apart."""
+    lists = [document, *document.values()] if isinstance(document, dict) else [document]
+    entries = [entry for one in lists if isinstance(one, list) for entry in one[:3]]
+    return any(isinstance(entry, dict) and not _OF_LOGS.isdisjoint(entry) for entry in entries)
 
 
 def _fenced(piece: str) -> str:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from vllm_doctor.launch.start import Word
 from vllm_doctor.launch.unexpanded import is_marked
+from vllm_doctor.model import outside
 from vllm_doctor.vllm import flags as catalogue
 from vllm_doctor.vllm.command_line import flag_of_key, is_python
 
@@ -19,6 +20,10 @@ _BENCHMARKS = frozenset({"throughput", "latency", "startup"})
 """`vllm bench …` of these starts an engine; `vllm bench serve` asks one that runs."""
 _MODULES = frozenset({"vllm.entrypoints.openai.run_batch"})
 _SCRIPT = re.compile(r"(?:^|/)benchmark_(throughput|latency)\.py$")
+BENCHMARK: Mapping[str, str] = {
+    "--input-len": "bench_input_len_asked", "--random-input-len": "bench_input_len_asked",
+    "--output-len": "bench_output_len_asked", "--random-output-len": "bench_output_len_asked",
+}  # fmt: skip
 _OWN_SHORT = frozenset({"-i", "-o", "-n", "-h"})
 _MOST_NAMED = 6
 
@@ -29,6 +34,8 @@ class AsServe:
 
     words: tuple[Word, ...]
     notes: tuple[str, ...]
+    benchmark: Mapping[str, float]
+    """Tokens that it asks for: facts of BENCHMARK."""
 
 
 def as_serve(words: Sequence[Word]) -> AsServe | None:
@@ -40,6 +47,7 @@ def as_serve(words: Sequence[Word]) -> AsServe | None:
     line = words[0].line
     kept: list[Word] = [Word("vllm", line), Word("serve", line)]
     own: dict[str, None] = {}
+    texts = [word.text for word in words[at:]]
     is_kept = True
     for place, word in enumerate(words[at:]):
         if re.match(r"--?[A-Za-z]", word.text):
@@ -51,7 +59,17 @@ def as_serve(words: Sequence[Word]) -> AsServe | None:
         if is_kept:
             kept.append(word)
     others = f"; its own flags are not judged: {', '.join(list(own)[:_MOST_NAMED])}" if own else ""
-    return AsServe(tuple(kept), (f"line {line}: `{name}` starts an engine: read as `vllm serve`{others}",))
+    note = f"line {line}: `{name}` starts an engine: read as `vllm serve`{others}"
+    return AsServe(tuple(kept), (note,), dict(_lengths(texts)))
+
+
+def _lengths(texts: Sequence[str]) -> Iterator[tuple[str, float]]:
+    for text, following in zip(texts, [*texts[1:], ""], strict=True):
+        name, equals, value = text.partition("=")
+        fact = BENCHMARK.get(name.replace("_", "-"))
+        tokens = outside.number(value if equals else following) if fact is not None else None
+        if fact is not None and tokens is not None and tokens >= 0:
+            yield fact, tokens
 
 
 def program_of(argv: Sequence[str]) -> tuple[str, int] | None:

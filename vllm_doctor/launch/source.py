@@ -23,7 +23,7 @@ from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.text import files
-from vllm_doctor.vllm import command_line, flags
+from vllm_doctor.vllm import command_line, flags, nested_flags
 from vllm_doctor.vllm.environment import number_or_text
 
 STDIN = "-"
@@ -227,6 +227,7 @@ def facts(start: Start) -> dict[str, Reading]:
     found[COMMAND] = untold if start.is_open else Known(True, origin="cmdline")
     found |= {flag: Known(value, origin="cmdline") for flag, value in start.command.flags.items()}
     found |= dict.fromkeys(start.unknown_flags, untold)
+    found |= _shown(start)
     found[ENVIRONMENT] = Known(True, origin="environ") if start.is_environment_whole else untold
     for name, value in start.environment.items():
         found[f"${name}"] = untold if value is None else Known(number_or_text(value), origin="environ")
@@ -246,7 +247,17 @@ def facts(start: Start) -> dict[str, Reading]:
         "fd_limit": start.resources.open_files,
     }
     found |= {name: Known(value, origin="manifest") for name, value in asked.items() if value is not None}
+    found |= {name: Known(value, origin="cmdline") for name, value in start.benchmark.items()}
     return found | _device(start) | processes.facts(start) | _faults(start) | dated.facts(start)
+
+
+def _shown(start: Start) -> dict[str, Reading]:
+    """What stands within a value of which the text leaves a part out: --speculative-config '{... "method": "mtp"}'."""
+    if not start.unknown_flags & nested_flags.KEYS.keys():
+        return {}
+    written = command_line.parse(start.argv, lambda _: Reason.NOT_IN_COMMAND).flags
+    shown = [nested_flags.of_text(flag, str(written.get(flag, ""))) for flag in start.unknown_flags]
+    return {name: Known(value, origin="cmdline") for found in shown for name, value in found.items()}
 
 
 def _device(start: Start) -> dict[str, Reading]:

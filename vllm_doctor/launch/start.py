@@ -125,6 +125,7 @@ class Start:
 
     is_engine: bool = False
     """Python makes the engine: what is not given is not what a server takes."""
+    benchmark: Mapping[str, float] = field(default_factory=dict)
     variables: Mapping[str, bool] = field(default_factory=dict)
     """Of a text for a shell: the pieces that it expands where it runs, and whether to several words."""
 
@@ -171,6 +172,8 @@ class Launch:
     assignments: Mapping[str, Word] = field(default_factory=dict)
     image_at: Word | None = None
     is_wrapped: bool = False
+    benchmark: Mapping[str, float] = field(default_factory=dict)
+    """Of a benchmark that starts an engine of its own: the tokens that it asks for, as facts."""
 
 
 class Holder:
@@ -258,6 +261,7 @@ def judged(written: Written) -> Start:
         tuple(sorted(dict.fromkeys(faults), key=lambda fault: (list(Flaw).index(fault.kind), fault.line))),
         (*written.notes, *shown.notes),
         written.of_keywords and written.form is Form.PYTHON,
+        written.benchmark,
         _variables(words) if written.form in (Form.SHELL, Form.DOCKER_RUN) else {},
     )
 

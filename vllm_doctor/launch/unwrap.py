@@ -117,7 +117,7 @@ def _of_words(words: Sequence[Word], form: Form, environment: Mapping[str, str |
         yield Launch(words, form, environment)
         return
     if (read := programs.as_serve(words)) is not None:
-        yield Launch(read.words, form, environment, notes=read.notes)
+        yield Launch(read.words, form, environment, notes=read.notes, benchmark=read.benchmark)
         return
     name = posixpath.basename(texts[0])
     if (engine := dynamo.engine(words, form, environment)) is not None:

@@ -29,9 +29,9 @@ class DocumentError(DoctorError):
 class SourceError(DoctorError):
     """A source could not be read.
 
-    `kind` is one of: unreachable, timeout, tls, denied, not-found, server-error, redirect,
-    not-vllm, too-large, not-metrics, changed-server, not-a-log, empty, unreadable, not-a-recording, newer-format;
-    of a Prometheus besides: not-prometheus, no-vllm, collision, several, refused.
+    `kind` is one of: unreachable, timeout, starved (the doctor itself got no CPU), tls, denied, not-found,
+    server-error, redirect, not-vllm, too-large, not-metrics, changed-server, not-a-log, empty, unreadable,
+    not-a-recording, newer-format; of a Prometheus besides: not-prometheus, no-vllm, collision, several, refused.
     """
 
     def __init__(self, kind: str, message: str) -> None:

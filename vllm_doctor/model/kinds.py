@@ -89,6 +89,17 @@ class Role(_Word):
     SYMPTOM = "symptom", "a cause explains it"
 
 
+class Fate(_Word):
+    """What became of a suspected cause: `explain[].fate` in JSON."""
+
+    KEPT = "kept", "a cause"
+    NOTE = "note", "it holds, and is only worth knowing"
+    CONSEQUENCE = "consequence", "it holds, and a cause that was kept explains it"
+    DROPPED = "dropped", "what was compared excludes it"
+    UNKNOWN = "unknown", "data is missing: neither kept nor dropped"
+    NOT_APPLICABLE = "not-applicable", "it is not about such a server"
+
+
 class Stage(_Word):
     """The order of reasoning: a cause of an earlier stage is reported first."""
 

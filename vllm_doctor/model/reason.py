@@ -45,7 +45,29 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
     Reason.BETWEEN: "it is known within bounds only that are too wide: a histogram's buckets, all of a machine's CPUs",
     Reason.NOT_SUPPORTED: "this device, driver or kernel does not report it",
     Reason.NO_DRIVER: "no GPU was found: run vllm-doctor on the GPU host, or give --nvidia-smi FILE, or --gpu NAME",
-    Reason.NOT_IN_BENCH: "the benchmark's result does not hold it: add its command, or the server's URL or log",
+    Reason.NOT_IN_BENCH: "no benchmark's result tells it: add one with its command, or the server's URL or log",
     Reason.TIMEOUT: "not all engines could be judged in time: raise --timeout",
     Reason.NOT_SET: "it is not on the server's command line, so vLLM's own default holds",
 }
+
+IN_SHORT: Mapping[Reason, str] = {
+    Reason.ABSENT: "not exported",
+    Reason.FIRST_SCRAPE: "needs two scrapes",
+    Reason.IDLE: "nothing happened",
+    Reason.INVALID: "no number",
+    Reason.UNREACHABLE: "no answer",
+    Reason.DENIED: "permission denied",
+    Reason.STALE: "vanished while watched",
+    Reason.NOT_IN_LOG: "not in this log",
+    Reason.NO_LOG: "only a log holds it",
+    Reason.NOT_IN_COMMAND: "not in the command",
+    Reason.NOT_LOCAL: "seen only on its host",
+    Reason.NOT_GIVEN: "no target given",
+    Reason.BETWEEN: "its bounds are too wide",
+    Reason.NOT_SUPPORTED: "not reported here",
+    Reason.NO_DRIVER: "no GPU found",
+    Reason.TIMEOUT: "no time",
+    Reason.NOT_IN_BENCH: "not in the result",
+    Reason.NOT_SET: "left to vLLM's default",
+}
+"""The same in a few words, behind the name of a signal."""

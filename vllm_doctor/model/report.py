@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from vllm_doctor.model.elimination import Gate
 from vllm_doctor.model.expectation import Expectation
 from vllm_doctor.model.kinds import GRAVE, SERVERS, Confidence, Role, Severity, SourceKind, Stage, State
 from vllm_doctor.model.reading import Known, Value
@@ -161,12 +162,25 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class NextCap:
+    """A limit that would hold the queue once the others are out of the way, and by which number.
+
+    `is_cured`: the command takes it away, too; else no flag is known that does.
+    """
+
+    rule: str
+    says: str
+    is_cured: bool
+
+
+@dataclass(frozen=True)
 class Correction:
     """What to start instead: the whole command line, and in what it differs. Variables stand in `changes` only."""
 
     now: tuple[str, ...]
     changes: tuple[Change, ...]
     left_out: tuple[LeftOut, ...] = ()
+    next_caps: tuple[NextCap, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -293,12 +307,17 @@ class RunSeen:
     """The log holds its start."""
     up: bool
     end: str
-    """died, stopped, or open: the log ends before the server does."""
+    """died, stopped, hung (requests ran and nothing moved to the log's end), or open: the log ends before it does."""
     died_at: float | None = None
     cause: str | None = None
     cause_line: int | None = None
     process: str | None = None
     rounds: int = 0
+    stage: str | None = None
+    """In which part of its start it died, or that it served."""
+    ended_by: str | None = None
+    """Who stopped it, where the log says that."""
+    hung_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -425,6 +444,13 @@ class Report:
     """Of a command that does not run yet: what it will give."""
     speeds: tuple[Expected, ...] = ()
     """Of each engine: the speed that requests get, beside what is expected."""
+    gates: tuple[Gate, ...] = ()
+    """Where requests and steps are held up, and where not; with their suspects where that was asked for (--explain)."""
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether it was asked how the verdict came about."""
+        return any(gate.suspects for gate in self.gates)
 
     @property
     def expected(self) -> Expected | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
-from vllm_doctor.model.reading import Reading
+from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.window import Labels, Sample, Window
 
 Series = tuple[str, Labels]
@@ -37,13 +38,17 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """`at` what time and line the server died, in which process, and by what (None: the log shows no exception)."""
+    """`at` what time and line the server died, in which process, and by what (None: the log shows no exception).
+
+    `stage`: of its start, or that it served; None where nothing tells.
+    """
 
     at: float | None
     line: int
     process: str
     cause: str | None
     serving: bool
+    stage: str | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,29 @@ class Run:
     command: tuple[str, ...] = ()
     last_start: str | None = None
     """The last line of a start that the log holds, by its name in the table."""
+    when: Mapping[str, tuple[tuple[float, int], ...]] = field(default_factory=dict)
+    """When each line was printed, and how often at a time: what is not of the start, by its name in the table."""
+    stage: str | None = None
+    """Where in its start the last line leaves it that tells one."""
+    went_on_at: float | None = None
+    """The time of the last line of its start, or of its statistics."""
+    ended_by: str | None = None
+    """Who stopped it, where the log says that."""
+
+    @property
+    def hung(self) -> float:
+        """Seconds up to the end of the log in which requests ran, and nothing that a round measures moved.
+
+        A prompt that is computed chunk by chunk moves the KV cache; one that waits for the engine alone does not. 0
+        where it was stopped or died: then that is its end.
+        """
+        if self.death is not None or self.stopped:
+            return 0.0
+        still = 0.0
+        for before, here in pairwise(self.rounds[-_MOST_POINTS:]):
+            moved = any(before.total(series) != here.total(series) for series in (GENERATED, PROMPTS, KV_CACHE))
+            still = 0.0 if moved or not here.total(RUNNING) else still + here.at - before.at
+        return still
 
     def window(self, first: int, last: int) -> Window:
         """The rounds from `first` to before `last` as scrapes, at most 200 of them.
@@ -85,6 +113,31 @@ class Run:
             window.add(round.at, self._samples(round))
         return window
 
+    @property
+    def largest_request(self) -> float | None:
+        """The share of the KV cache that one request held, at least: of all rounds the largest share of an engine over
+        the requests that ran on it. None where the log tells none."""
+        shares = (
+            values.get(KV_CACHE, 0.0) / values[RUNNING]
+            for round in self.rounds
+            for values in round.engines.values()
+            if values.get(RUNNING, 0.0) >= 1
+        )
+        return max(shares, default=None)
+
+    def facts_between(self, first: int, last: int) -> Mapping[str, Reading]:
+        """The facts, and beside each count of a line (log:LINE) that of the time from round `first` to before `last`
+        (log:LINE@here)."""
+        began, ended = self.rounds[first].at - self.interval, self.rounds[last - 1].at
+        here = {
+            name.removesuffix("@serving"): sum(
+                times for at, times in self.when.get(name[4:-8], ()) if began < at <= ended
+            )
+            for name in self.facts
+            if name.startswith("log:") and name.endswith("@serving")
+        }
+        return {**self.facts, **{f"{name}@here": Known(float(count), origin="log") for name, count in here.items()}}
+
     def shifted(self, seconds: float) -> Run:
         """The same run at another time."""
         if not seconds:
@@ -96,6 +149,7 @@ class Run:
             last_at=None if self.last_at is None else self.last_at + seconds,
             death=replace(death, at=death.at + seconds) if death is not None and death.at is not None else death,
             rounds=tuple(replace(round, at=round.at + seconds) for round in self.rounds),
+            when={id: tuple((at + seconds, times) for at, times in seen) for id, seen in self.when.items()},
         )
 
     def _samples(self, round: Round) -> list[Sample]:

@@ -225,7 +225,8 @@ _COMPARISONS = frozenset((">", ">=", "<", "<=", "==", "!="))
 def _parsed(definition: str) -> Any:
     model = ", ".join(name for name in ENGINE if name != "engine")
     filled = definition.replace("$engine", ", ".join(ENGINE)).replace("$model", model)
-    return ast.parse(filled.replace("$window", "1s"))  # the scope's own is written in place of it
+    # The scope's own is written in place of it; what a Prometheus is asked of is recent.
+    return ast.parse(filled.replace("$window", "1s").replace("$recent", "1s"))
 
 
 def _nodes(definition: str) -> Iterator[Any]:

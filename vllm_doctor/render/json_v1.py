@@ -8,9 +8,11 @@ that no locale can break it.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
-from vllm_doctor.model.kinds import State
+from vllm_doctor.model.elimination import Compared
+from vllm_doctor.model.kinds import Fate, State
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import (
     SCHEMA,
@@ -35,6 +37,7 @@ from vllm_doctor.model.speed import Expected, Pace
 from vllm_doctor.model.version import __version__
 from vllm_doctor.render import json_expectation
 from vllm_doctor.render.json_values import known, labels, model_name, number
+from vllm_doctor.render.parts import elimination
 from vllm_doctor.text.times import is_dated, iso
 
 
@@ -75,6 +78,9 @@ def document(report: Report) -> dict[str, Any]:
         "command": _command(report),
         "expected": _expected(report.expected),
         "coverage": _coverage(report),
+        "excluded": [f"{gate.title}: {elimination.because(gate.by)}" for gate in elimination.excluded(report)],
+        "measure_next": elimination.measure_next(report) or None,
+        "explain": list(_explained(report)) if report.is_explained else None,
         "vitals": {vital.name: _vital(vital) for vital in report.vitals},
         "vitals_unknown": {
             vital.name: vital.seen.value for vital in report.vitals if not isinstance(vital.seen, Known)
@@ -116,6 +122,42 @@ def _expected(speed: Expected | None) -> dict[str, Any] | None:
         "assumptions": [f"{one.says} ({one.origin})" for one in speed.assumptions],
         "why_unknown": list(speed.lacks),
         "measure_next": list(speed.measure_next),
+    }
+
+
+def _explained(report: Report) -> Iterator[dict[str, Any]]:
+    """Each gate, and after it its suspects, the kept first."""
+    for gate in report.gates:
+        yield {
+            "gate": gate.gate,
+            "kept": gate.kept,
+            "because": elimination.of_gate(gate),
+            "comparisons": [_compared(one) for one in gate.by],
+        }
+        for one in gate.suspects:
+            kept = None if one.fate is Fate.UNKNOWN else one.fate in (Fate.KEPT, Fate.NOTE, Fate.CONSEQUENCE)
+            yield {
+                "rule": one.rule,
+                "of": gate.gate,
+                "kept": kept,
+                "because": elimination.of_suspect(one),
+                "fate": one.fate.value,
+                "state": one.state.value,
+                "explained_by": one.explained_by,
+                "comparisons": [_compared(compared) for compared in one.by],
+            }
+
+
+def _compared(one: Compared) -> dict[str, Any]:
+    return {
+        "signal": one.signal,
+        "value": known(one.seen) if isinstance(one.seen, Known) else None,
+        "is": one.is_,
+        "than": number(one.than),
+        "than_signal": one.than_signal,
+        "holds": one.holds,
+        "unit": one.unit,
+        "missing": {name: reason.value for name, reason in one.missing.items()},
     }
 
 
@@ -179,6 +221,10 @@ def _command(report: Report) -> dict[str, Any] | None:
             {"rule": left.rule, "do": left.do, "reason": left.reason}
             for left in (correction.left_out if correction else ())
         ],
+        "next_caps": [
+            {"rule": cap.rule, "says": cap.says, "fixed": cap.is_cured}
+            for cap in (correction.next_caps if correction else ())
+        ],
     }
 
 
@@ -192,11 +238,13 @@ def _run(run: RunSeen, report: Report) -> dict[str, Any]:
         "start_seen": run.began,
         "served": run.up,
         "end": run.end,
+        "ended_by": run.ended_by,
         "death": {
             "at": _time(run.died_at, report),
             "cause": run.cause,
             "line": run.cause_line,
             "process": run.process,
+            "stage": run.stage,
         }
         if run.end == "died"
         else None,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from vllm_doctor.model.report import Finding, Report, grouped
 from vllm_doctor.model.version import __version__
 from vllm_doctor.render.page import Block, Footer, Head, Heading, Labelled, Page, Words, code
-from vllm_doctor.render.parts import examined, expectation, finding, over_time, speed, unseen, vitals
+from vllm_doctor.render.parts import elimination, examined, expectation, finding, over_time, speed, unseen, vitals
 
 
 def in_short(report: Report) -> Page:
@@ -23,6 +23,7 @@ def in_short(report: Report) -> Page:
         *examined.examined(report, whole=False),
         *vitals.vitals(report, whole=False),
         *speed.speed(report, whole=False),
+        *elimination.undecided(report),
         *expectation.will_give(report, whole=False),
         *over_time.plots(report),
         *over_time.runs(report, whole=False),
@@ -30,6 +31,7 @@ def in_short(report: Report) -> Page:
         *_cards(main, report, whole=False),
         *finding.correction(report),
         *(finding.note(group, report) for group in grouped(report.aside)),
+        *elimination.elimination(report),
         *unseen.unseen(report, whole=False),
         _footer(report, whole=False),
     )
@@ -44,6 +46,7 @@ def whole(report: Report) -> Page:
         *examined.examined(report, whole=True),
         *error,
         *speed.speed(report, whole=True),
+        *elimination.undecided(report),
         *expectation.will_give(report, whole=True),
         *_under("Over time", over_time.plots(report)),
         *over_time.runs(report, whole=True),
@@ -52,6 +55,7 @@ def whole(report: Report) -> Page:
         *_under("Cause and fix" if len(grouped(main)) == 1 else "Causes and fixes", _cards(main, report, whole=True)),
         *finding.correction(report, whole=True),
         *_under("Also found", notes),
+        *elimination.elimination(report),
         *unseen.unseen(report, whole=True),
         _footer(report, whole=True),
     )

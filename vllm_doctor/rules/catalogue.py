@@ -29,6 +29,7 @@ class Catalogue:
         self.negligible = diagnosis.negligible
         self.outliers = diagnosis.outliers
         self.speed = diagnosis.speed
+        self.gates = diagnosis.gates
         self.path = path
         self.metrics = frozenset(name for signal in signals.values() for name in metrics(signal)) | {ENGINE_METRIC}
         uses = {name: signal.formula.names if signal.formula else () for name, signal in signals.items()}

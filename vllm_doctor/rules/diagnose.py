@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from vllm_doctor.expr.scalar import Comparison
+from vllm_doctor.model.elimination import Gate
 from vllm_doctor.model.kinds import GRAVE, Role, Severity, Stage, State
 from vllm_doctor.model.reading import Known, Reading, Subject, Unknown, Value
 from vllm_doctor.model.reason import Reason
@@ -25,14 +26,16 @@ from vllm_doctor.model.report import (
 )
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.speed import Expected
-from vllm_doctor.rules import causes, explain, prediction, speed
+from vllm_doctor.rules import causes, elimination, explain, prediction, speed
 from vllm_doctor.rules.catalogue import Catalogue
+from vllm_doctor.rules.elimination import Tried
 from vllm_doctor.rules.rule import Case, Costs, Outcome, RemedyRule, Rule
 from vllm_doctor.rules.signal import Signal
 from vllm_doctor.rules.verdict import Complaint, concluded
 from vllm_doctor.text import words
 from vllm_doctor.vllm import flags
 
+_LATENCY = "latency"
 _VERSION, _CHECKED_BY, _WINDOW, _GOAL = "vllm_version", "flags_checked_by", "flags_window", "goal"
 HEADLINES = (Stage.BROKEN, Stage.CLIENT, Stage.LIMIT)
 """The stages that make a headline of a server that is well: what it does; not which kernels it has."""
@@ -55,25 +58,34 @@ class Diagnosis:
     """The headline is of the speed that is missing, which outweighs what was found."""
     left_out: int = 0
     """Engines for which there was no time."""
+    gates: tuple[Gate, ...] = ()
+    """Of the engine that the headline is about: where requests are held up, and where not."""
 
 
 class Reader:
-    """Reads one engine's signals, and keeps which labels the readings belong to."""
+    """Reads one engine's signals, and keeps which labels the readings belong to.
 
-    def __init__(self, snapshot: Snapshot, subject: Subject, catalogue: Catalogue) -> None:
+    `then`: flags that are changed already; what follows is read as it would be with them.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, subject: Subject, catalogue: Catalogue, then: prediction.Flags | None = None
+    ) -> None:
         self._snapshot, self._subject, self._catalogue = snapshot, subject, catalogue
         self.engine = subject
         self.keys: set[tuple[str, str]] = set(snapshot.tag)
         self.flags = snapshot.flags
+        self._then = then or {}
+        self._foreseen = self.changed({}) if then else None
 
     def changed(self, flags: prediction.Flags) -> prediction.Changed:
-        """The signals as they would be with these flags."""
-        return prediction.Changed(self._snapshot, self._subject, self._catalogue, flags)
+        """The signals as they would be with these flags, too."""
+        return prediction.Changed(self._snapshot, self._subject, self._catalogue, {**self._then, **flags})
 
     def __call__(self, name: str) -> Reading:
         key, reading = self._snapshot.read(name, self._subject)
         self.keys.update(key)
-        return reading
+        return self._foreseen(name) if self._foreseen is not None else reading
 
     @property
     def subject(self) -> Subject:
@@ -81,6 +93,8 @@ class Reader:
         return tuple(sorted(self.keys))
 
     def worded(self, name: str) -> tuple[Reading, str]:
+        if self._foreseen is not None:
+            return self._foreseen.worded(name)
         _, reading = self._snapshot.read(name, self._subject)
         return reading, self._catalogue.signals[name].unit
 
@@ -136,18 +150,20 @@ def diagnose(
     judge: Judge | None = None,
     is_over: Callable[[], bool] = lambda: False,
     steady: Callable[[], Snapshot | None] = lambda: None,
+    explained: bool = False,
 ) -> Diagnosis:
     """Judge every rule for every engine of every server; fold symptoms under their causes.
 
     Where nothing was `measured`, of a command alone, nothing is hidden by statistics that are off: that is a finding
     like others. `judge`: in place of `outcomes`, for who knows most of them already. `is_over`: whether there is no
     time for another engine; one is judged at least. `steady`: a time of a steady load, by which the speed is judged
-    where `snapshots` cannot tell it.
+    where `snapshots` cannot tell it. `explained`: with every rule in the gates, and what decided it.
     """
     snapshots = list(snapshots)
     findings: dict[tuple[str, Subject], Finding] = {}
     unknown: dict[str, dict[str, Reason]] = {}
     states: dict[str, State] = {}
+    tried: dict[str, Tried] = {}
     complaints: list[Complaint] = []
     speeds: list[Expected] = []
     left_out = sum(snapshot.left_out for snapshot in snapshots)
@@ -160,13 +176,16 @@ def diagnose(
                 break
             done.append(engine)
             for rule, outcome, reader in judged:
-                states[rule.id] = min(states.get(rule.id, outcome.state), outcome.state, key=lambda state: state.rank)
+                if rule.id not in states or outcome.state.rank < states[rule.id].rank:
+                    states[rule.id], tried[rule.id] = outcome.state, Tried(rule, outcome.state, reader)
                 if outcome.state is State.UNKNOWN:
                     unknown.setdefault(rule.id, {}).update(outcome.because)
                 elif (severity := outcome.state.severity) is not None:
                     named = reader.subject
                     if (rule.id, named) not in findings:
-                        findings[rule.id, named] = _finding(rule, severity, outcome.evidence, named, reader, catalogue)
+                        findings[rule.id, named] = finding_of(
+                            rule, severity, outcome.evidence, named, reader, catalogue
+                        )
         for subject in snapshot.subjects:
             reader = by_speed = Reader(snapshot, subject, catalogue)
             named = (*subject, *snapshot.tag)
@@ -182,15 +201,20 @@ def diagnose(
                     complaints.append(Complaint(Verdict(symptom.verdict), says, named, symptom.of_speed))
     found = [replace(f, role=Role.ROOT) if f.role is Role.BLIND and not measured else f for f in findings.values()]
     folded, judged_speeds = causes.folded(found, rules), tuple(speeds)
+    worthwhile = catalogue.negligible.below if catalogue.negligible is not None else 1.0
     if catalogue.speed is not None:
-        worthwhile = catalogue.negligible.below if catalogue.negligible is not None else 1.0
         folded, judged_speeds = explain.explained(folded, speeds, catalogue.speed, worthwhile)
+        for one in folded:  # a note that explains the loss is a warning
+            if State(one.severity).rank < states[one.rule].rank:
+                states[one.rule] = State(one.severity)
     in_order = causes.ordered(folded, rules)
     engines = _engines(catalogue, snapshots)
     vitals = _vitals(catalogue, engines, Reason.TIMEOUT if left_out else None)
     told = {rule.id for rule in rules if rule.stage in HEADLINES or rule.role is Role.SYMPTOM}
     outweighs = catalogue.speed.outweighs if catalogue.speed is not None else 1.0
-    conclusion = concluded(in_order, complaints, vitals, told, judged_speeds, outweighs)
+    conclusion = concluded(in_order, complaints, vitals, told, judged_speeds, outweighs, worthwhile)
+    about = dict(complaints[0].subject) if complaints and not any(f.is_grave for f in in_order) else {}
+    about = next((dict(finding.subject) for finding in in_order if finding.is_grave), about)
     return Diagnosis(
         verdict=conclusion.verdict,
         headline=conclusion.headline,
@@ -203,14 +227,35 @@ def diagnose(
         states=dict(sorted(states.items())),
         speeds=judged_speeds,
         left_out=left_out,
+        gates=elimination.gates(
+            catalogue,
+            rules,
+            states,
+            in_order,
+            _reader_of(about, snapshots, catalogue).worded,
+            tried.values() if explained else None,
+        )
+        if snapshots
+        else (),
     )
+
+
+def _reader_of(about: Mapping[str, str], snapshots: Sequence[Snapshot], catalogue: Catalogue) -> Reader:
+    """Reads the engine that these labels name, else the first."""
+    engines = [(snapshot, subject) for snapshot in snapshots for subject in snapshot.subjects]
+    named = (
+        (snapshot, subject)
+        for snapshot, subject in engines
+        if all(about.get(label, value) == value for label, value in (*subject, *snapshot.tag))
+    )
+    return Reader(*next(named, engines[0]), catalogue)
 
 
 def _engine(judged: tuple[Rule, Outcome, Reader]) -> Subject:
     return judged[2].engine
 
 
-def _finding(
+def finding_of(
     rule: Rule,
     severity: Severity,
     comparisons: Iterable[Comparison],
@@ -218,6 +263,7 @@ def _finding(
     reader: Reader,
     catalogue: Catalogue,
 ) -> Finding:
+    """What a rule found, with its remedies as they fit what is read."""
     held = rule.held(reader) if rule.cases else ()
     return Finding(
         rule=rule.id,
@@ -233,7 +279,7 @@ def _finding(
         evidence=tuple(
             _evidence(comparison, catalogue) for comparison in dict.fromkeys(comparisons) if _seen(comparison)
         ),
-        remedies=_remedies(rule, reader),
+        remedies=remedies(rule, reader),
         see=tuple(dict.fromkeys((*(url for case in held for url in case.see), *rule.see))),
         stage=rule.stage,
         gain=_gain(rule.gain, reader),
@@ -249,16 +295,19 @@ def _titled(title: str, held: Sequence[Case]) -> str:
     return f"{title}: {held[0].title}{more}"
 
 
-def _remedies(rule: Rule, reader: Reader) -> tuple[Remedy, ...]:
+def remedies(rule: Rule, reader: Reader) -> tuple[Remedy, ...]:
     """Those that fit, as the rule has them; but what can be done now comes before what needs a value not known.
 
-    Those that serve the other goal at the cost of the user's come last.
+    Those that serve the other goal at the cost of the user's come last; where latency was asked for,
+    those that buy it with throughput come first.
     """
     fitting = [remedy for written in rule.remedies if (remedy := _remedy(written, reader)) is not None]
     goal = reader(_GOAL)
 
-    def rank(remedy: Remedy) -> tuple[bool, bool]:
-        return isinstance(goal, Known) and remedy.goal not in ("", goal.value), bool(remedy.needs)
+    def rank(remedy: Remedy) -> tuple[bool, bool, bool]:
+        wanted = goal.value if isinstance(goal, Known) else ""
+        is_bought = wanted == _LATENCY == remedy.goal
+        return bool(wanted) and remedy.goal not in ("", wanted), bool(remedy.needs), not is_bought
 
     return tuple(sorted(fitting, key=rank))
 

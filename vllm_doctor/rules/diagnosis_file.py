@@ -1,7 +1,7 @@
 """What is no signal, but made of signals: rules/diagnosis.yaml.
 
 The symptoms of which a person complains, what vLLM refuses to start with, what is negligible, what makes an engine
-an outlier, and how the measured speed is judged.
+an outlier, how the measured speed is judged, and the gates at which requests can be held up.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vllm_doctor.expr.condition import Condition
 from vllm_doctor.expr.parser import ConditionError
+from vllm_doctor.model.kinds import Stage
 from vllm_doctor.rules import document
 from vllm_doctor.rules.signal import Signal
 from vllm_doctor.rules.table import Problems, Table, gathered
@@ -71,7 +72,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What to measure next where speed is missing and unexplained, if `when` does not rule it out."""
+    """What to measure next, if there is a `when`, where it holds; of a missing speed also where that is not known."""
 
     do: str
     when: Condition | None
@@ -96,6 +97,8 @@ class SpeedRule:
     """The signal that is 0 where nothing ran."""
     least_share: float
     """A finding that explains less of what is missing is no headline."""
+    leads: float
+    """From this share on a note is the cause, and a warning."""
     beyond_flags: float
     """Below this share of the typical speed no flag is the cause."""
     share_there: float
@@ -124,6 +127,29 @@ class SpeedRule:
 
 
 @dataclass(frozen=True, slots=True)
+class GateRule:
+    """A place where requests or steps can be held up, and which rules are about it: those of these ids, and of these
+    stages those that no gate names."""
+
+    gate: str
+    title: str
+    rules: tuple[str, ...]
+    stages: tuple[Stage, ...]
+    shows: tuple[str, ...]
+    """Sentences with what is seen there; one with a signal that is not known is left out."""
+    binds: Condition | None
+    """It holds them up; None: only its rules tell."""
+    measure: tuple[Measurement, ...]
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """All that is read of a server for it, beside what its rules read."""
+        conditions = [self.binds, *(one.when for one in self.measure)]
+        named = (name for condition in conditions if condition is not None for name in condition.names)
+        return (*named, *(name for says in self.shows for name in words.names(says)))
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """The whole file."""
 
@@ -132,6 +158,7 @@ class Diagnosis:
     negligible: Negligible | None = None
     outliers: tuple[Outlier, ...] = ()
     speed: SpeedRule | None = None
+    gates: tuple[GateRule, ...] = ()
 
 
 def load(path: Path, signals: Mapping[str, Signal], problems: Problems | None = None) -> Diagnosis:
@@ -144,13 +171,14 @@ def load(path: Path, signals: Mapping[str, Signal], problems: Problems | None = 
 
 
 def _read(root: Table, signals: Mapping[str, Signal]) -> Diagnosis:
-    root.allow("symptoms", "refusals", "negligible", "outliers", "speed")
+    root.allow("symptoms", "refusals", "negligible", "outliers", "speed", "gates")
     return Diagnosis(
         tuple(_symptom(entry, signals) for entry in root.tables("symptoms")),
         tuple(_refusal(entry, signals) for entry in root.tables("refusals")),
         _negligible(root.table("negligible"), signals) if "negligible" in root else None,
         tuple(_outlier(entry, signals) for entry in root.tables("outliers")),
         _speed(root.table("speed"), signals) if "speed" in root else None,
+        tuple(_gate(entry, signals) for entry in root.tables("gates")),
     )
 
 
@@ -181,25 +209,18 @@ def _outlier(entry: Table, signals: Mapping[str, Signal]) -> Outlier:
 
 _SPEED = (
     "measured", "bound", "low", "typical", "high", "slow_above", "batch", "gpus", "load",
-    "least_share", "beyond_flags", "share_there", "outweighs", "assumes", "needs", "measure_next",
+    "least_share", "leads", "beyond_flags", "share_there", "outweighs", "assumes", "needs", "measure_next",
 )  # fmt: skip
 
 
 def _speed(table: Table, signals: Mapping[str, Signal]) -> SpeedRule:
     table.allow(*_SPEED)
 
-    def when(entry: Table) -> Condition | None:
-        return condition_of(entry, "when", signals.__contains__) if "when" in entry else None
-
     for entry in table.tables("assumes"):
         entry.allow("from", "says")
-        for name in words.names(entry.text("says")):
-            if name not in signals:
-                entry.mistake(f"{{{name}}} is not a signal; the list: vllm-doctor rules --signals", "says")
+        _check_sentence(entry, entry.text("says"), "says", signals)
     for entry in table.tables("needs"):
         entry.allow("signal", "says", "when")
-    for entry in table.tables("measure_next"):
-        entry.allow("do", "when")
     return SpeedRule(
         measured=_signal(table, "measured", signals),
         bound=_signal(table, "bound", signals),
@@ -211,15 +232,51 @@ def _speed(table: Table, signals: Mapping[str, Signal]) -> SpeedRule:
         gpus=_signal(table, "gpus", signals),
         load=_signal(table, "load", signals),
         least_share=_number(table, "least_share"),
+        leads=_number(table, "leads"),
         beyond_flags=_number(table, "beyond_flags"),
         share_there=_number(table, "share_there"),
         outweighs=_number(table, "outweighs"),
         assumes=tuple((_signal(entry, "from", signals), entry.text("says")) for entry in table.tables("assumes")),
         needs=tuple(
-            Need(_signal(entry, "signal", signals), entry.text("says"), when(entry)) for entry in table.tables("needs")
+            Need(_signal(entry, "signal", signals), entry.text("says"), _when(entry, signals))
+            for entry in table.tables("needs")
         ),
-        measure_next=tuple(Measurement(entry.text("do"), when(entry)) for entry in table.tables("measure_next")),
+        measure_next=_measurements(table, "measure_next", signals),
     )
+
+
+def _gate(entry: Table, signals: Mapping[str, Signal]) -> GateRule:
+    entry.allow("gate", "title", "rules", "stages", "shows", "binds", "measure")
+    for says in entry.texts("shows"):
+        _check_sentence(entry, says, "shows", signals)
+    for stage in entry.texts("stages"):
+        if stage not in list(Stage):
+            entry.mistake(f"{stage!r} is no stage; one of: {', '.join(Stage)}", "stages")
+    return GateRule(
+        gate=entry.text("gate"),
+        title=entry.text("title"),
+        rules=entry.texts("rules"),
+        stages=tuple(Stage(stage) for stage in entry.texts("stages") if stage in list(Stage)),
+        shows=entry.texts("shows"),
+        binds=condition_of(entry, "binds", signals.__contains__) if "binds" in entry else None,
+        measure=_measurements(entry, "measure", signals),
+    )
+
+
+def _measurements(table: Table, key: str, signals: Mapping[str, Signal]) -> tuple[Measurement, ...]:
+    for entry in table.tables(key):
+        entry.allow("do", "when")
+    return tuple(Measurement(entry.text("do"), _when(entry, signals)) for entry in table.tables(key))
+
+
+def _when(entry: Table, signals: Mapping[str, Signal]) -> Condition | None:
+    return condition_of(entry, "when", signals.__contains__) if "when" in entry else None
+
+
+def _check_sentence(entry: Table, says: str, key: str, signals: Mapping[str, Signal]) -> None:
+    for name in words.names(says):
+        if name not in signals:
+            entry.mistake(f"{{{name}}} is not a signal; the list: vllm-doctor rules --signals", key)
 
 
 def _signal(table: Table, key: str, signals: Mapping[str, Signal]) -> str:

@@ -18,6 +18,8 @@ from vllm_doctor.rules.signal import DEFAULT_IDENTITY, MEASURED, TEXTS, Signal, 
 _UNTOLD = "…"
 """The value of a flag that is given, where the text does not hold it."""
 
+RECENT, _RECENT_SECONDS, _RECENT_SCRAPES = "$recent", 5.0, 3
+"""A range that is the last scrapes: of so many seconds, and at least so many of them."""
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
@@ -95,8 +97,11 @@ def _observed(
             return {(): Known(any(window.latest(name) for name in signal.present))}, None
         case "info":
             return _labelled(signal, window, identity), absent
+        case _ if RECENT in signal.definition and window.origin == LOG:
+            return {}, Reason.NOT_IN_LOG  # it has no now: its stretches are judged one by one
         case _:
-            vector, trace = expression(signal.definition, identity).evaluate(window)
+            ranged = _recent(window) if RECENT in signal.definition else window
+            vector, trace = expression(signal.definition, identity).evaluate(ranged)
             if trace.lacked_points:
                 reason = window.lone
             elif trace.found_series:
@@ -105,6 +110,13 @@ def _observed(
                 reason = absent
             readings = {_named(labels, identity): _reading(value, window.origin) for labels, value in vector.items()}
             return readings, reason
+
+
+def _recent(window: Window) -> Window:
+    """The last scrapes: what is true now, where a mean over the window hides it."""
+    last = window.times[-1]
+    first = min(last - _RECENT_SECONDS, window.times[-_RECENT_SCRAPES:][0])
+    return window if first <= window.times[0] else window.part(first, last)
 
 
 def _unmeasured(facts: Mapping[str, Reading]) -> Reason:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from vllm_doctor.model.kinds import Role, Stage
+from vllm_doctor.model.kinds import Role, Severity, Stage
 from vllm_doctor.model.report import Finding
 from vllm_doctor.model.speed import Expected, Share, Standing
 from vllm_doctor.rules.diagnosis_file import SpeedRule
@@ -104,4 +104,10 @@ def _told(finding: Finding, slow: Sequence[Expected], rule: SpeedRule, worthwhil
     else:
         is_small = share < (rule.share_there if beyond_flags else rule.least_share)
     pays = finding.gain is not None and finding.gain.at_most >= worthwhile
-    return replace(finding, cost=replace(finding.cost, share=share, is_asked=True), is_minor=is_small and not pays)
+    leads = share is not None and share >= rule.leads and finding.severity is Severity.INFO
+    return replace(
+        finding,
+        severity=Severity.WARNING if leads else finding.severity,  # a note elsewhere; here it is the cause
+        cost=replace(finding.cost, share=share, is_asked=True),
+        is_minor=is_small and not pays,
+    )

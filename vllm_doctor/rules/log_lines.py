@@ -19,7 +19,12 @@ rules/log-lines/*.yaml, one entry a line:
     samples   metric -> {of: formula over values, as: gauge | rate | increase | total}: the line is a scrape of these
               metrics; a rate is summed up over time, an increase is added, a total is the counter
     complete  a value that each whole line has: without it the line was cut, by a terminal perhaps
-    marks     what it means for the server's run: start | arguments | ready | error | died | stopped
+    marks     what it means for the server's run: start | arguments | ready | error | died | stopped; raised, of a
+              traceback that ends nothing by itself; failed, of a request or a call that the server answers with an
+              error; frame, of a traceback's line that names a function: it is not looked for, but tells the stage
+    last      true for a line that tells something only as the last one of a log; its `find` may be short
+    stage     one of STAGES: where in its start the server is from this line on, or what failed where the line says that
+    ends      of what marks stopped: who stopped it; a value `reason` is put behind it
     example   a real line, whole; and `gives`, the values it must give (the tests hold them)
 """
 
@@ -52,11 +57,16 @@ FOLDER = places.LOG_LINES
 
 KEYS = (
     "find", "match", "fields", "says", "once", "since", "until", "bare", "facts", "samples", "complete", "marks",
-    "example", "gives",
+    "stage", "ends", "last", "example", "gives",
 )  # fmt: skip
 ONCE = ("start", "run")
 OWN = "own"
-MARKS = ("start", "ready", "died", "error", "stopped", "arguments")
+MARKS = ("start", "ready", "died", "error", "stopped", "arguments", "raised", "failed", "frame")
+STAGES = (
+    "configuration", "download", "devices", "weights", "memory profile", "compilation", "KV cache", "graph capture",
+    "warm-up", "API server", "serving",
+)  # fmt: skip
+"""Of a start, in their order."""
 KINDS = ("gauge", "rate", "increase", "total")
 MIN_FIND = 8
 PATTERN_SECONDS = 1.0
@@ -106,6 +116,9 @@ class LogLine:
     samples: tuple[Measure, ...]
     complete: str | None
     marks: str | None
+    stage: str | None
+    ends: str | None
+    is_last: bool
     example: str
     gives: Mapping[str, Value]
     table: Table
@@ -173,7 +186,7 @@ class LogLines:
         self.lines = lines
         of_find: dict[bytes, list[LogLine]] = {}
         for line in lines.values():
-            for text in line.find:
+            for text in line.find if line.marks != "frame" and not line.is_last else ():
                 of_find.setdefault(text, []).append(line)
         self.finds = tuple(of_find)
         self.of_find = tuple(tuple(found) for found in of_find.values())
@@ -184,10 +197,14 @@ class LogLines:
             if all(line.samples for line in found)
         }
         """Of the lines that are scrapes, which nobody counts: the number of each text -> of the line's first one."""
+        self.frames = tuple(line for line in lines.values() if line.marks == "frame")
+        """Of a traceback: those that tell a stage."""
+        self.last = tuple(line for line in lines.values() if line.is_last)
+        """Those that are read only where a log ends."""
 
     def has(self, name: str) -> bool:
         """Whether `name` is a line ("enforce-eager") or one of its values ("kv-cache-size.tokens")."""
-        id, _, field = name.removesuffix("@serving").partition(".")
+        id, _, field = name.removesuffix("@serving").removesuffix("@here").partition(".")
         return id in self.lines and (not field or field in names_of(self.lines[id]))
 
 
@@ -321,7 +338,7 @@ def _line(id: str, table: Table) -> LogLine:
     table.allow(*KEYS)
     finds = table.texts("find") if isinstance(table.get("find"), list) else (table.text("find"),)
     for text in finds:
-        if len(text) < MIN_FIND or _ESCAPED.search(text):
+        if (len(text) < MIN_FIND and table.get("last") is not True) or _ESCAPED.search(text):
             table.mistake(f"{text!r}: eight plain characters or more, none that JSON escapes", "find")
     return LogLine(
         id=id,
@@ -338,6 +355,9 @@ def _line(id: str, table: Table) -> LogLine:
         samples=tuple(_samples(table.table("samples"))),
         complete=table.text("complete") if "complete" in table else None,
         marks=table.one_of("marks", MARKS) if "marks" in table else None,
+        stage=table.one_of("stage", STAGES) if "stage" in table else None,
+        ends=table.text("ends") if "ends" in table else None,
+        is_last=table.get("last") is True,
         example=table.text("example"),
         gives={name: float(v) if type(v) is int else v for name, v in table.table("gives").items()},
         table=table,

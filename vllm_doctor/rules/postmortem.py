@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from vllm_doctor.model.kinds import Role, Severity, State
+from vllm_doctor.model.elimination import Gate, Suspect
+from vllm_doctor.model.kinds import Role, Severity, Stage, State
 from vllm_doctor.model.reading import Reading
 from vllm_doctor.model.report import Finding, RunSeen, Span, Timeline, UnknownRule, Verdict, worst
 from vllm_doctor.model.run import GENERATED, KV_CACHE, PROMPTS, RUNNING, WAITING, Round, Run
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.window import Window
+from vllm_doctor.rules import elimination
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.causes import ordered
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose, outcomes
@@ -27,12 +29,16 @@ _MOST_RUNS = 12
 """Runs of one kind are judged once: a crash loop may hold thousands."""
 _FULL = 0.9
 NO_STATISTICS = "The log holds no statistics: what the server did is unknown"
+HUNG = 60.0
+"""Seconds in which requests run and nothing moves, from which on it is no long step (rule of thumb)."""
 _COLUMNS = 56
 _HELD = 2.5
 _SILENCE = 10
 """Intervals without a line, after which nobody knows what was in between."""
 _BRIEF = 0.1
 """A finding that held for less of the busy time than this comes after those that held longer."""
+_PASSING = 120.0
+"""Seconds: one that held for so short, and was brief, is no cause of what a log of hours is about. A rule of thumb."""
 
 
 @dataclass(frozen=True)
@@ -67,21 +73,30 @@ def examine(
     catalogue: Catalogue,
     wished: Mapping[str, Reading],
     is_over: Callable[[float], bool] = lambda share: False,
+    explained: bool = False,
 ) -> Postmortem:
-    """Judge every run; at least one. `is_over`: whether this share of the time is used up; the oldest are left out."""
+    """Judge every run; at least one. `is_over`: whether this share of the time is used up; the oldest are left out.
+
+    `explained`: with every rule in the gates (diagnose).
+    """
     moving = _moving(runs, rules, catalogue)
     stretches, spans, left_out = _scanned(runs, moving, catalogue, wished, lambda: is_over(_SCANNING))
     moves = {rule.id for rule in moving}
     diagnoses: list[_Told] = []
+    served = max((place for place, run in enumerate(runs) if run.up), default=-1)
     for place, stretch in _shown(runs, stretches):
         if diagnoses and is_over(_JUDGING):
             left_out.add(place)
             continue
         run = runs[place]
         window = run.window(stretch.first, stretch.last) if stretch else Window()
-        snapshots = [catalogue.snapshot(window, {**run.facts, **wished})]
+        facts = run.facts_between(stretch.first, stretch.last) if stretch else run.facts
+        snapshots = [catalogue.snapshot(window, {**facts, **wished})]
         steady = _Steady(run, catalogue, wished)
-        diagnosis = diagnose(rules, catalogue, snapshots, steady=steady if stretch is not None else lambda: None)
+        steadily = steady if stretch is not None else lambda: None
+        diagnosis = diagnose(rules, catalogue, snapshots, steady=steadily, explained=explained)
+        if place < served and not run.up:
+            diagnosis = _as_history(diagnosis)
         diagnoses.append((place, stretch, _timed(diagnosis, run, steady.rounds or stretch)))
         if run.first_at is not None and run.last_at is not None and stretch in (None, _longest(stretches, place)):
             spans += [
@@ -92,11 +107,19 @@ def examine(
     joined = _joined(spans)
     return Postmortem(
         replace(
-            _together(diagnoses, rules, joined, sum(s.seconds for s in stretches if s.busy)), left_out=len(left_out)
+            _together(diagnoses, rules, catalogue, joined, stretches),
+            left_out=len(left_out),
         ),
         joined,
         timeline(runs),
     )
+
+
+def _as_history(diagnosis: Diagnosis) -> Diagnosis:
+    """Of a start that failed, and was put right: a later run served."""
+    findings = [replace(f, severity=Severity.INFO, role=Role.INFO) if f.is_grave else f for f in diagnosis.findings]
+    states = {**diagnosis.states, **{f.rule: State.INFO for f in diagnosis.findings if f.is_grave}}
+    return replace(diagnosis, verdict=Verdict.UNKNOWN, findings=tuple(findings), states=states)
 
 
 def _timed(diagnosis: Diagnosis, run: Run, of: _Stretch | tuple[int, int] | None) -> Diagnosis:
@@ -122,7 +145,8 @@ class _Steady:
         self.rounds = _steadiest(self._run)
         if self.rounds is None:
             return None
-        return self._catalogue.snapshot(self._run.window(*self.rounds), {**self._run.facts, **self._wished})
+        facts = {**self._run.facts_between(*self.rounds), **self._wished}
+        return self._catalogue.snapshot(self._run.window(*self.rounds), facts)
 
 
 def _steadiest(run: Run) -> tuple[int, int] | None:
@@ -163,7 +187,7 @@ def _scanned(
         for first, last in _stretches(run):
             if stretches and is_over():
                 return sorted(stretches, key=_order), spans, set(range(place + 1))
-            snapshot = narrow.snapshot(run.window(first, last), {**run.facts, **wished})
+            snapshot = narrow.snapshot(run.window(first, last), {**run.facts_between(first, last), **wished})
             began, ended = run.rounds[first].at - run.interval, run.rounds[last - 1].at
             found: dict[str, Severity] = {}
             for rule, outcome, reader in outcomes(moving, narrow, snapshot):
@@ -280,10 +304,12 @@ def _joined(spans: Sequence[Span]) -> tuple[Span, ...]:
 def _together(
     diagnoses: Sequence[_Told],
     rules: Sequence[Rule],
+    catalogue: Catalogue,
     spans: Sequence[Span],
-    busy_seconds: float,
+    stretches: Sequence[_Stretch],
 ) -> Diagnosis:
     """One diagnosis of all: each finding as it was at its worst."""
+    busy_seconds = sum(stretch.seconds for stretch in stretches if stretch.busy)
     lasted: dict[str, float] = {}
     for span in spans:
         lasted[span.rule] = lasted.get(span.rule, 0.0) + span.seconds
@@ -292,6 +318,15 @@ def _together(
         seconds = lasted.get(finding.rule, 0.0)
         return seconds < _BRIEF * busy_seconds, -seconds
 
+    short = min(_PASSING, _BRIEF * busy_seconds)
+    passing = _passing(stretches, lasted, short)
+    last = {stretch.run: stretch for stretch in stretches}
+    diagnoses = [
+        (run, stretch, _milder(diagnosis, passing, stretch is not last.get(run) and stretch.seconds < short))
+        if stretch is not None
+        else (run, stretch, diagnosis)
+        for run, stretch, diagnosis in diagnoses
+    ]
     findings = ordered(sorted(_at_their_worst(diagnoses), key=brief), rules, lambda finding: brief(finding)[0])
     states: dict[str, State] = {}
     unknown: dict[str, UnknownRule] = {}
@@ -310,7 +345,55 @@ def _together(
         targets=(),
         states=dict(sorted(states.items())),
         speeds=shown.speeds,
+        gates=elimination.settled(
+            _gates(shown, [diagnosis for *_, diagnosis in diagnoses], states),
+            findings,
+            states,
+            elimination.belongs(catalogue.gates, rules),
+        ),
     )
+
+
+def _passing(stretches: Sequence[_Stretch], lasted: Mapping[str, float], short: float) -> set[str]:
+    """The rules that held for seconds of a log of hours, and not at the end of a run: nobody knows for how long that
+    went on."""
+    last = {stretch.run: stretch for stretch in stretches}
+    at_end = {rule for stretch in last.values() for rule in stretch.found}
+    moving = {rule for stretch in stretches for rule in stretch.found}
+    return {rule for rule in moving - at_end if lasted.get(rule, 0.0) < short}
+
+
+def _milder(diagnosis: Diagnosis, passing: set[str], is_short: bool) -> Diagnosis:
+    """The diagnosis with what was passing one severity less: what only warned is worth knowing. `is_short`: it is of a
+    time so short itself that what stays unknown in it decides nothing."""
+    grave = [finding for finding in diagnosis.findings if finding.is_grave]
+    if not any(finding.rule in passing for finding in grave):
+        is_moment = is_short and not grave and diagnosis.verdict is Verdict.UNKNOWN
+        return replace(diagnosis, verdict=Verdict.OK) if is_moment else diagnosis
+    findings = tuple(_toned_down(f) if f in grave and f.rule in passing else f for f in diagnosis.findings)
+    states = {**diagnosis.states} | {f.rule: State(f.severity) for f in findings if f.rule in passing}
+    verdict = diagnosis.verdict
+    if verdict is not Verdict.UNKNOWN:
+        verdict = worst(*(Verdict(finding.severity) for finding in findings if finding.is_grave))
+    return replace(diagnosis, verdict=verdict, findings=findings, states=states)
+
+
+def _toned_down(finding: Finding) -> Finding:
+    if finding.severity is Severity.CRITICAL:
+        return replace(finding, severity=Severity.WARNING)
+    return replace(finding, severity=Severity.INFO, role=Role.INFO)
+
+
+def _gates(shown: Diagnosis, diagnoses: Sequence[Diagnosis], states: Mapping[str, State]) -> Iterator[Gate]:
+    """The gates as they were when the headline held, each rule as it was at its worst."""
+    at_worst: dict[str, Suspect] = {}
+    for diagnosis in (shown, *diagnoses):
+        for gate in diagnosis.gates:
+            for suspect in gate.suspects:
+                if suspect.state is states.get(suspect.rule):
+                    at_worst.setdefault(suspect.rule, suspect)
+    for gate in shown.gates:
+        yield replace(gate, suspects=tuple(at_worst.get(suspect.rule, suspect) for suspect in gate.suspects))
 
 
 _STATES = (*(state for state in State if state.severity), State.OK, State.UNKNOWN, State.NOT_APPLICABLE)
@@ -348,8 +431,17 @@ def _verdict(diagnoses: Sequence[_Told], findings: Sequence[Finding]) -> tuple[V
     if grave is not None and verdict is not Verdict.UNKNOWN:
         return verdict, shown.headline if shown.is_of_speed else grave.title, shown
     if grave is None and verdict is Verdict.UNKNOWN and not measured:
-        return verdict, NO_STATISTICS, shown
+        return verdict, _without_statistics(findings), shown
     return verdict, shown.headline, shown
+
+
+def _without_statistics(findings: Sequence[Finding]) -> str:
+    """What is suspected where nothing was measured: a note that would be a cause leads."""
+    suspected = next((finding for finding in findings if finding.role is Role.ROOT), None)
+    if suspected is None:
+        return NO_STATISTICS
+    is_of_life = suspected.stage is Stage.BROKEN
+    return suspected.title if is_of_life else f"{suspected.title}; the log holds no statistics that tell what it costs"
 
 
 def _shown_with(
@@ -385,12 +477,15 @@ def _seen(run: Run) -> RunSeen:
         engines=len({engine for round in run.rounds[:1000] for engine in round.engines}),
         began=run.began,
         up=run.up,
-        end="died" if death else "stopped" if run.stopped else "open",
+        end="died" if death else "stopped" if run.stopped else "hung" if run.hung >= HUNG else "open",
         died_at=death.at if death else None,
         cause=death.cause if death else None,
         cause_line=death.line if death else None,
         process=death.process if death else None,
         rounds=len(run.rounds),
+        stage=death.stage if death else None,
+        ended_by=run.ended_by,
+        hung_seconds=run.hung,
     )
 
 

@@ -34,7 +34,7 @@ ID = "[a-z0-9]+(-[a-z0-9]+)*"
 """The form of a rule's id."""
 KEYS = (
     "rule", "title", "status", "stage", "role", "confidence", "why", "here", "not_this_rule", "applies",
-    "when", "cases", "explains", "threshold_from", "gain", "costs", "remedies", "see", "examples",
+    "when", "cases", "next", "explains", "threshold_from", "gain", "costs", "remedies", "see", "examples",
 )  # fmt: skip
 REMEDY_KEYS = (
     "do", "if", "set", "unset", "env", "run", "by", "computed", "cost", "risk", "expect", "gain", "then", "goal",
@@ -87,6 +87,14 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
+class Next:
+    """When the rule's limit would hold the queue after other changes, read with these flags; a sentence why."""
+
+    when: Condition
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """A rule judged for one engine: a severity, ok, unknown or not-applicable."""
 
@@ -118,6 +126,8 @@ class Rule:
     remedies: tuple[RemedyRule, ...]
     see: tuple[str, ...]
     table: Table
+    next: Next | None = None
+    """None: it is no limit that another one hides."""
     overridden: str = ""
     """Where, and why, its conditions were changed."""
     cases: tuple[Case, ...] = ()
@@ -255,6 +265,7 @@ def read(path: Path, catalogue: Catalogue, problems: Problems | None = None, fau
         see=table.texts("see"),
         table=table,
         cases=cases,
+        next=_next(table, catalogue),
     )
     for sentence in rule.here:
         _check_places(table, "here", sentence, catalogue)
@@ -304,6 +315,18 @@ def _remedies_of(fault: Regression) -> Iterator[RemedyRule]:
             f"{release}: {fault.title}", holds, {}, (), {}, (run,), "you", (), "restart", risk,
             "what it takes away is back", None, (), "",
         )  # fmt: skip
+
+
+def _next(table: Table, catalogue: Catalogue) -> Next | None:
+    """{when: CONDITION, says: SENTENCE}; None where the key is not there."""
+    if "next" not in table:
+        return None
+    written = table.table("next")
+    written.allow("when", "says")
+    when, says = _condition(written, "when", catalogue), written.text("says")
+    _check_places(written, "says", says, catalogue)
+    _check_sentence(written, "says", says)
+    return Next(when, says) if when is not None else None
 
 
 def _condition(table: Table, key: str, catalogue: Catalogue) -> Condition | None:

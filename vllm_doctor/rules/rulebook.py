@@ -42,6 +42,8 @@ def page(rule: Rule, is_skipped: bool = False) -> str:
             lines += [f"  {severity:<10}one of {count} known faults (vllm-doctor regressions)"] if count else []
         elif severity in rule.when:
             lines += _indented(f"{severity:<10}{' '.join(rule.when[severity].text.split())}", 10)
+    if rule.next:
+        lines += _indented(f"{'next':<10}{' '.join(rule.next.when.text.split())}", 10)
     lines += _indented(f"the thresholds are from: {rule.threshold_from}")
     if rule.overridden:
         lines += _indented(f"{'skipped' if is_skipped else 'changed'} by {rule.overridden}")

@@ -1,14 +1,15 @@
 """A signal of the vocabulary: its name, its meaning, and the one way, or the ways in order, by which it is known.
 
     promql    evaluated over the scrapes; $engine is the labels that name an engine, $model the same
-              without `engine`, $window the time range
+              without `engine`, $window the time range, $recent its last scrapes
     info      a label of an info metric, read as a value: metric{label}
     present   whether the server exports one of these metrics
     fact      what a source or the user knows: the version, the cores granted, an SLO
     flag      a flag of the server's command line; `none` is its value where it was not given
     env       a variable of the server's environment; `none` is its value where it is not set
     log       how often a line of rules/log-lines stands in the server's log, or a value of it: line, line.value;
-              of several lines (a b c) the sum; line@serving: since the server was up
+              of several lines (a b c) the sum; line@serving: since the server was up; line@here: in the
+              time that is judged
     formula   computed from other signals; also a choice of several ways, or where it holds (signals_file.py)
 
 A fact of the server's host may besides have an `exporter`: the series by which a Prometheus knows it, of a container or
@@ -97,7 +98,7 @@ def expression(definition: str, identity: tuple[str, ...] = DEFAULT_IDENTITY) ->
     model = tuple(name for name in identity if name != "engine")
     text = definition.replace("$engine", ", ".join(identity)).replace("$model", ", ".join(model))
     # A window holds no points but its own, so a range takes them all, however long it says it is.
-    return _expression(text.replace("$window", "1000ms"))
+    return _expression(text.replace("$window", "1000ms").replace("$recent", "1000ms"))
 
 
 @cache

@@ -59,7 +59,7 @@ class Known:
             self.check_metric(table, key, name)
         bare = _QUOTED.sub('""', text)
         for given in _RANGE.findall(bare):
-            if given.strip() != "$window":
+            if given.strip() not in ("$window", "$recent"):
                 table.mistake(f"a fixed range, [{given}]: write [$window]", key)
         for given in _BY.findall(bare):
             if not {"$engine", "$model"} & {label.strip() for label in given.split(",")}:
@@ -77,7 +77,7 @@ class Known:
         for name in text.split():
             if self._lines.has(name):
                 continue
-            id, _, value = name.removesuffix("@serving").partition(".")
+            id, _, value = name.removesuffix("@serving").removesuffix("@here").partition(".")
             line = self._lines.lines.get(id)
             table.mistake(_no_value(line, value) if line is not None else _no_line(id, self._lines), key)
 
@@ -93,7 +93,8 @@ def _no_line(id: str, lines: LogLines) -> str:
 
 def _filled(text: str) -> str:
     """As PromQL; the labels do not matter here."""
-    return text.replace("$engine", ", ".join(DEFAULT_IDENTITY)).replace("$model", "model_name").replace("$window", "1s")
+    named = text.replace("$engine", ", ".join(DEFAULT_IDENTITY)).replace("$model", "model_name")
+    return named.replace("$window", "1s").replace("$recent", "1s")
 
 
 def _unaggregated(node: object) -> Iterator[str]:

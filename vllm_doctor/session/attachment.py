@@ -71,6 +71,8 @@ class Attachment:
     """Words that name files with more in them than a log."""
     texts: Mapping[str, bytes] = field(default_factory=dict)
     """By the words that name them: what people wrote, taken out of exports."""
+    waited: float | None = None
+    """Seconds that the doctor had waited for a CPU when its time began; None: it begins with each look."""
 
     @property
     def host_seconds(self) -> float:

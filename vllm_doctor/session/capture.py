@@ -33,8 +33,9 @@ from vllm_doctor.sources.log import entry_redact
 from vllm_doctor.sources.log.bytes_stream import changed_at
 from vllm_doctor.sources.server import scrapes
 from vllm_doctor.sources.server.exposition import parse
+from vllm_doctor.sources.server.fetch import PATIENCE
 from vllm_doctor.sources.server.scrapes import Identity
-from vllm_doctor.sources.server.server import PATIENCE, Server
+from vllm_doctor.sources.server.server import Server
 from vllm_doctor.text import redact, secret_names
 from vllm_doctor.text.pseudonyms import Pseudonyms
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from vllm_doctor.launch import diff
-from vllm_doctor.launch.correction import corrected
 from vllm_doctor.model import outside
-from vllm_doctor.model.kinds import SERVERS, Role, SourceKind
+from vllm_doctor.model.kinds import SERVERS, Role, SourceKind, Stage
 from vllm_doctor.model.observation import Document, Observation
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.report import (
     Change,
-    Correction,
     Finding,
     Patch,
     Patient,
@@ -31,8 +29,8 @@ from vllm_doctor.model.report import (
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose
-from vllm_doctor.rules.prediction import Changed
 from vllm_doctor.rules.rule import Rule
+from vllm_doctor.session.cure import Cure
 from vllm_doctor.session.patients import (
     Examined,
     is_benchmark_alone,
@@ -65,12 +63,13 @@ def judge(
     strict: bool = False,
     patched: bool = False,
     is_over: Callable[[float], bool] = lambda share: False,
+    explained: bool = False,
 ) -> Report:
     """The report on what was observed. `wishes`: the user's goal and targets, as facts.
 
     `patched`: with the corrections in the form in which their commands came, which takes long for a long script.
     `is_over`: whether this share of the time is used up. Engines for which there is none are not judged, which is the
-    report's error.
+    report's error. `explained`: with what was compared for every rule.
     """
     recordings = tuple({o.recording.target: o.recording for o in observations if o.recording is not None}.values())
     wishes = {name: value for seen in recordings for name, value in seen.wishes.items()} | dict(wishes)
@@ -88,16 +87,24 @@ def judge(
 
         wished = expectation.under_a_load(wished)
     log = next((o for o in observations if o.runs), None)
-    past = _postmortem(log, observations, rules, catalogue, wished, is_over)
+    past = _postmortem(log, observations, rules, catalogue, wished, is_over, explained)
     snapshots: list[Snapshot] = []
     for patient in examined:
         if snapshots and is_over(_READING):  # of the others nothing is known
             break
         snapshots.append(patient.snapshot(catalogue, wished, len(every) > 1, lambda: is_over(_READING)))
-    if past is not None:
-        diagnosis = past.diagnosis
-    else:
-        diagnosis = diagnose(rules, catalogue, snapshots, is_measured, is_over=lambda: is_over(_JUDGING))
+    cut = {place for place, patient in enumerate(examined[: len(snapshots)]) if patient.is_cut}
+    judged = [
+        examined[place].without_scrapes().snapshot(catalogue, wished, len(every) > 1) if place in cut else snapshot
+        for place, snapshot in enumerate(snapshots)
+    ]
+    diagnosis = past.diagnosis if past is not None else None
+    if diagnosis is None or _is_seen_now(observations):
+        now = diagnose(rules, catalogue, judged, is_measured, is_over=lambda: is_over(_JUDGING), explained=explained)
+        if cut:  # one scrape shows how full the server is, and not why: nothing is judged by it
+            shown = diagnose((), catalogue, snapshots)
+            now = replace(now, vitals=shown.vitals, engines=shown.engines)
+        diagnosis = now if diagnosis is None or _is_broken_now(now, diagnosis) else diagnosis
     error = error or _unfinished(diagnosis, len(examined) - len(snapshots), log if past is not None else None)
     unmeasured = "" if is_measured else UNMEASURED if is_written else ONLY_GPUS
     verdict, headline = _concluded(
@@ -105,7 +112,7 @@ def judge(
     )
     command, variables = _command(examined)
     is_one_command = is_written and len(examined) == 1
-    cure = _Cure(snapshots, catalogue, wishes.get("goal"))
+    cure = Cure(snapshots, rules, catalogue, wishes.get("goal"))
     return Report(
         at=at,
         verdict=verdict,
@@ -119,6 +126,7 @@ def judge(
         targets=diagnosis.targets,
         states=diagnosis.states,
         speeds=diagnosis.speeds,
+        gates=diagnosis.gates,
         error=error,
         command=command,
         variables=variables,
@@ -153,9 +161,11 @@ def _sources(observations: Sequence[Observation]) -> tuple[SourceSeen, ...]:
 
 
 def _error(observations: Sequence[Observation], examined: Sequence[Examined]) -> Problem | None:
-    """A server that does not answer cannot be judged; without its host or its GPUs a part of it can."""
+    """A server that does not answer cannot be judged; without its host or its GPUs a part of it can. Where the doctor
+    got no CPU to look at the host, its server may lack one too."""
     failed = [o for o in observations if o.error is not None]
-    decisive = [o for o in failed if o.kind in SERVERS] or ([] if examined else failed)
+    starved = [o for o in failed if o.kind is SourceKind.HOST and o.error is not None and o.error.kind == "starved"]
+    decisive = [o for o in failed if o.kind in SERVERS] or starved or ([] if examined else failed)
     return decisive[0].error if decisive else None
 
 
@@ -246,6 +256,7 @@ def _postmortem(
     catalogue: Catalogue,
     wished: Mapping[str, Reading],
     is_over: Callable[[float], bool],
+    explained: bool,
 ) -> Postmortem | None:
     """The runs of a log over their time; None where a server is scraped, whose present is what matters."""
     if log is None or any(o.window.times for o in observations):
@@ -253,7 +264,19 @@ def _postmortem(
     from vllm_doctor.rules import postmortem
 
     runs = with_what_else_is_known(log.runs, observations)
-    return postmortem.examine(runs, rules, catalogue, wished, is_over)
+    return postmortem.examine(runs, rules, catalogue, wished, is_over, explained)
+
+
+def _is_seen_now(observations: Sequence[Observation]) -> bool:
+    """Whether the processes of the server that wrote the log are seen."""
+    return any(o.kind is SourceKind.HOST and o.processes for o in observations)
+
+
+def _is_broken_now(now: Diagnosis, past: Diagnosis) -> bool:
+    """Whether the server's processes tell of something that the log, which is of before, does not hold."""
+    grave = [finding for finding in now.findings if finding.is_grave]
+    known = {finding.rule for finding in past.findings}
+    return bool(grave) and grave[0].stage is Stage.BROKEN and grave[0].rule not in known
 
 
 def _runs(log: Observation | None) -> tuple[RunSeen, ...]:
@@ -273,28 +296,7 @@ def _command(examined: Sequence[Examined]) -> tuple[tuple[str, ...], Mapping[str
     return (started.command, started.variables) if started is not None else ((), {})
 
 
-@dataclass(frozen=True)
-class _Cure:
-    """Commands without what the findings find fault with, as far as vLLM would start with them."""
-
-    snapshots: Sequence[Snapshot]
-    catalogue: Catalogue
-    goal: Value | None
-
-    def __call__(self, findings: Sequence[Finding], command: Sequence[str]) -> Correction | None:
-        return corrected(findings, command, self.goal, self._refusal)
-
-    def _refusal(self, flags: Mapping[str, Value | None]) -> str | None:
-        """Why vLLM would not start with these flags, as far as any of the engines tells."""
-        starts = (
-            Changed(snapshot, engine, self.catalogue, flags).start()
-            for snapshot in self.snapshots
-            for engine in snapshot.subjects
-        )
-        return next((start.refused for start in starts if start.refused), None)
-
-
-def _patches(examined: Sequence[Examined], findings: Sequence[Finding], cure: _Cure) -> tuple[Patch, ...]:
+def _patches(examined: Sequence[Examined], findings: Sequence[Finding], cure: Cure) -> tuple[Patch, ...]:
     """The corrections of all patients, each in the form in which its command came: a written one before what runs."""
     found: list[Patch] = []
     of_documents: dict[int, tuple[Document, dict[int, Sequence[Change]]]] = {}

@@ -21,6 +21,7 @@ from vllm_doctor.sources.gpu.nvml import Nvml
 from vllm_doctor.sources.host import host, model_files, topology
 from vllm_doctor.sources.host.host import Host, HostSample
 from vllm_doctor.sources.host.kernel import Kernel
+from vllm_doctor.sources.host.liveness import Liveness
 from vllm_doctor.sources.host.process import OTHER, ServerProcess
 from vllm_doctor.sources.server.state import Look, State
 from vllm_doctor.vllm import defaults
@@ -29,6 +30,9 @@ from vllm_doctor.vllm.environment import number_or_text
 
 _SAMPLES = 12
 """So many of a host are kept: each holds all its processes."""
+_LOOKS = 30
+_AS_LONG_AGAIN = 3.0
+"""The last sample is begun so many times before the end as the first one took (heuristic)."""
 _RARELY = 60.0
 _PARALLEL = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size")
 
@@ -69,17 +73,33 @@ class Local:
 
     def examine_host(self, seconds: float, deadline: float) -> Observation:
         """The processes and the CPU over `seconds`, done by `deadline` on the clock."""
-        patient = Host(self.server, self.kernel, self.clock)
+        patient, liveness = Host(self.server, self.kernel, self.clock), self.liveness()
+        began = self.clock()
         sample = patient.sample()
+        took = self.clock() - began
         first = self._recalled("host", HostSample)
         if first is not None and self._is_running_since(first):
             last = sample
         else:
             first = sample
-            self.sleep(max(0.0, min(seconds, deadline - self.clock())))
+            # A starved doctor takes long for a sample, and must be done with the last one in time.
+            self._look_on(liveness, min(seconds, deadline - _AS_LONG_AGAIN * took - self.clock()))
             last = patient.sample() if seconds else first
+        liveness.look_last()
         self._keep("host", HostSample, last.at, last)
-        return self.seen(patient, first, last, self.fixed())
+        return self.seen(patient, first, last, self.fixed(), liveness)
+
+    def liveness(self) -> Liveness:
+        """What looks at the states of its processes."""
+        return Liveness(self.server, self.kernel, self.clock, self.sleep)
+
+    def _look_on(self, liveness: Liveness, seconds: float) -> None:
+        """Look about once a second, until `seconds` are over; the last look is the caller's."""
+        steps = min(_LOOKS, max(1, round(seconds)))
+        began = self.clock()
+        for step in range(1, steps + 1 if seconds > 0 else 1):
+            liveness.look()
+            self.sleep(max(0.0, began + seconds * step / steps - self.clock()))
 
     def _is_running_since(self, first: HostSample) -> bool:
         return all(
@@ -103,12 +123,14 @@ class Local:
         """What does not change while the server runs: its command, its environment, its model."""
         return _command(self.server) | model_files.facts(self.kernel, self.server)
 
-    def seen(self, patient: Host, first: HostSample, last: HostSample, fixed: dict[str, Reading]) -> Observation:
+    def seen(
+        self, patient: Host, first: HostSample, last: HostSample, fixed: dict[str, Reading], liveness: Liveness
+    ) -> Observation:
         """The host between two samples."""
         return Observation(
             SourceKind.HOST,
             self.target,
-            facts=fixed | patient.facts(first, last),
+            facts=fixed | patient.facts(first, last) | liveness.facts(),
             models=(self.server.command.model,) if self.server.command.model else (),
             notes=self.server.notes,
             patient=self.patient,
@@ -207,6 +229,7 @@ class FollowedHost:
     def __init__(self, local: Local) -> None:
         self._local = local
         self._host = Host(local.server, local.kernel, local.clock)
+        self._liveness = local.liveness()
         self._fixed: dict[str, Reading] | None = None
         self._samples: list[HostSample] = []
 
@@ -225,7 +248,9 @@ class FollowedHost:
         kept.append(sample)
         while len(kept) > 2 and kept[1].at <= sample.at - seconds:
             del kept[0]
-        return self._local.seen(self._host, kept[0], sample, self._fixed)
+        self._liveness.forget(self._local.clock() - seconds)
+        self._liveness.look_last()
+        return self._local.seen(self._host, kept[0], sample, self._fixed, self._liveness)
 
 
 class FollowedGpus:

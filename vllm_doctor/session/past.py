@@ -57,7 +57,11 @@ def _told(report: Report) -> Iterator[Event]:
             who = f" in {run.process}" if run.process else ""
             events.append(Event(run.died_at or run.last_at or 0.0, State.CRITICAL, f"{name} died{who}: {cause}{line}"))
         elif run.end == "stopped" and run.last_at is not None:
-            events.append(Event(run.last_at, State.INFO, f"{name} was stopped"))
+            by = f": {run.ended_by}" if run.ended_by else ""
+            events.append(Event(run.last_at, State.INFO, f"{name} was stopped{by}"))
+        elif run.end == "hung" and run.last_at is not None:
+            began = run.last_at - run.hung_seconds
+            events.append(Event(began, State.CRITICAL, f"{name} hangs: requests run, and nothing moves"))
     whole = {(run.first_at, run.last_at) for run in report.runs}
     for span in report.spans:
         if (span.first_at, span.last_at) not in whole:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vllm_doctor.model import restarts
-from vllm_doctor.model.facts import COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM, SAID
+from vllm_doctor.model.facts import COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM, LOG, SAID
 from vllm_doctor.model.kinds import SERVERS, SourceKind, Trust
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading
@@ -16,7 +16,7 @@ from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.session import named_model
-from vllm_doctor.vllm import defaults, gpu_names
+from vllm_doctor.vllm import defaults, gpu_names, nested_flags
 
 if TYPE_CHECKING:
     from vllm_doctor.model.run import Run
@@ -49,6 +49,15 @@ class Examined:
             o.window.times or o.evaluated or ((o.facts or o.runs) and o.kind not in (*SERVERS, *_MACHINES))
             for o in self.observations
         )
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a look at its server broke off after its first scrape: what has no rates shows symptoms at most."""
+        return any(o.kind in SERVERS and o.error is not None and len(o.window.times) == 1 for o in self.observations)
+
+    def without_scrapes(self) -> Examined:
+        """What is known of it beside its scrapes."""
+        return Examined(tuple(replace(o, window=Window()) for o in self.observations))
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -191,6 +200,8 @@ def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observat
         facts: Mapping[str, Reading] = run.facts
         for more in added:
             facts = _completed(facts, more)
+        if (share := run.largest_request) is not None:
+            facts = {**facts, "largest_request": Known(share, origin=LOG)}
         found.append(replace(run, facts=named_model.completed(_with_defaults(facts), [run.model, *models], ())))
     return found
 
@@ -207,7 +218,7 @@ def _without_window(facts: Mapping[str, Reading]) -> dict[str, Reading]:
 
 def _with_defaults(facts: Mapping[str, Reading]) -> dict[str, Reading]:
     """The facts with what the server takes where it is not told, as far as they do not say so themselves."""
-    facts = {**facts, **gpu_names.completed(facts)}
+    facts = {**facts, **nested_flags.of_facts(facts), **gpu_names.completed(facts)}
     of_device = defaults.of_device(facts) if FORM in facts else {}
     known = {name: fact for name, fact in facts.items() if isinstance(fact, Known) or name not in of_device}
     return defaults.of_version(facts) | defaults.of_flags(facts) | of_device | known

@@ -38,6 +38,8 @@ class Source:
     """Where it comes from, if it is not of now."""
     replay: Callable[[Callable[[], float]], Feed] | None = None
     """To look at what was recorded as if it were then; asks for the seconds after its start."""
+    so_far: Callable[[], Observation | None] = lambda: None
+    """What a look that has not ended yet has seen, if anything: for another thread, when the time is over."""
 
     @property
     def trust(self) -> Trust:

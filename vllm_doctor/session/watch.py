@@ -63,7 +63,8 @@ class Judge:
 
     def report(self, observations: Sequence[Observation], at: float) -> Report:
         when = outside.moment(at)
-        return redact.report(judge(observations, self.rules, self.catalogue, self.wishes, when, self.strict))
+        found = judge(observations, self.rules, self.catalogue, self.wishes, when, self.strict, explained=True)
+        return redact.report(found)
 
     def marks(self) -> dict[str, float]:
         """The least value of each tracked signal above which a rule warns."""

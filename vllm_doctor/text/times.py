@@ -149,7 +149,7 @@ def alike(runs: Sequence[RunSeen]) -> list[tuple[int, Sequence[RunSeen]]]:
 
     def how(numbered: tuple[int, RunSeen]) -> object:
         run = numbered[1]
-        return run.began, run.up, run.end, run.process, run.cause, run.vllm, run.model
+        return run.began, run.up, run.end, run.ended_by, run.process, run.cause, run.vllm, run.model
 
     groups = (list(group) for _, group in groupby(enumerate(runs, 1), how))
     return [(group[0][0], [run for _, run in group]) for group in groups]

@@ -36,6 +36,7 @@ from vllm_doctor.tui import finding, ink
 from vllm_doctor.tui.chooser import Chooser
 from vllm_doctor.tui.cure import to_copy
 from vllm_doctor.tui.engines import EnginePage, EnginesPage, name_of
+from vllm_doctor.tui.explain import ExplainPage
 from vllm_doctor.tui.finding import FindingPage
 from vllm_doctor.tui.help import HelpPage
 from vllm_doctor.tui.host import HostPage
@@ -79,6 +80,7 @@ class DoctorApp(App[None]):
             Binding(key, f"go('{name}')", show=False)
             for key, name in (("1", "overview"), ("2,e", "engines"), ("3", "host"), ("4", "log"), ("5", "rules"))
         ),
+        Binding("x", "go('explain')", show=False),
         Binding("question_mark,f1", "go('help')", show=False),
         Binding("p", "pause", show=False),
         Binding("r", "rescan", show=False),
@@ -95,15 +97,18 @@ class DoctorApp(App[None]):
         "host": HostPage,
         "log": LogPage,
         "rules": RulesPage,
+        "explain": ExplainPage,
         "help": HelpPage,
         "chooser": Chooser,
     }
 
-    def __init__(self, session: Session, now: Callable[[], float] = time.time, within: str = "") -> None:
+    def __init__(
+        self, session: Session, now: Callable[[], float] = time.time, within: str = "", first: str = "overview"
+    ) -> None:
         theme = os.environ.get("TEXTUAL_THEME")
         # The terminal's own palette, unless the user has a theme: said at once, as NO_COLOR is read right here.
         super().__init__(ansi_color=None if theme else True)
-        self.session, self.now, self.within = session, now, within
+        self.session, self.now, self.within, self.first = session, now, within, first
         self.view_model = ViewModel(Status.STARTING, now(), now(), session.control.seconds)
         self.said = ""
         """The last thing that was done for the user; shown for a few seconds."""
@@ -128,6 +133,8 @@ class DoctorApp(App[None]):
         for number in (signal.SIGTERM, signal.SIGHUP):
             with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
                 asyncio.get_running_loop().add_signal_handler(number, self._signalled, number)
+        if self.first != "overview":
+            self.go(self.first)
         self.call_after_refresh(self._begin)  # the frame is drawn before anything is loaded
 
     def _begin(self) -> None:

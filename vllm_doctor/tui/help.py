@@ -16,6 +16,7 @@ KEYS = (
     ("⏎  esc", "open what is under the cursor; back"),
     ("⇥", "to the other pane, where there are two"),
     ("1 2 3 4 5", "overview, engines (also e), host, log, rules"),
+    ("x", "what was suspected, kept and dropped, by which number"),
     ("/", "filter the rows; esc shows all again"),
     ("s", "sort the rows by something else"),
     ("c", "copy the corrected command; it is written to a file, too"),

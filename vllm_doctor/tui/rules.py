@@ -17,7 +17,15 @@ _RULE = "rule:"
 
 class RulesPage(Page):
     NAME = "rules"
-    HINTS = (("⏎", "its page"), ("/", "filter"), ("s", "sort"), ("w", "save"), ("p", "pause"), ("r", "rescan"))
+    HINTS = (
+        ("⏎", "its page"),
+        ("x", "explain"),
+        ("/", "filter"),
+        ("s", "sort"),
+        ("w", "save"),
+        ("p", "pause"),
+        ("r", "rescan"),
+    )
     SORTS = ("verdict", "group", "name")
 
     def draw_head(self, view: View) -> list[Text]:

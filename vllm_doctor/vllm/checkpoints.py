@@ -65,7 +65,7 @@ def facts(name: str, flags: Mapping[str, Value]) -> dict[str, Reading]:
     """What the name tells: those of FACTS that are known, with origin "model-name". Empty: nothing.
 
     `flags`: of the server, long names; --quantization, --dtype, --kv-cache-dtype and --hf-overrides count.
-    model_weights: bytes of the whole model in memory.
+    model_weights: bytes of the whole model in memory. And multimodal_named, where it takes pictures or sound.
     """
     parsed = model_name.parse(name)
     meant = find(parsed)
@@ -74,6 +74,8 @@ def facts(name: str, flags: Mapping[str, Value]) -> dict[str, Reading]:
     else:
         size = parsed.size
         found = {} if size is None else _of_size(*size, parsed, flags)
+    if (meant is not None and meant[0].vision) or _SEES.intersection(parsed.words):
+        found["multimodal_named"] = _told(True)
     return {key: replace(fact, origin=ORIGIN) for key, fact in found.items() if isinstance(fact, Known)}
 
 
@@ -194,6 +196,10 @@ def _within(table: _Table, name: ModelName) -> Named | None:
 
 _SENSES = frozenset({"vl", "vision", "audio", "omni", "llava", "embedding", "embed", "reranker", "vlm", "ocr", "asr"})
 """Words beside a name, after which it is another model that was built on it."""
+
+
+_SEES = frozenset({"vl", "vision", "omni", "llava", "vlm", "ocr", "pixtral", "internvl"})
+"""Words of models that take pictures."""
 
 
 def _spans(length: int) -> Iterator[tuple[int, int]]:

@@ -9,7 +9,7 @@ import json
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vllm_doctor.model import outside
@@ -17,6 +17,7 @@ from vllm_doctor.model.reading import Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.text import redact, secret_names
 from vllm_doctor.vllm import flags as catalogue
+from vllm_doctor.vllm import nested_flags
 
 MASK = redact.MASK
 MAX_CONFIG = 1_000_000  # characters of a --config file
@@ -97,6 +98,8 @@ _HUMAN = _names("""
 """)  # vLLM reads "2k" there
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _HUMAN_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
+_BYTES = re.compile(r"(\d+(?:\.\d+)?) ?([kKmMgGtT])(i?)[bB]")
+"""As people write it ("16GiB"), which vLLM's parser does not take."""
 _FACTOR = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 ReadConfig = Callable[[str], str | Reason]
@@ -191,9 +194,10 @@ def parse(argv: Sequence[str], read_config: ReadConfig) -> Command:
     return Command(clean, name, model, flags, tuple(found.notes + from_file.notes), config, keys, strange)
 
 
-def changed(argv: Sequence[str], set: Mapping[str, Sequence[str]], unset: Container[str]) -> tuple[str, ...]:
+def changed(argv: Sequence[str], set: Mapping[str, Sequence[str]], unset: Collection[str]) -> tuple[str, ...]:
     """The command line with these flags set, each where it stood or at the end, and those left out.
 
+    A dotted name (--speculative-config.num_speculative_tokens) is changed within the JSON that holds it.
     `set`: long name -> the words that set it (("--x", "7")). A command that is not vLLM's stays as it is.
     """
     now, at = [], 0
@@ -203,7 +207,7 @@ def changed(argv: Sequence[str], set: Mapping[str, Sequence[str]], unset: Contai
     return (*now, *argv[at:])
 
 
-def edits(argv: Sequence[str], set: Mapping[str, Sequence[str]], unset: Container[str]) -> list[Edit]:
+def edits(argv: Sequence[str], set: Mapping[str, Sequence[str]], unset: Collection[str]) -> list[Edit]:
     """What `changed` does, in the order of the places."""
     program = program_of(argv)
     if program is None:
@@ -212,6 +216,16 @@ def edits(argv: Sequence[str], set: Mapping[str, Sequence[str]], unset: Containe
     at, still = program[1], dict(set)
     for word, texts in _grouped(_words(argv[at:])):
         end = at + 1 + len(texts)
+        text = word.text if word.text is not None else " ".join(texts)
+        inner = [n for n in dict.fromkeys((*set, *unset)) if word.flag and n.startswith(f"{word.flag}.")]
+        within = {n.removeprefix(f"{word.flag}."): set[n][-1] if n in set else None for n in inner}
+        if within and (rewritten := nested_flags.rewritten(text, within)) is not None:
+            flag = argv[at].partition("=")[0]
+            found.append(Edit(at, end, (flag, rewritten) if rewritten != "{}" else (), inner[0]))
+            found += [Edit(end, end, (), n) for n in inner[1:]]
+            still = {n: words for n, words in still.items() if n not in inner}
+            at = end
+            continue
         name = _setting(word.flag, word.text if word.text is not None else " ".join(texts) or None)
         if name in set:  # where it stands twice, the last counts: one is enough
             found.append(Edit(at, end, tuple(still.pop(name, ())), name))
@@ -438,6 +452,8 @@ def _value(flag: str, text: str) -> Value:
 def _human(text: str) -> float | None:
     """ "2k" is 2000 and "2K" is 2048; "2.5k" is 2500, and "2.5K" is nothing that vLLM would take."""
     match = _HUMAN_NUMBER.fullmatch(text)
+    if match is None and (said := _BYTES.fullmatch(text)) is not None:
+        return _human(said[1] + (said[2].upper() if said[3] else said[2].lower()))
     if match is None or (match[2].isupper() and "." in match[1]):
         return None
     number = outside.number(match[1])

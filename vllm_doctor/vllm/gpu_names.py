@@ -14,6 +14,7 @@ from vllm_doctor.vllm.gpus import Gpu
 _MEGA, _GIGA = 1e6, 1e9
 _GIB = 1024.0**3
 _LINKED = "nvlink"
+_UNLINKED = re.compile(r"\b(?:no|not|non|without|w/o|lacks?)[ -]nv-?link\b", re.I)
 _CLOUD = re.compile(r"(?:aws|amazon|ec2|gcp|google|azure|oracle|oci|nvidia) ", re.I)
 _PARTS = frozenset(["mig", "vgpu", "slice", "fraction"])
 """Words of a part of a GPU, of which no data sheet tells."""
@@ -32,6 +33,7 @@ _IN_TEXT = re.compile(
 """As rules/log-lines/startup.yaml has them: gpu-listed, nvidia-smi-row."""
 _CHANNEL = 8
 """Bytes that a channel of memory moves at a time."""
+_ASIDE = re.compile(r" ?\(.*| ?, .*")
 _COUNTS = {"single": 1, "one": 1, "dual": 2, "two": 2, "four": 4, "quad": 4, "eight": 8}
 
 
@@ -76,8 +78,10 @@ def named(text: str) -> Named | None:
     unknown = {word for word in words if not gpus.is_word(word)}
     if unknown & _PARTS:
         return None
+    if unknown and (before := _without_aside(told)) is not None:
+        return before
     if any(re.search(r"\d", word) for word in unknown):
-        return _without_aside(told)
+        return None
     words -= unknown
     found = gpus.best(words, None) or gpus.best(words, None, gpus.FORMS)
     if found is None:
@@ -89,9 +93,15 @@ def named(text: str) -> Named | None:
     if others or gpus.best(words, None) is None:
         too = f"; there is {', '.join(others)}, too" if others else ""
         said.append(f"{told.name!r} is taken for {found.name}{too}")
-    if _LINKED in words and found.nvlink is not None:
+    if _UNLINKED.search(told.name):
+        found = _unlinked(found)
+    elif _LINKED in words and found.nvlink is not None:
         found = replace(found, link=_LINKED)
     return Named(found, told.count, tuple(said))
+
+
+def _unlinked(gpu: Gpu) -> Gpu:
+    return replace(gpu, link="pcie", nvlink=None)
 
 
 def _instance(name: str) -> instances.Instance | None:
@@ -109,13 +119,16 @@ def _rented(instance: instances.Instance, told: Counted) -> Named | None:
 
 
 def _without_aside(told: Counted) -> Named | None:
-    """What stands before a bracket, where that says what we do not know: "AMD Instinct MI210 (gfx90a)"."""
-    name, bracket, aside = told.name.partition(" (")
-    found = named(name) if bracket else None
-    if found is None:
+    """What stands before a bracket or a comma, where that says what we do not know: "AMD Instinct MI210 (gfx90a)",
+    "H20 141 GB, TP8"; that there is no NVLink is understood there, too."""
+    aside = _ASIDE.search(told.name)
+    found = named(told.name[: aside.start()]) if aside is not None else None
+    if aside is None or found is None:
         return None
-    note = f"'({aside}' in the GPU's name is not understood"
-    return Named(found.gpu, told.count or found.count, (*found.assumptions, note))
+    is_unlinked = _UNLINKED.search(aside[0]) is not None
+    note = f"{aside[0].strip(' ,')!r} in the GPU's name is not understood{' but for NVLink' if is_unlinked else ''}"
+    gpu = _unlinked(found.gpu) if is_unlinked else found.gpu
+    return Named(gpu, told.count or found.count, (*found.assumptions, note))
 
 
 def _cpu(match: re.Match[str]) -> Gpu:

@@ -13,6 +13,8 @@ from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from pathlib import Path
 
+from vllm_doctor.model.reading import Value
+
 _FILE = Path(__file__).parent / "data" / "gpus.tsv"
 _GIGA, _TERA = 1e9, 1e12
 _GIB = 1024.0**3
@@ -89,11 +91,16 @@ def gpu(name: str, memory: float | None = None) -> Gpu | None:
     return best(words_of(name), memory)
 
 
-def figures(gpu: Gpu) -> dict[str, float | str]:
+def is_without_links(gpu: Gpu) -> bool:
+    """Whether GPUs of this kind reach each other over PCIe alone: the vendor's link is neither on the card nor sold."""
+    return gpu.link == "pcie" and gpu.nvlink is None
+
+
+def figures(gpu: Gpu) -> dict[str, Value]:
     """What its data sheet tells, by the names of the facts: gpu_name, gpu_memory_total (bytes), gpu_memory_usable (less
     what ECC and the driver keep), gpu_compute_capability, gpu_bandwidth (bytes/s), gpu_flops, gpu_flops_fp8,
-    gpu_flops_fp4 (dense, operations/s), gpu_link; gpu_architecture; device_written, as vLLM calls it, of what is no GPU
-    of NVIDIA's or AMD's."""
+    gpu_flops_fp4 (dense, operations/s), gpu_link; nvlink, False where there cannot be any; gpu_architecture;
+    device_written, as vLLM calls it, of what is no GPU of NVIDIA's or AMD's."""
     told = {
         "gpu_name": gpu.name,
         "gpu_memory_total": gpu.memory,
@@ -105,6 +112,7 @@ def figures(gpu: Gpu) -> dict[str, float | str]:
         "gpu_flops_fp4": gpu.fp4,
         "gpu_link": gpu.link,
         "gpu_architecture": gpu.architecture,
+        "nvlink": False if is_without_links(gpu) else None,
         "device_written": _DEVICES.get(gpu.architecture),
     }
     return {name: value for name, value in told.items() if value not in (None, "")}

@@ -626,3 +626,54 @@ def test_a_machine_without_nodes(single: Machine) -> None:
     machine = topology.read(single.kernel)
     assert not isinstance(machine, Reason)
     assert misplaced(single.kernel, machine, {WORKER: 0}) == Unknown(Reason.NOT_SUPPORTED)
+
+
+# Sessions, and who does not read
+
+
+@pytest.mark.parametrize(("written", "told"), [("1\n", 1.0), ("0\n", 0.0)])
+def test_whether_the_cpu_is_shared_by_session(written: str, told: float, single: Machine) -> None:
+    single.tree.write("proc/sys/kernel/sched_autogroup_enabled", written)
+    assert number(single.facts()["sched_autogroup"]) == told
+
+
+def test_a_kernel_without_groups_of_sessions(single: Machine) -> None:
+    assert isinstance(single.facts()["sched_autogroup"], Unknown)
+
+
+def connected(machine: Machine, *queues: tuple[str, int]) -> None:
+    """The server listens on 8000; each client is an address with its port, and the bytes that it has not taken."""
+    tail = "00:00000000 00000000 0 0"
+    rows = [f"0: 00000000:1F40 00000000:0000 0A 00000000:00000000 {tail} 77 1 0 100 0 0 10 0"]
+    rows += [f"1: 0100007F:1F40 {peer} 01 {unsent:08X}:00000000 {tail} 9{n}" for n, (peer, unsent) in enumerate(queues)]
+    rows += [f"2: 0100007F:2710 0100007F:9999 01 00FFFFFF:00000000 {tail} 5"]  # of another port
+    machine.tree.write(f"proc/{API}/net/tcp", "header\n" + "\n".join(f" {row}" for row in rows) + "\n")
+    held = machine.kernel.path(f"proc/{API}/fd/3")
+    if not held.is_symlink():
+        held.parent.mkdir(parents=True)
+        held.symlink_to("socket:[77]")
+
+
+def test_clients_that_do_not_take_what_is_sent(single: Machine) -> None:
+    slow, other, proxy = "0500000A:C351", "0500000A:C352", "0100007F:C353"
+    connected(single, (slow, 200_000), (other, 90_000), (proxy, 300), ("0600000A:C354", 70_000))
+    host = single.host()
+    first = host.sample()
+    connected(single, (slow, 210_000), (other, 90_000), (proxy, 500_000))
+    found = watched(single, host, first)
+    assert (number(found["connections"]), number(found["slow_readers"])) == (3, 2)
+    assert number(found["slow_readers_bytes"]) == 300_000
+    assert value(found["slow_readers_named"]) == "10.0.0.5 (2)"
+
+
+def test_clients_that_read(single: Machine) -> None:
+    connected(single, ("0500000A:C351", 0), ("0500000A:C352", 900))
+    host = single.host()
+    found = watched(single, host, host.sample())
+    assert (number(found["connections"]), number(found["slow_readers"])) == (2, 0)
+    assert isinstance(found["slow_readers_named"], Unknown)
+
+
+def test_connections_that_nobody_may_see(single: Machine) -> None:
+    host = single.host()
+    assert watched(single, host, host.sample())["slow_readers"] == Unknown(Reason.DENIED)

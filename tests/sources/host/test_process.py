@@ -299,7 +299,7 @@ def test_parents_in_a_circle(host: FakeProc) -> None:
         ("2001:db8::7", (), "http://[2001:db8::7]:8010"),
         ("::ffff:192.0.2.7", (), "http://192.0.2.7:8010"),
         ("0.0.0.0", ("--ssl-certfile", "c.pem"), "https://127.0.0.1:8010"),
-        ("0.0.0.0", ("--uds", "/run/vllm.sock"), None),
+        ("0.0.0.0", ("--uds", "/run/vllm.sock"), "http://localhost"),
     ],
 )
 def test_the_url(address: str, words: tuple[str, ...], url: str | None, host: FakeProc) -> None:
@@ -363,7 +363,17 @@ def test_a_container_that_listens_to_itself_only(host: FakeProc) -> None:
     container(host, "127.0.0.1")
     found = only(host)
     assert found.url is None
-    assert found.notes == ("it listens on 127.0.0.1 in a network of its own: run vllm-doctor inside its container",)
+    where = "it listens on 127.0.0.1 in a network of its own"
+    assert found.notes == (f"{where}: run vllm-doctor as root, or inside its container",)
+
+
+def test_root_goes_into_a_network_of_its_own(host: FakeProc) -> None:
+    container(host, "127.0.0.1")
+    host.write("proc/self/status", "Name:\tpython\nCapEff:\t000001ffffffffff\n")
+    found = only(host)
+    assert found.url == "http://127.0.0.1:8000"
+    assert found.route.name == "http://127.0.0.1:8000 in the network of pid 100"
+    assert found.notes == ()
 
 
 def test_a_network_whose_address_is_not_told(host: FakeProc) -> None:

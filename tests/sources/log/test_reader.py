@@ -94,7 +94,7 @@ def test_an_exception_of_vllms_is_of_vllm(path: Path) -> None:
     read = reading(
         path, ["Traceback (most recent call last):", "vllm.v1.engine.exceptions.EngineDeadError: EngineCore"]
     )
-    assert len(list(read.sightings())) == 1
+    assert [seen.line.id for seen in read.sightings()] == ["traceback", "engine-dead"]
     assert read.is_vllm
 
 

@@ -363,9 +363,15 @@ def test_restarts_that_nobody_asked_for_are_counted(log: LogFolder) -> None:
     of_probe = [line for n in range(3) for line in (*start(120 * n)[:4], *stop(120 * n + 110))]
     killed = [line for n in range(2) for line in (*start(400 + 200 * n), *busy(440 + 200 * n, 580 + 200 * n))]
     runs = log.runs([*of_probe, *killed])
-    assert [fact(run, "restarts") for run in runs] == [0, 1, 2, 3, 4]
+    assert [fact(run, "restarts") for run in runs] == [0, 1, 2, 0, 1]  # the fourth serves: the starts are put right
     assert fact(runs[2], "restart_interval") == 120
     assert fact(runs[1], "lived_before_restart") == 120
+
+
+def test_two_servers_that_start_into_one_log_do_not_replace_each_other(log: LogFolder) -> None:
+    first, second = start(0, 100, 200), start(20, 300, 400)
+    runs = log.runs([*first[:4], *second[:4], *first[4:], *second[4:]])
+    assert [fact(run, "restarts") for run in runs] == [0, 0]
 
 
 def test_an_operators_restarts_are_no_crash_loop(log: LogFolder) -> None:
@@ -645,7 +651,9 @@ def test_an_abort_is_not_what_it_died_of(log: LogFolder) -> None:
 
 def test_of_a_part_of_a_log_nobody_knows_whether_it_served(log: LogFolder) -> None:
     run = log.run([record(5, "EngineCore encountered a fatal error.", "EngineCore pid=200", "ERROR", "core.py:1512")])
-    assert fact(run, "death_phase") == "start or serving"
+    assert fact(run, "death_phase") == "serving"  # else it says "failed to start"
+    broken = log.run([record(5, "WorkerProc hit an exception.", "Worker_TP0 pid=3", "ERROR", "m.py:1")])
+    assert fact(broken, "death_phase") == "start or serving"
     failed = record(5, "EngineCore failed to start.", "EngineCore pid=200", "ERROR", "core.py:1510")
     assert fact(log.run([failed]), "death_phase") == "start"
 

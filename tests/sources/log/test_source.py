@@ -15,6 +15,7 @@ from tests.making import shipped_catalogue, shipped_rules
 from tests.paths import LOGS
 from tests.sources.log.shapes import SHAPES
 from tests.sources.log.test_runs import (
+    GENERATED,
     LogFolder,
     busy,
     death,
@@ -576,3 +577,17 @@ def test_a_progress_bar_that_only_vllm_draws_is_enough_to_be_its_log(tmp_path: P
     assert examined(path).error is None
     path.write_text("Capturing frames (decode, FULL): 100%|██████████| 3/3 [00:01<00:00,  2.4it/s]\n", "utf-8")
     assert examined(path).error is not None
+
+
+def test_a_rate_is_the_same_in_the_part_of_a_long_log_that_is_only_sampled(tmp_path: Path) -> None:
+    hours = 10.0 * 3 * bytes_scan.FULL
+    found = examined(written(tmp_path / "v.log", [*start(0), *busy(40, 40 + hours)]))
+    assert found.lines is not None
+    assert found.lines.one_in > 1
+    rounds = found.runs[0].rounds
+    middle = next(round for round in rounds if round.at - rounds[0].at > hours / 3)
+    first, second = (
+        (after.total(GENERATED) - before.total(GENERATED)) / (after.at - before.at)
+        for before, after in ((rounds[0], middle), (middle, rounds[-1]))
+    )
+    assert second == pytest.approx(first, rel=0.05)

@@ -8,8 +8,9 @@ import os
 import re
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +61,11 @@ def examine(
     access: Access | None = None,
     clock: Clock | None = None,
     timeout: float = 60.0,
+    waited: Callable[[], float] = lambda: 0.0,
 ) -> Observation:
     """One examination that does not wait between scrapes."""
     clock = clock or Clock()
-    server = Server(url, signals.metrics, access, clock.now, clock.sleep)
+    server = Server(url, signals.metrics, access, clock.now, clock.sleep, waited=waited)
     try:
         return server.examine(seconds, clock.now() + seconds + timeout)
     finally:
@@ -196,6 +198,7 @@ def test_a_server_that_answers_late_is_not_asked_faster_to_catch_up(signals: Cat
         seen = worked(examine(server.url, signals, 10, clock=clock))
         assert len(server.asked("/metrics")) == 5  # the first, after 1, 4 and 7 seconds, and the last
     assert seen.window.seconds > 10
+    assert answer_seconds(seen) == pytest.approx(3.05, abs=0.5)
 
 
 def test_a_server_that_keeps_no_connection(signals: Catalogue) -> None:
@@ -522,8 +525,10 @@ def test_a_server_that_hangs(after: bytes, signals: Catalogue) -> None:
 
     with raw(conversation) as url:
         started = time.monotonic()
-        assert kind_of(examine(url, signals, 0, timeout=0.4)) == "timeout"
+        seen = examine(url, signals, 0, timeout=0.4)
+        assert kind_of(seen) == "timeout"
         assert time.monotonic() - started < 20
+    assert answer_seconds(seen) > 0.2, "it did not come by then"
 
 
 def test_a_body_that_drips(signals: Catalogue) -> None:
@@ -605,7 +610,7 @@ def test_only_metrics_must_answer(signals: Catalogue, monkeypatch: pytest.Monkey
     with serving(vllm(pages("preemption")) | {"/version": hang, "/v1/models": hang}) as server:
         hung.append(server)
         seen = worked(examine(server.url, signals, 10))
-    assert seen.facts == {"stats_published": Known(True)}
+    assert said(seen) == {"stats_published": Known(True)}
     assert judged(seen, signals).findings[0].rule == "preemption"
 
 
@@ -693,9 +698,21 @@ def test_a_vllm_with_its_statistics_off_and_its_models_locked(signals: Catalogue
     assert seen.facts["stats_published"] == Known(False)
 
 
+def said(seen: Observation) -> dict[str, Reading]:
+    """What it says of itself, without how long that took."""
+    return {name: fact for name, fact in seen.facts.items() if name != "answer_seconds"}
+
+
+def answer_seconds(seen: Observation) -> float:
+    fact = seen.facts["answer_seconds"]
+    assert isinstance(fact, Known)
+    assert isinstance(fact.value, float)
+    return fact.value
+
+
 def test_metrics_alone_are_enough(signals: Catalogue) -> None:
     seen = worked(examined({"/metrics": in_turn(pages("preemption"))}, signals))
-    assert seen.facts == {"stats_published": Known(True)}
+    assert said(seen) == {"stats_published": Known(True)}
     assert "preemption" in [finding.rule for finding in judged(seen, signals).findings]
 
 
@@ -704,7 +721,7 @@ def test_metrics_alone_are_enough(signals: Catalogue) -> None:
 
 def test_what_a_vllm_says_of_itself(signals: Catalogue) -> None:
     seen = worked(examined(vllm(pages("preemption")), signals, 0))
-    assert seen.facts == {
+    assert said(seen) == {
         "stats_published": Known(True),
         "vllm_version": Known("0.32.0"),
         "max_model_len": Known(2048.0),
@@ -1140,3 +1157,139 @@ def test_a_vital_sign_that_is_no_number_is_not_ok(value_text: str, signals: Cata
     seen = worked(examined(vllm(texts), signals))
     assert isinstance(readings(seen, signals, "kv_cache_usage")["0"], Unknown)
     assert judged(seen, signals).verdict is Verdict.UNKNOWN
+
+
+# ---- a doctor that gets no CPU --------------------------------------------------------------------------------------
+
+
+class Starving(Clock):
+    """A clock of a doctor that waits for a CPU: so many seconds each time it asks how long it has waited."""
+
+    def __init__(self, each: float) -> None:
+        super().__init__()
+        self.each, self.total = each, 0.0
+
+    def waited(self) -> float:
+        self.total += self.each
+        self.sleep(self.each)
+        return self.total
+
+
+def test_a_starved_doctor_says_so_and_keeps_its_window(signals: Catalogue) -> None:
+    clock = Starving(0.2)
+    with serving(vllm(pages("preemption"))) as server:
+        seen = worked(examine(server.url, signals, 3, clock=clock, waited=clock.waited))
+    assert seen.window.seconds >= 2.5
+    [note] = [note for note in seen.notes if "the doctor itself waited" in note]
+    assert "for a window of 3 s" in note
+    assert "preemption" in {found.rule for found in judged(seen, signals).findings}
+
+
+def test_a_doctor_that_waits_a_little_says_nothing(signals: Catalogue) -> None:
+    clock = Starving(0.01)
+    with serving(vllm(pages("preemption"))) as server:
+        assert worked(examine(server.url, signals, 3, clock=clock, waited=clock.waited)).notes == ()
+
+
+def test_no_time_left_is_the_doctors_fault_not_the_servers(signals: Catalogue) -> None:
+    clock = Starving(2.0)
+    with serving(vllm(pages("preemption"))) as server:
+        seen = examine(server.url, signals, 3, clock=clock, waited=clock.waited, timeout=0.0)
+    assert kind_of(seen) == "starved"
+    assert seen.error is not None
+    assert "the doctor itself waited" in seen.error.message
+    assert "did not answer" not in seen.error.message
+
+
+def test_one_scrape_of_a_starved_doctor_names_no_cause(signals: Catalogue) -> None:
+    """The KV cache is full in it; why cannot be told without rates."""
+    clock = Starving(1.2)
+    with serving(vllm(pages("preemption"))) as server:
+        seen = examine(server.url, signals, 3, clock=clock, waited=clock.waited, timeout=4.0)
+    assert (kind_of(seen), len(seen.window.times)) == ("starved", 1)
+    report = judged(seen, signals)
+    assert report.findings == ()
+    assert report.verdict is Verdict.UNKNOWN
+    assert "the doctor itself waited" in report.headline
+    vitals = {vital.name: vital.seen for vital in report.vitals}
+    assert isinstance(vitals["kv_cache_usage"], Known)
+
+
+def test_a_server_that_had_its_time_is_late_itself(signals: Catalogue) -> None:
+    ended = threading.Event()
+
+    def hang(request: Request) -> str:
+        ended.wait(60)
+        return ""
+
+    with serving(vllm(hang)) as server:
+        seen = examine(server.url, signals, 0, timeout=0.5)
+        ended.set()
+    assert kind_of(seen) == "timeout"
+
+
+def test_what_was_seen_so_far(signals: Catalogue) -> None:
+    hangs, ended = threading.Event(), threading.Event()
+
+    def metrics(request: Request) -> str:
+        if request.number == 3:
+            hangs.set()
+            ended.wait(60)
+        return page("preemption", request.number)
+
+    clock = Clock()
+    with serving(vllm(metrics)) as served:
+        server = Server(served.url, signals.metrics, clock=clock.now, sleep=clock.sleep, waited=lambda: 0.0)
+        assert server.so_far() is None
+        looking = threading.Thread(target=server.examine, args=(3.0, clock.now() + 60))
+        looking.start()
+        assert hangs.wait(60)
+        seen = server.so_far()
+        ended.set()
+        looking.join()
+    assert seen is not None
+    assert (kind_of(seen), len(seen.window.times)) == ("timeout", 3)
+
+
+def test_the_last_scrape_is_begun_early_enough(signals: Catalogue) -> None:
+    """A server that takes a second for each answer is asked for the last time while there is still time."""
+    clock = Clock()
+
+    def slow(request: Request) -> str:
+        clock.sleep(1.0)
+        return page("preemption", request.number)
+
+    with serving(vllm(slow)) as served:
+        server = Server(served.url, signals.metrics, clock=clock.now, sleep=clock.sleep, waited=lambda: 0.0)
+        until = clock.now() + 8
+        seen = worked(server.examine(15.0, until))
+        assert clock.now() < until
+    assert 3 < seen.window.seconds < 8
+
+
+# ---- /health --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (Answer(b"", 503), Known(503.0)),
+        (Answer(b"", 200), Known(200.0)),
+        (Answer(b"<html>no backend</html>", 503), None),
+        (Answer(b"", 404), None),
+    ],
+)
+def test_an_engine_that_the_server_itself_says_is_dead(answer: Answer, found: Known | None, signals: Catalogue) -> None:
+    routes = vllm(page("healthy-busy", 0)) | {"/health": lambda request: answer}
+    with serving(routes) as server:
+        seen = worked(examine(server.url, signals, 1))
+        assert len(server.asked("/health")) == 1
+    assert seen.facts.get("health_status") == found
+    gone = [finding.rule for finding in judged(seen, signals).findings if finding.rule == "engine-process-gone"]
+    assert gone == (["engine-process-gone"] if found == Known(503.0) else [])
+
+
+def test_a_server_that_makes_tokens_is_not_asked_for_its_health(signals: Catalogue) -> None:
+    with serving(vllm(pages("healthy-busy"))) as server:
+        worked(examine(server.url, signals, 1))
+        assert server.asked("/health") == []

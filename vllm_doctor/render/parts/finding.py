@@ -212,6 +212,9 @@ def correction(report: Report, whole: bool = False) -> tuple[Heading | Labelled,
     said: list[Words] = []
     if any(source.kind == "command" for source in report.sources):
         said.append("as a patch of the given file: --format patch")
+    for cap in corrected.next_caps:
+        fixed = "the next limit, fixed with it: " if cap.is_cured else "the next limit, which no flag here takes away: "
+        said.append((fixed, code(cap.rule), f": {cap.says}"))
     for left in corrected.left_out:
         said.append(("does not fix ", code(left.rule), f" ({left.do}): {left.reason}"))
     body += [Lines(tuple(said))] if said else []

@@ -81,7 +81,7 @@ def numbered(main: Sequence[Finding], report: Report) -> tuple[Numbered, ...]:
 
 def runs(report: Report, whole: bool) -> tuple[Heading | Lines | Table, ...]:
     """The server's runs and how they ended, those that ended alike as one; none of a single one that goes on."""
-    if len(report.runs) < 2 and all(run.end != "died" for run in report.runs):
+    if len(report.runs) < 2 and all(run.end == "open" for run in report.runs):
         return ()
     groups = times.alike(report.runs)
     most = _WHOLE_LIVES if whole else _RUNS
@@ -109,13 +109,13 @@ def _sentence(number: int, runs: Sequence[RunSeen], of: int) -> str:
     facts += ["never served"] if is_early and run.end != "died" else []
     name = f"runs {number:,}–{number + count - 1:,}" if count > 1 else f"run {number:,}"
     begun = f"{name}  {times.between(*bounds) if bounds else 'no times'}{''.join(f', {fact}' for fact in facts)}; "
-    if run.end == "stopped":
-        return f"{begun}was stopped"
+    if run.end in ("stopped", "hung"):
+        return _ended(run, count) if of == 1 else f"{begun}{_ended(run, count)}"
     if run.end != "died":
         return f"{begun}{'the log ends' if number + count > of else 'the next run follows'}"
     at = f" {times.clock(run.died_at)}" if run.died_at is not None and count == 1 else ""
     who = f" in {run.process}" if run.process else ""
-    ended = "crashed during startup" if is_early else "died"
+    ended = f"crashed during startup{_stage(run)}" if is_early else "died"
     cause = run.cause or _NO_CAUSE
     places = _places(runs)
     line = f" (line {places})" if places else ""
@@ -142,14 +142,20 @@ def _row(number: int, runs: Sequence[RunSeen]) -> tuple[Words, ...]:
     )
 
 
+def _stage(run: RunSeen) -> str:
+    return f" ({run.stage})" if run.stage not in (None, "serving") else ""
+
+
 def _ended(run: RunSeen, count: int) -> str:
     if run.end == "stopped":
-        return "was stopped"
+        return f"was stopped: {run.ended_by}" if run.ended_by else "was stopped"
+    if run.end == "hung":
+        return f"hangs: requests run, and nothing moves for {words.number(run.hung_seconds, 's')} to the log's end"
     if run.end != "died":
         return "goes on"
     if count > 1:
-        return "died, each of them"
-    return f"died {times.clock(run.died_at)}" if run.died_at is not None else "died"
+        return f"died, each of them{_stage(run)}"
+    return f"died{_stage(run)} {times.clock(run.died_at)}" if run.died_at is not None else "died"
 
 
 def _places(runs: Sequence[RunSeen]) -> str:

@@ -69,7 +69,7 @@ def in_short(report: Report) -> list[str]:
             said.append("Its GPUs: name them with --gpu 8xH100.")
     need_log = by_reason.pop(Reason.NO_LOG, []) if "log" not in kinds else []
     for reason, rules in by_reason.items():
-        said.append(_because(rules, _how(reason, kinds)))
+        said.append(_because(rules, how(reason, kinds)))
     if report.is_unmeasured or report.is_of_benchmark:
         return said
     if "log" not in kinds:
@@ -89,7 +89,7 @@ def _of_sources(report: Report) -> Iterator[str]:
             yield note if source.kind == "gpu" or report.is_unmeasured else f"{source.target}: {note}"
 
 
-def _how(reason: Reason, kinds: set[SourceKind]) -> str:
+def how(reason: Reason, kinds: set[SourceKind]) -> str:
     """How to learn it from these sources."""
     if reason is Reason.NOT_IN_LOG:
         return _NOT_IN_THIS_LOG

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from vllm_doctor.model.errors import UsageError
+from vllm_doctor.model.errors import DoctorError, UsageError, told
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Problem
 from vllm_doctor.session.attachment import Attachment, Opener, Turn
-from vllm_doctor.session.source import Source
+from vllm_doctor.session.source import Source, failed
 from vllm_doctor.session.sources import processes, server
 
 if TYPE_CHECKING:
@@ -36,11 +36,18 @@ def is_named_by(word: str) -> bool:
 
 
 def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Sequence[Source]) -> list[Source]:
-    """Each server that has such a process. Raises SourceError where it has none."""
+    """Each server that has such a process. Where there is none that is its error; of one alone, SourceError."""
     from vllm_doctor.sources.host import process
 
-    found = [process.of_pid(how.kernel, int(word)) for word in words]
-    return [source for one in found for source in _of_server(one, how, opened)]
+    found: list[Source] = []
+    for word in words:
+        try:
+            found += _of_server(process.of_pid(how.kernel, int(word)), how, opened)
+        except DoctorError as error:
+            if len(words) == 1 and not beside:
+                raise
+            found.append(failed(SourceKind.SERVER, f"pid {word}", *told(error)))
+    return found
 
 
 OPENER = Opener(is_named_by, Turn.SERVER, opened)
@@ -61,7 +68,7 @@ def every(how: Attachment, opened: ExitStack) -> list[Source]:
 def _of_server(found: ServerProcess, how: Attachment, opened: ExitStack) -> list[Source]:
     """A server found by its processes: its URL and its host."""
     if found.url is not None:
-        reached = server.client(found.url, how, opened)
+        reached = server.client(found.url, found.route, how, opened)
         return [server.of_url(reached, how), *processes.of_server(found, reached.target, how, opened)]
     patient = f"pid {found.root}"
     problem = Problem(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
+from functools import cache
 from typing import TYPE_CHECKING
 
 from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.model.observation import Feed
 from vllm_doctor.session.attachment import Attachment
 from vllm_doctor.session.source import Source
 from vllm_doctor.session.sources import log
 
 if TYPE_CHECKING:
     from vllm_doctor.sources.host.process import ServerProcess
+    from vllm_doctor.sources.host.process_log import ProcessLog
 
 
 def of_server(found: ServerProcess, patient: str, how: Attachment, opened: ExitStack) -> list[Source]:
@@ -24,7 +27,7 @@ def of_server(found: ServerProcess, patient: str, how: Attachment, opened: ExitS
         logs.append(opened.enter_context(closing(ProcessLog(found.files, str(found.log)))))
     local = Local(found, patient, kernel=how.kernel, printed=how.printed, state=how.state)
     return [
-        *([log.of_files(logs, how, patient)] if logs else []),
+        *(_log(one, how, patient) for one in logs),
         Source(
             SourceKind.HOST,
             local.target,
@@ -40,3 +43,21 @@ def of_server(found: ServerProcess, patient: str, how: Attachment, opened: ExitS
             follow=lambda: FollowedGpus(local),
         ),
     ]
+
+
+def _log(output: ProcessLog, how: Attachment, patient: str) -> Source:
+    """The server's log. What reads it is loaded while the server is watched: a starved doctor is late with both."""
+    reader = cache(lambda: log.of_files([output], how, patient))
+
+    def bytes_read() -> int:
+        count = reader().bytes_read if reader.cache_info().currsize else None
+        return count() if count is not None else 0
+
+    def follow() -> Feed:
+        begun = reader().follow
+        assert begun is not None
+        return begun()
+
+    return Source(
+        SourceKind.LOG, str(output), patient, lambda: reader().look(), bytes_read, follow=follow, logs=(output,)
+    )

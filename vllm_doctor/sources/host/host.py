@@ -19,16 +19,22 @@ from vllm_doctor.model import outside
 from vllm_doctor.model.observation import ProcessSeen
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.sources.host import cgroup, topology
+from vllm_doctor.sources.host import cgroup, sockets, topology
 from vllm_doctor.sources.host.cgroup import CgroupSample
 from vllm_doctor.sources.host.kernel import Kernel, cpu_list, table
 from vllm_doctor.sources.host.process import API_SERVER, ENGINE_CORE, OTHER, WORKER, Member, ServerProcess
+from vllm_doctor.sources.host.sockets import Connection
 from vllm_doctor.sources.host.topology import CpuTimes, Topology
 
 _TICK = 100.0  # USER_HZ, the same on every Linux
 _MAX_THREADS = 4096  # of one process; torch starts hundreds
 _SHOWN = 3
+_MOST_UNSENT = 1000
 _LEAST_SECONDS = 0.2  # the kernel counts CPU time in steps of 10 ms
+_AUTOGROUP = "proc/sys/kernel/sched_autogroup_enabled"
+_UNREAD = 16_384
+"""Bytes in a connection's Send-Q, at both looks, from which on the other side is called slow: answers are streamed in
+pieces of some hundred bytes, and what is merely on its way is less (a rule of thumb)."""
 _CORES = (
     "cores_usable", "cpus_usable", "cpus_allowed", "cores_of_host", "last_cpu", "threads_per_core", "numa_nodes",
     "cpu_governor", "cpufreq_driver", "cpu_energy_preference", "cpu_frequency_share",
@@ -68,6 +74,10 @@ class HostSample:
     cpu: CpuTimes | Reason
     cgroup: CgroupSample
     swapped_in: Reading
+    connections: float | None = None
+    """To the ports on which the server listens; None where they cannot be read."""
+    unsent: Mapping[str, float] = field(default_factory=dict)
+    """Of those with data that the other side does not take: who it is ("10.0.0.7:51234") -> bytes."""
 
 
 @dataclass
@@ -80,6 +90,7 @@ class Host:
 
     def sample(self) -> HostSample:
         members = [member.pid for member in self.server.members]
+        connected = self._connected()
         statuses = {pid: dict(_statuses(self.kernel, pid)) for pid in members}
         return HostSample(
             at=self.clock(),
@@ -89,7 +100,22 @@ class Host:
             cpu=topology.stat(self.kernel),
             cgroup=cgroup.sample(self.kernel, self._closest()),
             swapped_in=topology.memory(self.kernel).swapped_in,
+            connections=None if isinstance(connected, Reason) else float(len(connected)),
+            unsent={} if isinstance(connected, Reason) else _unsent(connected),
         )
+
+    def _connected(self) -> tuple[Connection, ...] | Reason:
+        """The connections to the ports on which the server's own processes listen."""
+        open_ports = sockets.listening(self.kernel, self.server.root)
+        if isinstance(open_ports, Reason):
+            return open_ports
+        held: set[int] = set()
+        for member in self.server.members:
+            if member.role in (API_SERVER, OTHER) or member.pid == self.server.root:
+                mine = sockets.held(self.kernel, member.pid)
+                held |= set() if isinstance(mine, Reason) else mine
+        ports = {socket.port for socket in open_ports if socket.inode in held}
+        return sockets.connections(self.kernel, self.server.root, ports) if ports else Reason.DENIED
 
     def rows(self, first: HostSample, last: HostSample) -> tuple[ProcessSeen, ...]:
         """The server's processes, one by one."""
@@ -122,6 +148,8 @@ class Host:
         found["placement"] = _told(placement.kind)
         found["placement_name"] = _told(placement.name) if placement.name else Unknown(Reason.ABSENT)
         found["process_id"] = _told(float(self.server.root))
+        found["sched_autogroup"] = self.kernel.number(_AUTOGROUP, "proc")
+        found |= _readers(first, last)
         rates = self._rates(first, last, allowed)
         if last.at - first.at < _LEAST_SECONDS:
             rates = dict.fromkeys(rates, Unknown(Reason.FIRST_SCRAPE))
@@ -265,6 +293,30 @@ class Host:
         ]
         rest = len(cores) - len(told)
         return _told(", ".join(told) + (f" and {rest} more" if rest else ""))
+
+
+def _unsent(connected: Iterable[Connection]) -> dict[str, float]:
+    queued = [one for one in connected if one.unsent >= _UNREAD]
+    most = sorted(queued, key=lambda one: -one.unsent)[:_MOST_UNSENT]
+    return {f"{one.peer}:{one.peer_port}": float(one.unsent) for one in most}
+
+
+def _readers(first: HostSample, last: HostSample) -> dict[str, Reading]:
+    """Who does not read what the server sends: connections, slow_readers, slow_readers_bytes, slow_readers_named."""
+    names = ("connections", "slow_readers", "slow_readers_bytes", "slow_readers_named")
+    if last.connections is None or first.connections is None:
+        return dict.fromkeys(names, Unknown(Reason.DENIED))
+    if last.at - first.at < _LEAST_SECONDS:
+        return dict.fromkeys(names, Unknown(Reason.FIRST_SCRAPE))
+    slow = {peer: unsent for peer, unsent in last.unsent.items() if peer in first.unsent}
+    hosts = Counter(peer.rpartition(":")[0] for peer in slow)
+    named = ", ".join(f"{host} ({count})" for host, count in hosts.most_common(_SHOWN))
+    return {
+        "connections": _told(last.connections),
+        "slow_readers": _told(float(len(slow))),
+        "slow_readers_bytes": _told(sum(slow.values())),
+        "slow_readers_named": _told(named) if named else Unknown(Reason.IDLE),
+    }
 
 
 def _told(value: Value) -> Known:

@@ -15,18 +15,24 @@ from pathlib import Path
 
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.sources.host import credentials, sockets
+from vllm_doctor.sources.host import credentials, routes, sockets
 from vllm_doctor.sources.host.kernel import Kernel, started_at, table
 from vllm_doctor.sources.host.process_files import ProcessFiles
 from vllm_doctor.sources.host.sockets import Listening
+from vllm_doctor.sources.server.route import DIRECT, Route
 from vllm_doctor.vllm.command_line import MAX_CONFIG, Command, is_python, masked, parse, program_of
 from vllm_doctor.vllm.environment import is_shown
+from vllm_doctor.vllm.release_table import release
 
 API_SERVER, ENGINE_CORE, WORKER = "api-server", "engine-core", "worker"
 COORDINATOR, LAUNCHER, OTHER = "coordinator", "launcher", "other"
 DEFAULT_PORT = 8000
 
 _VLLM = "VLLM::"
+_CORE = "VLLM::EngineCor"
+"""As the kernel cuts it."""
+_TITLED_SINCE = (0, 11)
+"""Every engine core has a title from here on, and none works inside the API server."""
 _TITLE = re.compile(r"(?!ray::)[\w.-]+::(EngineCore|Worker|APIServer|DP_?Coordinator)")
 """Below a server vLLM's prefix may be any (VLLM_PROCESS_NAME_PREFIX); elsewhere Ruby has a Sidekiq::Worker, too."""
 _ROLES = {"EngineCore": ENGINE_CORE, "Worker": WORKER, "APIServer": API_SERVER}
@@ -75,6 +81,8 @@ class ServerProcess:
     user: str = ""
     url: str | None = None
     """Its base, as seen from this host; None where it has no port, or none that can be reached from here."""
+    route: Route = DIRECT
+    """How it is connected to."""
     ports: tuple[int, ...] = ()
     log: Path | None = None
     """The name of the file that its standard output goes to: `files` opens it."""
@@ -88,6 +96,10 @@ class ServerProcess:
     """What it sees as its files, with its user's rights; None where no process can be seen."""
     notes: tuple[str, ...] = ()
     """For people; those of the command are among them."""
+    dead: tuple[Member, ...] = ()
+    """Processes of it that have died, and that their parent has not noticed."""
+    lacks: str = ""
+    """A process that it needs and has not: "an engine core"; "" where nothing is missing, or that is not known."""
 
     @classmethod
     def unseen(cls) -> ServerProcess:
@@ -272,11 +284,13 @@ def _server(host: _Host, root: int) -> ServerProcess:
     kernel, row = host.kernel, host.rows[root]
     files = _files(kernel, row)
     command = _command(row, files)
-    alive = [below for below in host.tree(root) if not below.is_dead]
+    tree = host.tree(root)
+    alive = [below for below in tree if not below.is_dead]
     apart = _apart(kernel, root)
     opened = _sockets(host, root, _port(command))
-    url, url_notes = _url(kernel, root, command, opened, apart)
+    url, route, url_notes = _url(kernel, root, command, opened, apart, files)
     roles = _roles(alive, row, command, listens=bool(opened.found))
+    version = _version(files, row)
     return ServerProcess(
         root=root,
         members=tuple(Member(below.pid, roles[below.pid], below.name, below.started) for below in alive),
@@ -284,14 +298,58 @@ def _server(host: _Host, root: int) -> ServerProcess:
         environ=_environ(kernel, root),
         user=_user(kernel, root),
         url=url,
+        route=route,
         ports=tuple(sorted({socket.port for socket in opened.found})),
         log=_log(kernel, root, apart),
-        version=_version(files, row),
+        version=version,
         model_path=_model_path(files, command),
         apart=apart,
         files=files,
         notes=(*command.notes, *url_notes, *_notes(host, row, command)),
+        dead=tuple(
+            Member(below.pid, ENGINE_CORE if below.comm.startswith(_CORE) else WORKER, below.comm, below.started)
+            for below in tree
+            if below.is_dead and below.comm.startswith((_CORE, f"{_VLLM}Worker"))
+        ),
+        lacks=""
+        if _may_do_without_engine(command, version) or _has_engine(alive, row, roles) or not opened.found
+        else "an engine core",
     )
+
+
+def successor(kernel: Kernel, server: ServerProcess) -> int | None:
+    """The pid of a server that was started later with the same command: a supervisor's new try. None for none."""
+    host = _Host(kernel)
+    started = max((member.started for member in server.members), default=0)
+    if not server.command.argv:
+        return None
+    found = [
+        root
+        for root in sorted(host.roots)
+        if host.rows[root].started > started
+        and not host.rows[root].is_dead
+        and _command(host.rows[root], _files(kernel, host.rows[root])).argv == server.command.argv
+    ]
+    return found[0] if found else None
+
+
+def _may_do_without_engine(command: Command, version: str | None) -> bool:
+    """Whether such a server need not have an engine core with a title of its own below it."""
+    since = release(version) if version is not None else None
+    return (
+        not command.program
+        or bool(command.notes)
+        or since is None
+        or since < _TITLED_SINCE
+        or command.flags.get("--headless") is True
+        or command.flags.get("--data-parallel-size-local") == 0
+        or any(command.flags.get(flag) == value for flag, value in _RAY_FLAGS.items())
+    )
+
+
+def _has_engine(alive: Iterable[_Row], root: _Row, roles: Mapping[int, str]) -> bool:
+    """Whether one of these processes is its engine core, or may be: it says nothing of its role."""
+    return any(roles[row.pid] == ENGINE_CORE or (row.pid != root.pid and _is_untitled(row, root)) for row in alive)
 
 
 def _roles(alive: Iterable[_Row], root: _Row, command: Command, listens: bool) -> dict[int, str]:
@@ -373,34 +431,46 @@ def _sockets(host: _Host, root: int, port: int | None) -> _Open:
 
 
 def _url(
-    kernel: Kernel, root: int, command: Command, opened: _Open, apart: frozenset[str] | Reason
-) -> tuple[str | None, list[str]]:
-    """The server's base URL as seen from this host; or why there is none."""
+    kernel: Kernel,
+    root: int,
+    command: Command,
+    opened: _Open,
+    apart: frozenset[str] | Reason,
+    files: ProcessFiles,
+) -> tuple[str | None, Route, list[str]]:
+    """The server's base URL as seen from this host, and the way to it; or why there is none."""
     if "--uds" in command.flags:
-        return None, [f"it listens on a Unix socket ({command.flags['--uds']}), not on a port"]
+        is_own = isinstance(apart, Reason) or "mnt" in apart  # another's may have the same path
+        route = routes.to_socket(files, str(command.flags["--uds"]), f" of pid {root}" if is_own else "")
+        return routes.OF_A_SOCKET, route, []
     if command.flags.get("--headless") is True:
-        return None, ["it is headless: another node has its API server"]
+        return None, DIRECT, ["it is headless: another node has its API server"]
     port = _port(command)
     by_port = {socket.port: socket.address for socket in opened.found}
     if port is None:
         if not by_port:
-            return None, []
+            return None, DIRECT, []
         port = DEFAULT_PORT if DEFAULT_PORT in by_port else min(by_port)
     is_late = opened.is_sure and port not in by_port
     notes = [f"it does not listen on port {port}: is it still starting?"] if is_late else []
     address = by_port.get(port, str(command.flags.get("--host", "")))
+    route = routes.with_its_certificate(files, command)
     if not isinstance(apart, Reason) and "net" in apart:
-        if address == "localhost" or address == "::1" or address.startswith("127."):
-            return None, [f"it listens on {address} in a network of its own: run vllm-doctor inside its container"]
-        if address in _ANY_ADDRESS:
-            own = sockets.own_address(kernel, root)
-            if own is None:
-                return None, ["it listens in a network of its own, whose address cannot be seen: give its URL"]
-            address = own
+        is_loopback = address == "localhost" or address == "::1" or address.startswith("127.")
+        own = sockets.own_address(kernel, root) if address in _ANY_ADDRESS else None
+        if is_loopback or (address in _ANY_ADDRESS and own is None):
+            if not routes.may_enter(kernel):
+                where = f"on {address}" if is_loopback else "somewhere"
+                inside = "run vllm-doctor as root, or inside its container"
+                return None, DIRECT, [f"it listens {where} in a network of its own: {inside}"]
+            route = routes.within_network(files, root, route)
+            address = "127.0.0.1" if address in _ANY_ADDRESS else address
+        address = own or address
     elif address in _ANY_ADDRESS:
         address = "127.0.0.1"
-    scheme = "https" if "--ssl-certfile" in command.flags else "http"
-    return f"{scheme}://{f'[{address}]' if ':' in address else address}:{port}", notes
+    scheme = "https" if routes.CERTIFICATE in command.flags else "http"
+    url = f"{scheme}://{f'[{address}]' if ':' in address else address}:{port}"
+    return url, routes.named(route, url), notes
 
 
 def _apart(kernel: Kernel, pid: int) -> frozenset[str] | Reason:

@@ -110,6 +110,23 @@ class ProcessFiles:
             with acting_as(self._who):
                 return _opened(place)
 
+    def network(self) -> int:
+        """A descriptor of its network namespace; to be closed. Raises OSError."""
+        with self._process() as process:
+            return os.open("ns/net", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process)
+
+    @contextmanager
+    def socket(self, path: str) -> Iterator[str]:
+        """Within it, what to connect to for the Unix socket of that name, with its user's rights. Raises OSError."""
+        place = self._at(path, os.dup)
+        if isinstance(place, Reason):
+            raise OSError(errno.ENOENT, f"{path}: {place.value}")
+        with _closing(place):
+            if not stat.S_ISSOCK(os.fstat(place).st_mode):
+                raise OSError(errno.ENOTSOCK, f"{path} is no socket")
+            with acting_as(self._who):
+                yield f"/proc/self/fd/{place}"
+
     def _at(self, path: str, look: Callable[[int], Found]) -> Found | Reason:
         """What `look` gives of the place that the path names."""
         if "\0" in path:

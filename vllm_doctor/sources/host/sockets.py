@@ -1,4 +1,4 @@
-"""TCP sockets that listen: the list of a process's network namespace, and which of them a process holds.
+"""TCP sockets of a process's network namespace: which listen, which a process holds, and what connections have unsent.
 
 Linux shows the list to everyone, but whose a socket is only to the process's user and root.
 """
@@ -8,13 +8,13 @@ from __future__ import annotations
 import ipaddress
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.sources.host.kernel import Kernel
 
-_LISTENS = "0A"
+_LISTENS, _ESTABLISHED = "0A", "01"
 _WORD = 8  # hexadecimal digits of a 32-bit word, which the kernel writes in the machine's byte order
 _LOCAL_HOST = re.compile(r"\|-- ([\d.]+)\s+/32 host LOCAL")
 
@@ -26,6 +26,37 @@ class Listening:
     address: str
     port: int
     inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A connection to a port of this side. `unsent`: bytes that the other side has not taken (ss calls them Send-Q)."""
+
+    port: int
+    peer: str
+    peer_port: int
+    unsent: int
+
+
+def connections(kernel: Kernel, pid: int | str, ports: Collection[int]) -> tuple[Connection, ...] | Reason:
+    """The connections to these ports in the network namespace of a process; of very many the first ones."""
+    pages = [text for name in ("tcp", "tcp6") if not isinstance(text := kernel.text(f"proc/{pid}/net/{name}"), Reason)]
+    if not pages:
+        return Reason.DENIED
+    return tuple(found for page in pages for found in _connections(page, ports))
+
+
+def _connections(page: str, ports: Collection[int]) -> Iterator[Connection]:
+    for fields in map(str.split, page.splitlines()[1:]):
+        if len(fields) < 10 or fields[3] != _ESTABLISHED:
+            continue
+        try:
+            port = int(fields[1].partition(":")[2], 16)
+            if port in ports:
+                peer, _, peer_port = fields[2].partition(":")
+                yield Connection(port, _address(peer), int(peer_port, 16), int(fields[4].partition(":")[0], 16))
+        except ValueError:  # a line cut off by the bound
+            continue
 
 
 def listening(kernel: Kernel, pid: int | str) -> tuple[Listening, ...] | Reason:

@@ -19,9 +19,9 @@ from vllm_doctor.sources.log.bytes_unpacked import Block
 from vllm_doctor.sources.log.bytes_windows import Window, Windows
 
 LONGEST = 64 * 1024  # bytes of a line: of a longer one the part around a hit stands for it
-FOLLOWING = 16 * 1024
-FULL = 2_000  # hits of one literal, until it is common: then it is only sampled
-_GROWTH = 400  # hits of a common literal that are given while the log grows e-fold
+FOLLOWING = 48 * 1024
+FULL = 4_000  # hits of one literal, until it is common: then it is only sampled
+_GROWTH = 350  # hits of a common literal that are given while the log grows e-fold
 _FULL_COUNTED, _GROWTH_COUNTED = 500, 100  # the same, where what is left out is counted
 _WINDOW = 1024 * 1024  # bytes in which the hits are decided on at once
 _HALF = LONGEST // 2

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from vllm_doctor.rules.log_lines import LogLines
 from vllm_doctor.sources.log import entry, entry_raised
@@ -11,19 +12,39 @@ from vllm_doctor.sources.log.bytes_scan import Line
 from vllm_doctor.sources.log.entry import Record
 from vllm_doctor.text.redact import MASK
 
-_TRACEBACK_BYTES = 16 * 1024
+_TRACEBACK_BYTES = 48 * 1024
+"""Of eight workers that write at the same time, each with a record for a line."""
 _TRACEBACK_STARTS = 40
 """Lines within which a traceback starts, among those of other processes."""
+_CHAINED_WITHIN = 12
+"""Lines of one process between an exception, whose message has several, and the word that another one followed."""
 _WRAPPED_BYTES = 12 * 1024
 _WRAPPED_LINES = 150
 _EXCEPTION = re.compile(
-    r"(?:[A-Za-z_][\w.]*\.)?(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Exit|Timeout|Died|Failed|Failure)\b(?:: .*)?$"
+    r"(?:(?:[A-Za-z_][\w.]*\.)?(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Exit|Timeout|Died|Failed|Failure|Unsupported)\b"
+    r"|(?:[a-z_]\w*\.)+[A-Z]\w*)(?:: .*)?$"
 )
 _VERDICTLESS = re.compile(
-    r"[\w.]*(?:EngineDeadError|SystemExit|KeyboardInterrupt|CancelledError)\b|[\w.]+$"
-    r"|.*(?:initialization failed|failed to start|died unexpectedly|direct cause of)"
+    r"[\w.]*(?:EngineDeadError|SystemExit|KeyboardInterrupt|CancelledError|ExceptionGroup|CalledProcessError)\b|[\w.]+$"
+    r"|[\w.]+: (?:cancelled|None)?$"
+    r"|.*(?:initialization failed|failed to start|died unexpectedly|direct cause of|new thread at interpreter shutdown"
+    r"|failed in the TorchScript interpreter|Error raised in subprocess|failed to be inspected"
+    r"|returned non-zero exit status|Failed core proc)"
 )
 """What tells that something ended, and not why; or an exception without a word."""
+_LOOKUP = re.compile(
+    r"[\w.]{0,100}(?:Key|Index|Attribute|Lookup|ModuleNotFound|Unicode|JSONDecode|HTTP|StopIteration)\w{0,40}: "
+)
+"""What often is only how another way was tried, and an exception that says more was raised instead."""
+_WORDS = 5
+"""Of an exception that says more."""
+_OPEN = re.compile(r".{8,}(?::|Reasons?:)\s*$")
+"""A message that goes on in the next line."""
+_OPEN_WITHIN = 2
+"""Lines within which it does, an empty one among them."""
+_MARGIN = re.compile(r"\s{0,40}[|+](?:-[+-]{0,99})?(?: \d{1,4} -+)? ?")
+"""Of an ExceptionGroup."""
+_CHAIN = ("During handling of the above", "The above exception was")
 _HEADING = re.compile(r"[\w.]*ValidationError: \d+ validation errors? for \w+$")
 """pydantic says on the next line what is wrong."""
 
@@ -39,41 +60,140 @@ def wrapped(line: Line) -> str:
     return joined
 
 
-def exception(this: Record, line: Line, known: LogLines) -> str | None:
-    """The first exception of the traceback that follows, of the same process: of a chain, the one it began with.
+def goes_on(this: Record, line: Line) -> str:
+    """The next line of the same process: a message that ends with a colon says there what it means."""
+    for raw in line.following(_WRAPPED_BYTES).split(b"\n")[:_TRACEBACK_STARTS]:
+        for following in entry.records(raw):
+            if not _is_of_another(this, following) and following.message.strip():
+                return following.message.strip()
+    return ""
+
+
+class Raised(NamedTuple):
+    """The exception of a traceback: `says` the last line of it, `stage` in which part of a start its frames are.
+
+    `is_weak`: it tells that something ended, and not why. `is_of_vllm`: a frame of it is in vLLM.
+    """
+
+    says: str
+    stage: str | None
+    is_weak: bool = False
+    is_of_vllm: bool = False
+
+
+def exception(this: Record, line: Line, known: LogLines) -> Raised | None:
+    """Why a process failed, by the traceback that follows: of a chain the exception that it began with, unless that was
+    only how another way was tried, or the rules know a later one.
 
     Without its message where that may quote a request (`entry_raised`).
     """
-    weak: str | None = None
-    headed = ""
-    first = entry_raised.frame_of(this.message.lstrip())
-    is_engine = entry_raised.is_of_engine(first) if first is not None else None  # all frames so far are
+    found = list(_tracebacks(this, line, known))
+    strong = [one for one in found if not one.is_weak]
+    if not strong:
+        return found[0] if found else None
+    chosen = next((one for one in strong if entry_raised.knows(one.says, known)), strong[0])
+    if chosen is strong[0] and _LOOKUP.match(chosen.says):
+        more = (one for one in strong[1:] if not _LOOKUP.match(one.says) and len(one.says.split()) > _WORDS)
+        chosen = next(more, chosen)
+    stages = (one.stage for one in (chosen, *strong[strong.index(chosen) :], *strong))
+    stage = next((stage for stage in stages if stage is not None), None)
+    return Raised(chosen.says, stage, is_of_vllm=any(one.is_of_vllm for one in found))
+
+
+def _tracebacks(this: Record, line: Line, known: LogLines) -> Iterator[Raised]:
+    """The exceptions of one chain, each with where it was raised; of one that says nothing also what comes after it."""
     traced = "Traceback" in this.message or this.message.lstrip().startswith("File ")
+    frames = _Frames(known)
+    frames.add(this.message)
+    says, headed, since = "", "", 0
+
+    def told() -> Raised:
+        bare = f"{says} in {frames.last}" if frames.last and re.fullmatch(r"[\w.]+:?", says) else says
+        is_weak = _VERDICTLESS.match(says) is not None
+        # Nobody reads a request in a start.
+        is_kept = frames.is_engine is True or frames.stage not in (None, "serving")
+        says_shown = entry_raised.shown(bare, is_kept, known)
+        return Raised(says_shown, frames.stage, is_weak, frames.is_of_vllm)
+
     for place, raw in enumerate(line.following(_TRACEBACK_BYTES).split(b"\n")):
         if place == _TRACEBACK_STARTS and not traced:
-            break
+            return
         for following in entry.records(raw):
-            if following.process != this.process and following.level:
+            if _is_of_another(this, following):
                 continue
-            text = following.message
+            text = _unmargined(following.message)
             if headed:
                 said = text.partition(" [type=")[0].strip()  # behind that stands what was given
-                return f"{headed}: {said if is_engine else MASK}"
-            if "Traceback (most" in text:
-                is_engine = None
-            elif (frame := entry_raised.frame_of(text.lstrip())) is not None:
-                is_engine = is_engine is not False and entry_raised.is_of_engine(frame)
-            traced = traced or "Traceback (most" in text or text.lstrip().startswith("File ")
-            found = _EXCEPTION.match(text) if traced else None
-            if found is None:
+                yield Raised(f"{headed}: {said if frames.is_engine else MASK}", frames.stage)
+                headed = ""
                 continue
-            if _HEADING.match(text):
-                headed = text.strip()
-                continue
-            if not _VERDICTLESS.match(text):
-                return entry_raised.shown(text.strip(), is_engine is True, known)
-            weak = weak or entry_raised.shown(text.strip(), is_engine is True, known)
-    return headed or weak
+            begins = "Traceback " in text and "(most recent call last)" in text
+            if says:
+                since += 1
+                chained = text.startswith(_CHAIN)
+                if _OPEN.match(says) and since <= _OPEN_WITHIN and text.strip() and not (begins or chained):
+                    says = f"{says.rstrip()} {text.strip()}"
+                    continue
+                if chained or begins or since > _CHAINED_WITHIN or following.level in _TELLING:
+                    yield told()
+                    if not chained and not _VERDICTLESS.match(says):
+                        return
+                    says = ""
+            if begins:
+                traced, since = True, 0
+                frames = _Frames(known)
+            elif frames.add(text):
+                traced = True
+            elif traced and not says and _EXCEPTION.match(text):
+                says, since = text.strip(), 0
+                if _HEADING.match(text):
+                    headed, says = says, ""
+    if says:
+        yield told()
+    elif headed:
+        yield Raised(headed, frames.stage)
+
+
+_TELLING = ("INFO", "WARNING", "DEBUG")
+
+
+class _Frames:
+    """The frames of one traceback. `is_engine`: whether all are the engine's; None without one. `stage`: of a start;
+    the innermost that tells one, but what runs requests runs no start. `last`: the innermost."""
+
+    def __init__(self, known: LogLines) -> None:
+        self._known = known
+        self.is_engine: bool | None = None
+        self.is_of_vllm = False
+        self.stage: str | None = None
+        self.last = ""
+
+    def add(self, text: str) -> bool:
+        """Whether the line is one."""
+        words = text.lstrip()
+        found = entry_raised.frame_of(words)
+        if found is None:
+            return False
+        self.is_engine = self.is_engine is not False and entry_raised.is_of_engine(found)
+        self.is_of_vllm = self.is_of_vllm or "/vllm/" in found["path"]
+        name, function = found["path"].rpartition("/")[2], found["function"]
+        self.last = f"{name}, {function}" if function else name
+        if self.stage != "serving":
+            told = (one.stage for one in self._known.frames if one.values(words) is not None)
+            self.stage = next(told, None) or self.stage
+        return True
+
+
+def _is_of_another(this: Record, following: Record) -> bool:
+    """Whether a line is another process's. One without any prefix may be of this."""
+    if following.process or following.level:
+        return (following.process, following.pid) != (this.process, this.pid)
+    return False
+
+
+def _unmargined(text: str) -> str:
+    margin = _MARGIN.match(text)
+    return text[margin.end() :] if margin else text
 
 
 def spoken(line: Line) -> bytes:

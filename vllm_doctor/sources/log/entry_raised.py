@@ -144,7 +144,7 @@ class Raised:
         for found in _RAISED.finditer(text):
             name = _name(text, found)
             if not _is_kept(name, text[found.start() - len(name) + len(found[1]) :], is_engine, self._known):
-                if _knows(text, self._known):
+                if knows(text, self._known):
                     return None
                 stream.hides = this.source, this.stamp
                 return begin + found.end()
@@ -184,10 +184,10 @@ def _is_kept(name: str, text: str, is_engine: bool, known: LogLines) -> bool:
     if _MACHINE.fullmatch(name):
         return not (_OF_FILES.search(name) and _SENTENCE.search(text))
     said = text.partition(": ")[2]
-    return is_engine or _OF_THE_MACHINE.match(said) is not None or _knows(text, known)
+    return is_engine or _OF_THE_MACHINE.match(said) is not None or knows(text, known)
 
 
-def _knows(text: str, known: LogLines) -> bool:
+def knows(text: str, known: LogLines) -> bool:
     """Whether it is a line that the rules know."""
     text = text[:_MOST]
     raw = text.encode()

@@ -32,6 +32,10 @@ _MOST_IN_VAIN = 256 * 1024
 """Characters; sentences that look like the beginning of a line are not joined for ever."""
 _OF_TROUBLE = ("", "ERROR", "CRITICAL")
 """Levels at which an exception is one; in others a message may quote what a client sent."""
+_LAST = 512
+"""Bytes at a log's end, of which its last line is read."""
+_TRACED = ("error", "died", "raised", "failed")
+"""Marks of lines that hold or introduce an exception."""
 _SPACES = re.compile(" {2,}")
 _REQUEST_LOGGERS = ("request_logger.py:", "logger.py:")
 _REQUESTS = ("Received request", "Generated response")
@@ -42,7 +46,8 @@ _REQUEST_ENDS = re.compile(r"\b(?:params|lora_request|finish_reason): ")
 class Sighting(NamedTuple):
     """A line of the table in a log. `at`: POSIX seconds, None before the first time in the log.
 
-    `cause`: the exception that the line holds or introduces. `stream` counts the files, `number` the lines in one; the
+    `cause`: the exception that the line holds or introduces, and `stage` where in a start that
+    was raised. `stream` counts the files, `number` the lines in one; the
     latter is None where nobody asks, as it is dear to find out.
     """
 
@@ -56,6 +61,7 @@ class Sighting(NamedTuple):
     values: Mapping[str, Value]
     repeated: int = 1
     cause: str | None = None
+    stage: str | None = None
     arguments: entry_arguments.Arguments | None = None
 
 
@@ -94,6 +100,7 @@ class Reading:
         self.path, self._table, self._scanner, self._until = path, table, scanner, until
         self._may_run_ahead = may_run_ahead
         self._is_timeless = self._is_bare = False
+        self._tail = b""
         self._too_slow: Counter[str] = Counter()
         """Ids of lines -> how often one of their patterns took too long."""
         self._joined_in_vain = 0
@@ -130,6 +137,9 @@ class Reading:
                     self.is_vllm = self.is_vllm or sighting.line.is_own or _OF_VLLM.match(this.process) is not None
                     yield sighting
             self.recognised += max(line.stands_for.values()) if found else 0
+        word = self._tail.rstrip().rpartition(b"\n")[2]
+        for this in record.records(word) if spoken <= self.tally.bytes_read - len(self._tail) else ():
+            yield from self._sighted_last(this, at)
         self.shift = clock.shift()
         self.notes += [_slow(id, times) for id, times in self._too_slow.items()]
 
@@ -139,6 +149,8 @@ class Reading:
                 head = bytes(block[:_LOOKED_AT])
                 self.head = [r.message for raw in head[:_HEAD].split(b"\n")[:5] for r in record.records(raw)]
                 self._is_timeless, self._is_bare = _lacks(head)
+            if not isinstance(block, Rest):
+                self._tail = (self._tail + bytes(block[-_LAST:]))[-_LAST:]
             yield block
 
     def _sighted(self, this: Record, line: Line, last: bool, at: float | None) -> Iterator[Sighting]:
@@ -159,16 +171,20 @@ class Reading:
                 message, values = message + rest, joined or values
             if values is None:
                 continue
-            cause = str(values["error"]) if "error" in values else None
-            if cause is None and entry.marks in ("error", "died"):
-                cause = entry_context.exception(this, line, self._table)
+            cause, stage = (str(values["error"]) if "error" in values else None), entry.stage
+            if cause is not None and cause.endswith(":"):
+                cause = f"{cause} {entry_context.goes_on(this, line)}".rstrip()
+            if cause is None and entry.marks in _TRACED:
+                raised = entry_context.exception(this, line, self._table)
+                cause, stage = (raised.says, raised.stage or stage) if raised is not None else (None, stage)
+                self.is_vllm = self.is_vllm or (raised is not None and raised.is_of_vllm)
             given = None
             if entry.marks == "arguments":
                 given = _arguments(message, entry_context.wrapped(line) if last else "")
             yield Sighting(
                 at=at,
                 stream=self.stream,
-                number=line.number if entry.marks in ("error", "died") else None,
+                number=line.number if entry.marks in _TRACED else None,
                 origin=this.origin,
                 process=this.process,
                 pid=this.pid,
@@ -176,8 +192,19 @@ class Reading:
                 values=values,
                 repeated=this.repeated * times,
                 cause=_shortened(cause) if cause else None,
+                stage=stage,
                 arguments=given,
             )
+
+    def _sighted_last(self, this: Record, at: float | None) -> Iterator[Sighting]:
+        """What only the last line of a log tells."""
+        for entry in self._table.last if not this.level else ():
+            values = self._values(entry, this.message.rstrip())
+            if values is not None:
+                cause = str(values["error"]) if "error" in values else None
+                yield Sighting(
+                    at, self.stream, None, this.origin, this.process, this.pid, entry, values, cause=cause
+                )  # fmt: skip
 
     def _values(self, entry: LogLine, message: str) -> Mapping[str, Value] | None:
         """None also where a pattern takes too long: noted, and after a few times not tried again."""

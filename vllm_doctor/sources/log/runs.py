@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 from vllm_doctor.model import restarts
 from vllm_doctor.model.facts import COMMAND, LOG
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.run import RUNNING, Death, Round, Run, Series
 from vllm_doctor.rules.log_lines import LogLine, LogLines
+from vllm_doctor.sources.log import bytes_scan
 from vllm_doctor.sources.log.entry_arguments import Arguments
 from vllm_doctor.sources.log.entry_clock import INTERVAL
 from vllm_doctor.sources.log.reader import Sighting
@@ -26,23 +27,64 @@ _STARTING = 900.0
 """Seconds within which the ranks of one start print the same line."""
 _ONE_START = 30.0
 """Seconds within which one process prints it twice; in a container each start has the same pids."""
+_BESIDE = 60.0
+"""Seconds for which the last words of one run may stand among the first of the next. With more they are two servers."""
 _MOST_STARTING = 8
 """Servers that may start at the same time into one log."""
 _GAP = 2.5
 """Intervals without a line that are silence, and no jitter."""
+_GAP_SAMPLED, _SMOOTH = 8.0, 0.05
+"""The same where only a sample of the lines is read, in the usual times between them; and how fast that follows."""
 _MOST_RUNS = 500
 _OF_THE_MACHINE = ("gpu_written",)
 """Facts that stay when the server is started again."""
 _MOST_TROUBLES = 50
 _MOST_TIMES = 4096
+_LATE = 5.0
+"""Seconds within which lines of a run that has ended may stand below the start of the next."""
 _RECENT = 15.0
 """Seconds that are now, for a server that runs."""
 _MOST_STEPS = 5000
-_WEAK_CAUSES = ("EngineDeadError", "KeyboardInterrupt", "SystemExit", "CancelledError", "terminated")
-"""They follow an operator's signal as well."""
+_WEAK_CAUSES = re.compile(
+    r"EngineDeadError|KeyboardInterrupt|SystemExit|CancelledError|terminated|exit code:? -(?:15|2)\b|died unexpectedly$"
+    r"|initialization failed|failed to start|new thread at interpreter shutdown|failed to be inspected"
+    r"|Error raised in subprocess|RuntimeError: cancelled$"
+)
+"""They follow an operator's signal as well, or only repeat that something has ended."""
+_REPEATED = re.compile(r"[\w.]{0,200}EngineDeadError\b(?!.*original error)|.{0,600}?initialization failed")
+"""What says only that there is a cause elsewhere."""
+_OF_CLIENTS = re.compile(r"[\w.]*(?:ValidationError|HTTPException|BadRequest\w*|ClientDisconnect|LifespanFailure)\b")
+"""What a request is refused with that asks for what is not possible: no fault of the server's."""
+_OF_SERVER = re.compile(r"$|APIServer|ApiServer|EngineCore|VllmWorker|RayWorker|Worker(?:_|$)|DPCoordinator")
+"""The names of vLLM's processes; others may run in one log with an engine that they have embedded."""
+_ENDED = re.compile(
+    r"exit code:? -?(?!-?9\b|137)\d|Fatal Python error: Aborted|returned non-zero|worker died$"
+    r"|WorkerCrashedError|^Aborted|Actor(?:Died|Unavailable)?Error|device-side assert triggered"
+    r"|ContextTerminated"
+)
+"""How a process ended, which follows why."""
+_WAITED = re.compile(
+    r"RPC call to|Worker failed with error|RayChannel|Watchdog caught collective|timed out|TimeoutError"
+    r"|Connection (?:reset|closed|refused)|Broken pipe|Socket Timeout|: \[masked\]$"
+)
+"""What one process sees of another one's end: of what that one itself says, this is the consequence. What may not be
+shown says as little."""
+_AROUND = 60.0
+"""Seconds around a death in which a traceback that ends nothing by itself may be its cause."""
+_STALE = 12.0
+"""Seconds after a death in which a line of statistics tells of before: it is of the ten seconds that end with it."""
+_MOST_RAISED = 100
 _LAST_V0 = (0, 10, 2)
 """The last release with the engine that swaps requests out."""
-_ABORTED = "exit code: -6"
+_BY_ITSELF = "stop-uvicorn"
+"""The HTTP server's words, which it also says when it is the engine that has gone."""
+_KILL = re.compile(
+    r"[Kk]illed|\b137\b|9/KILL|signal 9|exit code: -9|[Oo]ut of memory: Kill|oom[_-]kill|Out Of Memory|OOMKilled"
+)
+_KILLED = ("last-word", "shell-killed", "task-killed", "exited-killed")
+"""Lines of a shell, a container or SLURM. After a death they tell only how what was left of it was ended."""
+_GONE = ("engine-gone", "worker-died", "worker-died-v0", "process-exit")
+"""Lines of a process that has seen another one end."""
 
 
 _Point = tuple[float, str, LogLine, Mapping[str, Value]]
@@ -55,6 +97,12 @@ class _Trouble:
     line: int
     process: str
     cause: str | None
+    stage: str | None
+    """Of a start, by its own words or its frames."""
+    reached: str | None
+    """The stage that the run was in."""
+    told_by: str
+    """The line of the table."""
 
 
 @dataclass
@@ -69,7 +117,21 @@ class _OpenRun:
     ready: bool = False
     stopped_at: float | None = None
     died: _Trouble | None = None
+    stopped_by: str | None = None
+    """The line of the table that said so."""
+    ended_by: str | None = None
     troubles: list[_Trouble] = field(default_factory=list)
+    raised: deque[_Trouble] = field(default_factory=lambda: deque(maxlen=_MOST_RAISED))
+    """Tracebacks that end nothing by themselves."""
+    failed: list[_Trouble] = field(default_factory=list)
+    """Of requests and calls that were answered with an error: the first ones."""
+    failures: int = 0
+    """How many there are."""
+    raised_last: bool = False
+    """Whether nothing of vLLM's came after the last of these, as far as the start goes on."""
+    stage: str | None = None
+    went_on_at: float | None = None
+    """The time of the last line of its start, or of its statistics."""
     last_start: str | None = None
     """The last line of a start."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -107,6 +169,11 @@ class Runs:
         run.counts[line.id] += seen.repeated
         if run.ready or run.points:
             run.serving[line.id] += seen.repeated
+        if line.stage is not None and line.marks not in ("error", "died", "raised", "failed", "stopped"):
+            run.stage = line.stage
+        if line.at_start or line.samples:
+            run.raised_last = False
+            run.went_on_at = seen.at if seen.at is not None else run.went_on_at
         if line.at_start:
             run.last_start = line.id
         elif not line.samples and seen.at is not None:
@@ -177,19 +244,30 @@ class Runs:
         run.points.append((at, run.engine_of.get(speaker, "0"), seen.line, seen.values))
         if seen.values.get("running"):  # it goes on: what looked like an end was none
             run.stopped_at = None
-        if seen.values.get("generation"):  # a dead engine may have requests that "run", but generates nothing
+        # A dead engine may have requests that "run", but generates nothing: what it still tells is of before.
+        if run.died is not None and seen.values.get("generation") and at - run.died.at > _STALE:
             run.died = None
 
     def _mark(self, run: _OpenRun, seen: Sighting) -> None:
         at = seen.at if seen.at is not None else run.last_at or 0.0
-        trouble = _Trouble(at, seen.number or 0, seen.process, seen.cause)
+        trouble = _Trouble(at, seen.number or 0, seen.process, seen.cause, seen.stage, run.stage, seen.line.id)
         told_to_stop = run.stopped_at is not None and at - run.stopped_at < _SHUTDOWN
         match seen.line.marks:
             case "ready":
                 run.ready = True
-            case "stopped" if run.stopped_at is None:
-                run.stopped_at = at
-            case "error" | "died" if not told_to_stop:
+            case "stopped":
+                run.ended_by = run.ended_by or _ender(seen)
+                if run.stopped_at is None or run.stopped_by == _BY_ITSELF:
+                    run.stopped_by = seen.line.id
+                run.stopped_at = at if run.stopped_at is None else run.stopped_at
+            case "raised" if not run.raised or (run.raised[-1].cause, run.raised[-1].at) != (trouble.cause, at):
+                run.raised.append(trouble)
+                run.raised_last = True
+            case "failed" if not told_to_stop and not _is_of_a_client(seen.cause):
+                run.failures += seen.repeated
+                if len(run.failed) < _MOST_TROUBLES:
+                    run.failed.append(trouble)
+            case "error" | "died" if not told_to_stop and not (run.died is not None and seen.line.id in _KILLED):
                 if len(run.troubles) < _MOST_TROUBLES:
                     run.troubles.append(trouble)
                 if seen.line.marks == "died" and run.died is None:
@@ -211,17 +289,25 @@ class Runs:
         for id, when in self._all[-1].when.items():
             count = float(sum(times for at, times in when if at > now - _RECENT))
             serving = min(count, float(self._all[-1].serving[id]))
-            found |= {f"log:{id}": Known(count, origin=LOG), f"log:{id}@serving": Known(serving, origin=LOG)}
+            found |= {f"log:{id}{since}": Known(count, origin=LOG) for since in ("", "@here")}
+            found[f"log:{id}@serving"] = Known(serving, origin=LOG)
         return found
 
     def done(self) -> tuple[Run, ...]:
         """The runs, in the order in which they began."""
         runs = list(_with_their_machine([self._run_of(open_run) for open_run in self._all]))
-        deaths = sum(run.death is not None for run in runs)
         served_last = max((place for place, run in enumerate(runs) if run.up and not run.death), default=-1)
+        corrected = {place for place, run in enumerate(runs) if _is_corrected(run, place, served_last)}
+        deaths = sum(run.death is not None for run in runs) - len(corrected)
         return tuple(
-            replace(run, facts={**run.facts, **_of_death(run, deaths, place > served_last), **again})
-            for place, (run, again) in enumerate(zip(runs, _restarts(runs), strict=True))
+            replace(
+                run,
+                facts=dict(run.facts)
+                | _of_death(run, place > served_last, place >= served_last)
+                | _of_deaths(run, deaths, len(corrected), place in corrected)
+                | again,
+            )
+            for place, (run, again) in enumerate(zip(runs, _restarts(runs, self._all), strict=True))
         )
 
     def _run_of(self, open_run: _OpenRun) -> Run:
@@ -242,6 +328,10 @@ class Runs:
             death=death,
             facts=self._facts(open_run, up, given),
             last_start=open_run.last_start,
+            when={id: tuple(seen) for id, seen in open_run.when.items()},
+            stage=open_run.stage,
+            went_on_at=open_run.went_on_at,
+            ended_by=open_run.ended_by if stopped else None,
             rounds=rounds,
             interval=interval,
             model=model or (str(told) if told is not None else None),
@@ -260,6 +350,7 @@ class Runs:
                 facts[f"log:{line.id}"] = Known(float(count), origin=LOG)
                 if not line.at_start:
                     facts[f"log:{line.id}@serving"] = Known(float(open_run.serving[line.id]), origin=LOG)
+        facts |= _of_failed(open_run)
         for id, values in open_run.values.items():
             facts |= {f"log:{id}.{name}": Known(value, origin=LOG) for name, value in values.items()}
         if version is None and (says := self._dating(open_run).says):
@@ -292,43 +383,91 @@ def _with_their_machine(runs: Sequence[Run]) -> Iterator[Run]:
         yield replace(run, facts={**run.facts, **machine})
 
 
-def _of_death(run: Run, deaths: int, last: bool) -> dict[str, Reading]:
-    """How this run ended; `deaths` of all runs in the log did so by themselves; `last`: none served after it."""
+def _is_corrected(run: Run, place: int, served_last: int) -> bool:
+    """Whether it is a start that failed, and a later one serves: that is history."""
+    return run.death is not None and run.death.stage != "serving" and not run.up and place < served_last
+
+
+def _of_deaths(run: Run, deaths: int, corrected: int, is_corrected: bool) -> dict[str, Reading]:
+    """How many runs of the log ended as this one did: by themselves, or as starts that a later one made good."""
+    return {
+        "engine_deaths": Known(float(deaths if run.death and not is_corrected else 0), origin=LOG),
+        "starts_corrected": Known(float(corrected if is_corrected else 0), origin=LOG),
+    }
+
+
+def _of_death(run: Run, last: bool, newest: bool) -> dict[str, Reading]:
+    """How this run ended. `newest`: none served after it; `last`: nor did it live itself."""
     death = run.death
     abrupt = last and death is None and not run.stopped and not run.up and run.began
     told: dict[str, Value] = {
-        "engine_deaths": float(deaths if death else 0),
         "engine_dead": death is not None and last,
         "log_ends_abruptly": abrupt,
+        "hung_seconds": run.hung if newest else 0.0,
     }
     if abrupt and run.last_start is not None:
         told["start_stopped_at"] = run.last_start
+    if abrupt and run.stage is not None:
+        told["start_stage"] = run.stage
     if death is not None:
         starting = run.began or run.last_start is not None
-        told["death_phase"] = "serving" if death.serving else "start" if starting else "start or serving"
+        is_serving = death.serving or death.stage == "serving"
+        told["death_phase"] = "serving" if is_serving else "start" if starting else "start or serving"
         told["death_process"] = death.process or "the server"
-        told["death_cause"] = (death.cause or "the log shows no exception").rstrip(".")
+        told["death_killed"] = death.cause is not None and _KILL.search(death.cause) is not None
+        told["death_told"] = _weakness(death.cause) < _WEAK
+        if death.stage is not None and not (death.serving and death.stage != "serving"):
+            told["death_stage"] = death.stage
+        seen = [death.cause.rstrip(".")] if death.cause else []
+        told["death_cause"] = "; ".join([*seen, *([] if told["death_told"] else ["the log shows no exception"])])
     return {name: Known(value, origin=LOG) for name, value in told.items()}
 
 
-def _restarts(runs: Sequence[Run]) -> Iterator[dict[str, Reading]]:
+def _of_failed(open_run: _OpenRun) -> dict[str, Reading]:
+    """What requests and calls failed of, while the server went on."""
+    count: dict[str, Reading] = {"request_failures": Known(float(open_run.failures), origin=LOG)}
+    caused = [one for one in open_run.failed if one.cause]
+    if not caused:
+        return count
+    first = min(caused, key=lambda one: _weakness(one.cause))
+    return count | {
+        "request_failure": Known(str(first.cause).rstrip("."), origin=LOG),
+        "request_failure_process": Known(first.process or "the server", origin=LOG),
+    }
+
+
+def _restarts(runs: Sequence[Run], opened: Sequence[_OpenRun]) -> Iterator[dict[str, Reading]]:
     """Of each run, how often in the hour before its end a server was started again that nobody had asked to stop.
 
-    One that served and was told to stop, or that is started with another command, is an operator's work.
+    One that served and was told to stop, or that is started with another command, is an operator's work. Once a run
+    serves, the starts that failed before it are put right.
     """
-    seen: list[tuple[float, float]] = []
-    for before, run in pairwise((None, *runs)):
-        if run is None or run.first_at is None or run.last_at is None:
+    seen: list[tuple[float, float, bool]] = []
+    for place, run in enumerate(runs):
+        if run.first_at is None or run.last_at is None:
             yield {}
             continue
-        if before is not None and before.first_at is not None and run.began and _is_uncalled_for(before, run):
-            seen.append((run.first_at, max(0.0, run.first_at - before.first_at)))
-        yield restarts.facts([one for one in seen if one[0] > run.last_at - restarts.MEMORY], LOG)
+        before = runs[place - 1] if place else run
+        began = before.first_at if before is not run else None
+        is_again = run.began and _is_uncalled_for(before, run) and not _is_beside(opened[place - 1], opened[place])
+        if is_again and began is not None and began <= run.first_at:
+            seen.append((run.first_at, run.first_at - began, before.up))
+        recent = [one for one in seen if one[0] > run.last_at - restarts.MEMORY]
+        yield restarts.facts([(at, lived) for at, lived, served in recent if served or not run.up], LOG)
 
 
 def _is_uncalled_for(before: Run, run: Run) -> bool:
+    if before.went_on_at is not None and run.first_at is not None and before.went_on_at > run.first_at + _BESIDE:
+        return False
     is_same = not (before.command and run.command) or before.command == run.command
     return is_same and not (before.up and before.stopped)
+
+
+def _is_beside(before: _OpenRun, run: _OpenRun) -> bool:
+    """Whether other processes of the earlier one still spoke when the later began: two servers in one log."""
+    pids, later = ({pid for _, pid, _ in one.starts.values() if pid is not None} for one in (before, run))
+    overlap = (before.last_at or 0.0) - (run.first_at or 0.0)
+    return bool(pids and later) and not pids & later and overlap > _LATE
 
 
 def _is_of_another(run: _OpenRun, seen: Sighting) -> bool:
@@ -357,32 +496,83 @@ def _begins_again(run: _OpenRun, seen: Sighting) -> bool:
     return run.ready or seen.pid is None or pid != seen.pid or bool(run.troubles) or later > _ONE_START
 
 
+def _ender(seen: Sighting) -> str | None:
+    """Who stopped the server, by a line that says that."""
+    if seen.line.ends is None:
+        return None
+    reason = seen.values.get("reason")
+    return f"{seen.line.ends}: {reason}" if reason else seen.line.ends
+
+
 def _death(open_run: _OpenRun, up: bool) -> Death | None:
     """How it died, by the first exception that says why; None if it did not, or was told to stop."""
     died = open_run.died
     if died is None:
         # An exception while it starts, and it never came up: it died of it.
-        if up or not open_run.troubles or open_run.stopped_at is not None:
+        if up or open_run.stopped_at is not None:
             return None
-        died = open_run.troubles[-1]
+        died = _of_its_start(open_run)
+        if died is None:
+            return None
     of_it = [trouble for trouble in open_run.troubles if trouble.at >= died.at - _EPISODE]
     caused = [trouble for trouble in of_it if trouble.cause] or [died]
-    cause = min(caused, key=lambda trouble: _weakness(trouble.cause or ""))  # of equal ones the first
-    stopped = open_run.stopped_at is not None and abs(open_run.stopped_at - died.at) < _SHUTDOWN
-    if stopped and (cause.cause is None or _is_weak(cause.cause)):
+    if min(_weakness(trouble.cause) for trouble in caused):
+        # All that was said is that something has ended: what says why may be in any process, before or after it.
+        caused += [one for one in open_run.raised if one.cause and (not up or abs(one.at - died.at) <= _AROUND)]
+        caused += [one for one in open_run.failed if one.cause and abs(one.at - died.at) <= _AROUND]
+    cause = min(caused, key=lambda trouble: (_weakness(trouble.cause), trouble.at))  # of equal ones the first
+    if _is_stopped(open_run, died) and _weakness(cause.cause) == _WEAK:
         return None
-    return Death(
-        cause.at or None, cause.line, cause.process, cause.cause, serving=bool(open_run.points) or open_run.ready
-    )
+    serving = bool(open_run.points) or open_run.ready
+    says = cause.cause if cause.cause is None or not _REPEATED.match(cause.cause) else None
+    serving = serving or any(trouble.stage == "serving" for trouble in of_it)
+    stage = "serving" if serving else _stage_of(cause, open_run)
+    return Death(cause.at or None, cause.line, cause.process, says, serving, stage)
 
 
-def _weakness(cause: str) -> int:
-    """How little a cause tells: an abort follows an exception, and what follows an operator's signal tells least."""
-    return 2 if _is_weak(cause) else 1 if _ABORTED in cause else 0
+def _stage_of(cause: _Trouble, open_run: _OpenRun) -> str | None:
+    """In which stage it was raised: by the frames above any line that says the same, else where the start was."""
+    same = (one.stage for one in (*open_run.troubles, *open_run.raised) if one.cause == cause.cause)
+    return cause.stage or next((stage for stage in same if stage is not None), None) or cause.reached
 
 
-def _is_weak(cause: str) -> bool:
-    return any(word in cause for word in _WEAK_CAUSES)
+def _of_its_start(open_run: _OpenRun) -> _Trouble | None:
+    """What ended a start of which no line says that it failed."""
+    if open_run.troubles:
+        return open_run.troubles[-1]
+    # A program that has embedded the engine may fail of its own once that is up.
+    if not open_run.raised_last or open_run.counts["engine-ready"]:
+        return None
+    last = open_run.raised[-1]
+    if open_run.last_start is None and last.stage is None:  # of a request, perhaps
+        return None
+    is_own = _OF_SERVER.match(last.process) is not None
+    return last if is_own and last.cause and _weakness(last.cause) < _WEAK else None
+
+
+def _is_of_a_client(cause: str | None) -> bool:
+    return cause is not None and _OF_CLIENTS.match(cause) is not None
+
+
+def _is_stopped(open_run: _OpenRun, died: _Trouble) -> bool:
+    """Whether it was told to stop when it died, so that its end is no death.
+
+    The HTTP server's own end is none's order where another process was seen to go before: it follows that.
+    """
+    if open_run.stopped_at is None or abs(open_run.stopped_at - died.at) >= _SHUTDOWN:
+        return False
+    return open_run.stopped_by != _BY_ITSELF or died.told_by not in _GONE
+
+
+_WEAK = 3
+
+
+def _weakness(cause: str | None) -> int:
+    """How little a cause tells: what follows an operator's signal tells least, how a process ended less than what
+    another one waited for."""
+    if cause is None or _WEAK_CAUSES.search(cause):
+        return _WEAK
+    return 2 if _ENDED.search(cause) else 1 if _WAITED.search(cause) else 0
 
 
 def _rounds(open_run: _OpenRun) -> tuple[tuple[Round, ...], float]:
@@ -391,7 +581,13 @@ def _rounds(open_run: _OpenRun) -> tuple[tuple[Round, ...], float]:
     counters: dict[str, dict[Series, float]] = {}
     before: dict[str, float] = {}
     rounds: list[Round] = []
+    read, usual = 0, interval
     for at, engines in _grouped(open_run.points, interval):
+        read += len(engines)
+        gap = _GAP * interval
+        if rounds and read > bytes_scan.FULL:
+            gap = max(gap, _GAP_SAMPLED * usual)
+            usual += _SMOOTH * (min(at - rounds[-1].at, gap) - usual)
         if rounds and at - rounds[-1].at > _GAP * interval and not rounds[-1].total(RUNNING):
             # An idle engine prints nothing: silence after a zero is more zeros.
             rounds += [_idle(rounds[-1], rounds[-1].at + interval), _idle(rounds[-1], at - interval)]
@@ -399,7 +595,7 @@ def _rounds(open_run: _OpenRun) -> tuple[tuple[Round, ...], float]:
         values: dict[str, Mapping[Series, float]] = {}
         for engine, said in engines.items():
             last = before.get(engine, at - interval)
-            seconds = at - last if 0 < at - last <= _GAP * interval else interval
+            seconds = at - last if 0 < at - last <= gap else interval
             values[engine] = _measured(said, counters.setdefault(engine, {}), seconds)
             before[engine] = at
         silent = {} if not rounds else {e: v for e, v in rounds[-1].engines.items() if e not in values}

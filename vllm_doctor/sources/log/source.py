@@ -239,7 +239,8 @@ def _died_at(run: Run, end: float) -> float:
 def _without_death(run: Run) -> Run:
     """What is known of it before it died."""
     told = {name: fact for name, fact in run.facts.items() if not name.startswith("death_")}
-    alive = {"engine_deaths": Known(0.0, origin=LOG), "engine_dead": Known(False, origin=LOG)}
+    none = Known(0.0, origin=LOG)
+    alive = {"engine_deaths": none, "starts_corrected": none, "engine_dead": Known(False, origin=LOG)}
     return replace(run, death=None, facts=told | alive)
 
 

@@ -19,10 +19,15 @@ import httpx
 from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.version import __version__
 from vllm_doctor.sources.server.access import Access
+from vllm_doctor.sources.server.route import DIRECT, Route
 from vllm_doctor.text import files
 
 MAX_BODY = 64 * 1024 * 1024
+PATIENCE = 5.0
+"""Seconds that are enough for any server: one that had them and did not answer is late, whoever else was, too."""
 _REDIRECTS = 3
+_WORTH_TELLING = 1.0
+"""Seconds without a CPU that may have made the doctor late (heuristic)."""
 
 
 def base_of(url: str) -> str:
@@ -75,6 +80,7 @@ class Connection:
 
     `follows`: redirects on the same host are followed, others refused; else they are the answer. Only the scheme, host
     and port of `base` are sent credentials; no cookie is kept.
+    `waited`: the seconds that the doctor itself waited for a CPU since it began to look at this server.
     `is_patient`: a body that has begun by the deadline may take as long again: a starved server is slow, and examined.
     """
 
@@ -86,11 +92,14 @@ class Connection:
         advice: Advice,
         follows: bool = True,
         is_patient: bool = True,
+        route: Route = DIRECT,
+        waited: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        self.base, self.target = base, shown(base)
+        self.base, self.target = base, route.name or shown(base)
         self._access, self._clock, self._advice = access, clock, advice
         self._follows, self._is_patient = follows, is_patient
-        self._client = _client(base, access)
+        self._route, self._waited = route, waited
+        self._client = _client(base, access, route)
 
     def close(self) -> None:
         self._client.close()
@@ -107,11 +116,12 @@ class Connection:
         where = self.target + path if where is None else where
         advice, url, reconnected = self._advice, self.base + path, False
         for _ in range(_REDIRECTS + 2):
-            left = deadline - self._clock()
+            began, before = self._clock(), self._waited()
+            left = deadline - began
             if left <= 0:
-                raise SourceError("timeout", advice.over.format(where=where))
+                raise self._late(where, 0.0, before, advice.over.format(where=where))
             try:
-                sent = self._access.credentials(self.base) if _is_same_origin(url, self.base) else {}
+                sent = self._credentials() if _is_same_origin(url, self.base) else {}
                 with self._client.stream(method, url, headers=sent, timeout=left, **parameters) as response:
                     at = self._clock()
                     location = _location(url, response)
@@ -120,10 +130,12 @@ class Connection:
                         continue
                     if response.status_code in (401, 403) and not _is_same_origin(url, self.base):
                         raise _denied_elsewhere(where, url, response.status_code)
-                    body = self._body(response, where, at + left if self._is_patient else deadline)
+                    body = self._body(response, where, at + left if self._is_patient else deadline, began - before)
                     return Answer(response.status_code, response.headers, body, at, location)
             except httpx.TimeoutException:
-                raise SourceError("timeout", advice.late.format(where=where, seconds=left)) from None
+                waited = self._waited()
+                had = self._clock() - began - (waited - before)
+                raise self._late(where, had, waited, advice.late.format(where=where, seconds=left)) from None
             except httpx.TransportError as error:
                 if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and not reconnected:
                     reconnected = True  # the server closed the kept connection while we waited: once more, on a new one
@@ -134,14 +146,35 @@ class Connection:
                 raise SourceError(kind, text.format(where=where, error=error)) from None
         raise SourceError("redirect", f"{where} redirects in a circle")
 
-    def _body(self, response: httpx.Response, where: str, until: float) -> bytes:
+    def _credentials(self) -> Mapping[str, str]:
+        """What is sent to the base, and to nobody else; tokens by URL are of servers that their URL alone reaches."""
+        return self._access.headers if self._route.name else self._access.credentials(self.base)
+
+    def late(self, path: str, had: float, waited: float, told: str) -> SourceError:
+        """`told` of a path as an error: the doctor's own, if it `waited` longer for a CPU than the server `had` to
+        answer. Seconds."""
+        return self._late(self.target + path, had, waited, f"{self.target}{path} {told}: raise --timeout")
+
+    def _late(self, where: str, had: float, waited: float, told: str) -> SourceError:
+        if had < PATIENCE and waited > max(had, _WORTH_TELLING):
+            return SourceError(
+                "starved",
+                f"the doctor itself waited {waited:.1f} s for a CPU, and {where} had only {max(had, 0.0):.1f} s to"
+                " answer: run it where a CPU is free, or raise --timeout",
+            )
+        return SourceError("timeout", told)
+
+    def _body(self, response: httpx.Response, where: str, until: float, began: float) -> bytes:
+        """The body, all there at `until` on the clock. `began`: when it was asked, less what the doctor had waited."""
         body = bytearray()
         for chunk in response.iter_bytes():  # as they come: a slow drip must not hide behind a buffer
             body += chunk
             if len(body) > MAX_BODY:
                 raise SourceError("too-large", self._advice.too_large.format(where=where))
             if self._clock() > until:
-                raise SourceError("timeout", self._advice.endless.format(where=where))
+                waited = self._waited()
+                had = self._clock() - waited - began
+                raise self._late(where, had, waited, self._advice.endless.format(where=where))
         return bytes(body)
 
     def _redirected(self, url: str, location: str) -> str:
@@ -156,7 +189,7 @@ class Connection:
             )
         if here.scheme != there.scheme:
             self._client.close()
-            self._client = _client(location, self._access)
+            self._client = _client(location, self._access, self._route)
         # The user and the password of the base stay with it, too.
         is_home = _is_same_origin(location, self.base)
         return str(there.copy_with(userinfo=httpx.URL(self.base).userinfo if is_home else b""))
@@ -175,10 +208,17 @@ def _is_same_origin(one: str, other: str) -> bool:
     return (first.scheme, first.host, first.port) == (second.scheme, second.host, second.port)
 
 
-def _client(base: str, access: Access) -> httpx.Client:
+def _client(base: str, access: Access, route: Route) -> httpx.Client:
     secure = base.startswith("https:")
+    context = _tls(access, route) if secure else False  # never used on http; loading certificates takes a while
+    transport = None
+    if route.entered is not None:
+        from vllm_doctor.sources.server import entered  # late: most servers are where their URL says
+
+        transport = entered.transport(context, route.entered)
     return httpx.Client(
-        verify=_tls(access) if secure else False,  # never used on http; loading certificates takes a while
+        verify=context,
+        transport=transport,
         headers={"user-agent": f"vllm-doctor/{__version__}", "accept": "text/plain, application/json"},
         cookies=_NoCookies(),
         trust_env=False,  # a proxy in the environment is not on the way to one's own server
@@ -186,8 +226,15 @@ def _client(base: str, access: Access) -> httpx.Client:
     )
 
 
-def _tls(access: Access) -> ssl.SSLContext:
+def _tls(access: Access, route: Route) -> ssl.SSLContext:
     context = ssl.create_default_context()
+    if route.certificate:
+        try:
+            context.load_verify_locations(cadata=route.certificate)
+        except (ssl.SSLError, ValueError) as error:
+            raise SourceError("tls", f"{route.certificate_of} holds no certificate in PEM ({error})") from None
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it may be signed by an authority that is not known here
+        context.check_hostname = False  # found by its process: whatever it is called, this is its certificate
     if access.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -78,6 +78,16 @@ def started(page: Page) -> float:
     return starts[0] if len(starts) == 1 else 0.0
 
 
+def stands_still(scrapes: Sequence[Scrape]) -> bool:
+    """Whether no token came between the last two scrapes."""
+    if len(scrapes) < 2:
+        return False
+    before, after = (
+        sum(sample.value for sample in scrape.page.samples if sample.name == _COUNTER) for scrape in scrapes[-2:]
+    )
+    return before == after
+
+
 def identity(target: str, page: Page, version: Any, cards_answer: Any) -> Identity:
     """What the answers of /version and /v1/models say. Raises SourceError where this is no vLLM."""
     found = version.get("version") if isinstance(version, dict) else None

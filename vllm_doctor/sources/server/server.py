@@ -1,4 +1,4 @@
-"""A vLLM server, over HTTP: GET /metrics once a sample; /version and /v1/models once.
+"""A vLLM server, over HTTP: GET /metrics once a sample; /version and /v1/models once; /health where no token came.
 
 Nothing else is asked of the patient, nothing is sent to it, and every answer is bounded in time and size.
 """
@@ -6,30 +6,47 @@ Nothing else is asked of the patient, nothing is sent to it, and every answer is
 from __future__ import annotations
 
 import email.utils
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.report import Problem
 from vllm_doctor.model.restarts import Starts
 from vllm_doctor.model.window import Window
+from vllm_doctor.sources.server import own_time
 from vllm_doctor.sources.server.access import Access
 from vllm_doctor.sources.server.exposition import Heads, Page, parse
-from vllm_doctor.sources.server.fetch import Advice, Connection, base_of, shown
-from vllm_doctor.sources.server.scrapes import START_TIME, Answers, Identity, Scrape, identity, seen, started
+from vllm_doctor.sources.server.fetch import PATIENCE, Advice, Connection, base_of
+from vllm_doctor.sources.server.route import DIRECT, Route
+from vllm_doctor.sources.server.scrapes import (
+    START_TIME,
+    Answers,
+    Identity,
+    Scrape,
+    identity,
+    seen,
+    stands_still,
+    started,
+)
 
 if TYPE_CHECKING:  # only hooks have one
     from vllm_doctor.sources.server.state import Recalled, State
 
 IDENTITY_SECONDS = 3.0  # for /version and for /v1/models; /metrics may take all the time there is: a starved API
 # server is slow to answer, and is the patient we are here for
-PATIENCE = 5.0
-"""Seconds that a server which is followed has for one answer."""
+_LEAST_WINDOW, _MOST_OF = 1.0, 0.9
+"""Seconds over which rates mean anything, and how much of them is as good (heuristic)."""
+_AS_LONG_AGAIN = 2.0
+"""The last scrape is begun so much earlier than it must be done as the slowest one took, times this (heuristic)."""
+_WORTH_TELLING, _WORTH_TELLING_SHARE = 0.5, 0.2
+"""Seconds, and the share of its time, that the doctor waited for a CPU from which on it says so (heuristic)."""
 _SCRAPES = 30
 """So many are kept of one that is followed."""
 _RECENT = 4
@@ -44,8 +61,25 @@ _ADVICE = Advice(
 )
 
 
+@dataclass
+class _Look:
+    """What one look of `seconds` has seen. `began` on the clock, and how long the doctor had `waited` for a CPU until
+    then; `answered`: when the last scrape was there, and `waited_then`."""
+
+    seconds: float
+    began: float
+    waited: float
+    scrapes: list[Scrape] = field(default_factory=list)
+    identity: Identity = field(default_factory=Identity)
+    error: Problem | None = None
+    answered: float = 0.0
+    waited_then: float = 0.0
+
+
 class Server:
-    """One server under examination. `clock` must not step (time.monotonic); `sleep` waits."""
+    """One server under examination. `clock` must not step (time.monotonic); `sleep` waits; `waited`: the seconds that
+    the doctor itself waited for a CPU since it began.
+    """
 
     def __init__(
         self,
@@ -54,47 +88,97 @@ class Server:
         access: Access | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        route: Route = DIRECT,
+        waited: Callable[[], float] = lambda: own_time.of_all().waited,
     ) -> None:
         self.base = base_of(url)
-        self.target = shown(self.base)
         self._wanted = wanted | {START_TIME}
-        self._clock, self._sleep = clock, sleep
-        self._connection = Connection(self.base, access or Access(), clock, _ADVICE)
+        self._clock, self._sleep, self._waited = clock, sleep, waited
+        self._route = route
+        self._connection = Connection(
+            self.base, access or Access(), clock, _ADVICE, route=route, waited=self._waited_here
+        )
+        self.target = self._connection.target
+        self._look: _Look | None = None
+        self._waited_before = 0.0
+        self._answered = 0.0
 
     def close(self) -> None:
         self._connection.close()
 
-    def examine(self, seconds: float, deadline: float, state: State | None = None) -> Observation:
-        """Scrape over `seconds` (0: once); be done by `deadline` on the clock.
+    def examine(
+        self, seconds: float, deadline: float, state: State | None = None, waited: float | None = None
+    ) -> Observation:
+        """Scrape over `seconds` (0: once); be done by `deadline` on the clock. `waited`: what the doctor had waited for
+        a CPU when the time for all of it began; None: that begins now.
 
         With a state that holds an earlier scrape of it one is enough; it is kept there for the next time.
         Never raises for what the server does: an Observation's error says it, and keeps what was seen before.
         """
-        scrapes: list[Scrape] = []
-        identity = Identity()
-        error: Problem | None = None
+        now = self._waited()
+        self._waited_before = now if waited is None else waited
+        look = self._look = _Look(seconds, self._clock(), self._waited_here())
+        self._answered = 0.0
         recalled: Recalled | None = None
         try:
             for scrape in self._scrapes(seconds, deadline):
-                if not scrapes:
-                    identity = self.identify(scrape.page, deadline)
+                if not look.scrapes:
+                    look.identity = self.identify(scrape.page, deadline)
                     recalled = state.recall(self.target, scrape) if state is not None else None
-                    scrapes.extend(recalled.scrapes if recalled is not None else ())
-                scrapes.append(scrape)
+                    look.scrapes.extend(recalled.scrapes if recalled is not None else ())
+                look.scrapes.append(scrape)
+                look.answered, look.waited_then = self._clock(), self._waited_here()
                 if recalled is not None and recalled.scrapes:
                     break
         except SourceError as problem:
-            error = Problem(problem.kind, str(problem))
-        seen = self.seen(scrapes, identity, error)
+            look.error = Problem(problem.kind, str(problem))
+        seen = self.with_answer(self._ended(look))
+        if look.error is None and stands_still(look.scrapes):
+            seen = replace(seen, facts={**seen.facts, **self.health(deadline)})
         if state is None or recalled is None or seen.error is not None:
             return seen
         seen.window.lone = recalled.reason
-        notes = [recalled.note, state.keep(self.target, scrapes[-1])]
+        notes = [recalled.note, state.keep(self.target, look.scrapes[-1])]
         starts, wall = Starts(), time.time() - self._clock()
-        for scrape in (*recalled.kept, scrapes[-1]):
+        for scrape in (*recalled.kept, look.scrapes[-1]):
             starts.add(wall + scrape.at, scrape.started)
-        facts = {**seen.facts, **starts.facts(wall + scrapes[-1].at, "metrics")}
+        facts = {**seen.facts, **starts.facts(wall + look.scrapes[-1].at, "metrics")}
         return replace(seen, facts=facts, notes=(*seen.notes, *(note for note in notes if note)))
+
+    def _waited_here(self) -> float:
+        """Seconds that the doctor waited for a CPU since the time for this look began."""
+        return max(0.0, self._waited() - self._waited_before)  # a thread that ends takes its count along
+
+    def so_far(self) -> Observation | None:
+        """What a look that has not ended yet has seen; None where it has seen nothing. For another thread."""
+        look = self._look
+        if look is None or not look.scrapes:
+            return None
+        since, waited = self._clock() - look.answered, self._waited_here() - look.waited_then
+        error = self._connection.late("/metrics", since - waited, waited, "did not answer to the end of the window")
+        return self._ended(replace(look, scrapes=list(look.scrapes), error=Problem(error.kind, str(error))))
+
+    def _ended(self, look: _Look) -> Observation:
+        """The look as an observation. A doctor that got no CPU keeps what it has, if rates can be told from it."""
+        scrapes, error = look.scrapes, look.error
+        seconds = scrapes[-1].at - scrapes[0].at if scrapes else 0.0
+        elapsed = self._clock() - look.began
+        waited = min(self._waited_here() - look.waited, elapsed)
+        notes = [self._route.note]
+        if waited > max(_WORTH_TELLING, _WORTH_TELLING_SHARE * elapsed):
+            notes.append(
+                f"the doctor itself waited {waited:.1f} s for a CPU in the {elapsed:.1f} s of its look, for a window of"
+                f" {look.seconds:.3g} s: {len(scrapes)} scrapes over {seconds:.1f} s;"
+                " run it where a CPU is free, or as root with nice -n -10"
+            )
+            if error is None and seconds < _MOST_OF * min(_LEAST_WINDOW, look.seconds):
+                error = Problem(
+                    "starved",
+                    f"the doctor itself waited {waited:.1f} s for a CPU, and has only {len(scrapes)} scrape(s) of"
+                    f" {self.target} over {seconds:.1f} s: run it where a CPU is free, or raise --timeout",
+                )
+        seen = self.seen(scrapes, look.identity, error)
+        return replace(seen, notes=(*seen.notes, *filter(None, notes)))
 
     def seen(
         self,
@@ -111,10 +195,21 @@ class Server:
 
     def answer(self, deadline: float) -> tuple[float, str, float | None]:
         """One GET of /metrics: when it began on the clock, the page, and the server's own time. Raises SourceError."""
-        answer = self._connection.get("/metrics", deadline)
+        if self._look is None:
+            self._waited_before = self._waited()
+        asked, waited = self._clock(), self._waited()
+        try:
+            answer = self._connection.get("/metrics", deadline)
+        finally:
+            self._answered = max(self._answered, self._clock() - asked - (self._waited() - waited))
         if answer.status != 200:
             raise _refused(self.target, answer.status)
         return answer.at, answer.body.decode("utf-8", "replace"), _date(answer.headers)
+
+    def with_answer(self, seen: Observation) -> Observation:
+        """What was seen, with how long the slowest answer since then took; one that did not come took at least so."""
+        seconds, self._answered = self._answered, 0.0
+        return replace(seen, facts={**seen.facts, "answer_seconds": Known(seconds, origin="server")})
 
     def scrape(self, deadline: float, heads: Heads | None = None) -> Scrape:
         """One answer, read; done by `deadline` on the clock. Raises SourceError."""
@@ -128,22 +223,38 @@ class Server:
     def _scrapes(self, seconds: float, deadline: float) -> Iterator[Scrape]:
         """Pages about a second apart (further apart in a long window), the last `seconds` after the first."""
         steps = min(30, max(1, round(seconds))) if seconds > 0 else 0
-        first = 0.0
+        first = took = 0.0
         for step in range(steps + 1):
+            latest = deadline - _AS_LONG_AGAIN * took
+            due = first + seconds * step / steps if step else -math.inf
+            is_last = step == steps or due > latest  # what is begun later would not be done in time
             if step:
-                early = first + seconds * step / steps - self._clock()
-                if step < steps and early < -seconds / steps:
+                early = min(due, latest) - self._clock()
+                if not is_last and early < -seconds / steps:
                     continue  # a server that answers late is not asked faster to catch up
                 self._sleep(max(0.0, early))
+            began = self._clock()
             scrape = self.scrape(deadline)
+            took = max(took, self._clock() - began)
             if not step:
                 first = scrape.at
             yield scrape
+            if is_last:
+                break
 
     def identify(self, page: Page, deadline: float) -> Identity:
         """What /version and /v1/models say; SourceError if this is no vLLM."""
         version = self._json("/version", deadline)
         return identity(self.target, page, version, self._json("/v1/models", deadline))
+
+    def health(self, deadline: float) -> dict[str, Reading]:
+        """What vLLM says of its engine: 200, or 503 of one that is dead. Nothing where it is not vLLM that answers."""
+        try:
+            answer = self._connection.get("/health", min(deadline, self._clock() + IDENTITY_SECONDS))
+        except SourceError:
+            return {}
+        is_own = answer.status in (200, 503) and not answer.body.strip()  # a proxy's has a page
+        return {"health_status": Known(float(answer.status), origin="server")} if is_own else {}
 
     def _json(self, path: str, deadline: float) -> Any:
         """The JSON answer; {} if there is none: these two only add to what /metrics says."""
@@ -195,7 +306,7 @@ class Followed:
         if len(self._recent.times) > _RECENT:
             self._recent.drop(self._recent.times[0])
         seen = server.seen(self._scrapes, self._identity, window=self._window.copy())
-        return replace(seen, recent=self._recent.copy())
+        return server.with_answer(replace(seen, recent=self._recent.copy()))
 
     @property
     def identity(self) -> Identity | None:

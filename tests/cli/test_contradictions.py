@@ -1,0 +1,190 @@
+"""What a command, or the lines of a start, contradict in themselves: told before anything is measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_main import Doctor, doctor
+
+__all__ = ["doctor"]
+
+START = (
+    "(EngineCore pid=9) INFO 11-20 10:51:04 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: "
+    "model='Qwen/Qwen3-8B', speculative_config={spec}, tokenizer='Qwen/Qwen3-8B', dtype=torch.bfloat16, "
+    "max_seq_len=8192, tensor_parallel_size=1, pipeline_parallel_size=1, data_parallel_size={dp}, "
+    "disable_custom_all_reduce=False, quantization=None, enforce_eager=False, kv_cache_dtype=auto, "
+    "device_config=cuda, enable_prefix_caching=True, enable_chunked_prefill=True\n"
+)
+THREADS = (
+    "(Worker pid=9) INFO 11-20 10:51:12 [torch_utils.py:295] Reducing Torch threads from {} to 1 for serving. Set "
+    "OMP_NUM_THREADS in the external environment to override.\n"
+)
+PCIE = (
+    "(Worker_TP0 pid=9) WARNING 04-17 01:55:04 [custom_all_reduce.py:154] Custom allreduce is disabled because it's "
+    "not supported on more than two PCIe-only GPUs. To silence this warning, specify disable_custom_all_reduce=True "
+    "explicitly.\n"
+)
+DRAFTS = """--speculative-config '{"method": "ngram", "num_speculative_tokens": 3}'"""
+
+
+def findings(report: dict[str, Any]) -> dict[str, str]:
+    return {finding["rule"]: finding["severity"] for finding in report["findings"]}
+
+
+def cures(report: dict[str, Any], rule: str) -> list[dict[str, Any]]:
+    [found] = [finding for finding in report["findings"] if finding["rule"] == rule]
+    return [remedy["set"] for remedy in found["remedies"]]
+
+
+def asked(doctor: Doctor, flags: str, gpu: str = "H100") -> dict[str, Any]:
+    report: dict[str, Any] = doctor("--command", f"vllm serve Qwen/Qwen3-8B {flags}", "--gpu", gpu, "--json").report
+    return report
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected", "size"),
+    [
+        (f"--max-num-seqs 6 --max-cudagraph-capture-size 6 {DRAFTS}", "warning", 24),
+        ("--max-num-seqs 64 --max-cudagraph-capture-size 32", "warning", 64),
+        ("--max-num-seqs 32 --max-cudagraph-capture-size 32", None, None),
+        ("--max-num-seqs 600 --max-cudagraph-capture-size 256", "info", 608),
+        (f"--max-num-seqs 6 {DRAFTS}", None, None),
+    ],
+)
+def test_slots_with_their_drafts_beyond_the_largest_graph(
+    flags: str, expected: str | None, size: int | None, doctor: Doctor
+) -> None:
+    report = asked(doctor, flags)
+    assert findings(report).get("cudagraph-uncovered-batch") == expected
+    if size is not None:
+        assert cures(report, "cudagraph-uncovered-batch")[0] == {"--max-cudagraph-capture-size": size}
+
+
+def test_sizes_that_are_listed_are_not_capped_by_another_flag(doctor: Doctor) -> None:
+    report = asked(doctor, f"""--max-num-seqs 16 -cc '{{"cudagraph_capture_sizes": [1, 2, 4]}}' {DRAFTS}""")
+    assert findings(report)["cudagraph-uncovered-batch"] == "warning"
+    assert cures(report, "cudagraph-uncovered-batch") == [{}]
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (f"""{DRAFTS} -cc '{{"cudagraph_mode": "PIECEWISE", "level": 3}}'""", "warning"),
+        (f"{DRAFTS} --compilation-config.cudagraph_mode=piecewise", "warning"),
+        ("--compilation-config.cudagraph_mode PIECEWISE", None),
+        (f"{DRAFTS} -cc.cudagraph_mode=FULL_AND_PIECEWISE", None),
+    ],
+)
+def test_piecewise_graphs_beside_speculation(flags: str, expected: str | None, doctor: Doctor) -> None:
+    report = asked(doctor, flags)
+    found = findings(report).get("cudagraph-mode-downgraded")
+    assert (found if expected else None) == expected
+    if expected:
+        now = " ".join(report["command"]["now"])
+        assert "cudagraph_mode" not in now
+        assert ("level" in now) == ("level" in flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "gpu", "expected"),
+    [
+        ("--dtype bfloat16 --max-model-len 2048", "V100-SXM2-32GB", {"--dtype": "half"}),
+        ("--dtype bfloat16 --max-model-len 2048", "A10", None),
+        ("--no-enable-chunked-prefill --max-num-batched-tokens 2048", "H100", {"--enable-chunked-prefill": True}),
+        ("--no-enable-chunked-prefill --max-num-batched-tokens 40960", "H100", None),
+        ("--max-num-batched-tokens 128 --max-num-seqs 256", "H100", {}),
+    ],
+)
+def test_values_that_end_the_start(flags: str, gpu: str, expected: dict[str, Any] | None, doctor: Doctor) -> None:
+    report = asked(doctor, flags, gpu)
+    assert findings(report).get("flag-value-refused") == (None if expected is None else "critical")
+    if expected is not None:
+        assert cures(report, "flag-value-refused")[0] == expected
+
+
+def test_the_type_by_the_gpu(doctor: Doctor) -> None:
+    old, new = (asked(doctor, "--dtype float32 --max-model-len 512", gpu) for gpu in ("V100-SXM2-32GB", "H100"))
+    assert cures(old, "dtype-float32") == [{"--dtype": "half"}]
+    assert cures(new, "dtype-float32") == [{"--dtype": "auto"}]
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("vllm serve zai-org/GLM-4.6V-Flash --mm-processor-cache-gb 0", "info"),
+        ("""vllm serve acme/foo --limit-mm-per-prompt '{"image": 1}' --mm-processor-cache-gb 0""", "info"),
+        ("""vllm serve Qwen/Qwen2.5-VL-7B-Instruct --limit-mm-per-prompt '{"image": 0, "video": 0}' """
+         "--mm-processor-cache-gb 0", None),
+        ("vllm serve zai-org/GLM-4.6V-Flash", None),
+        ("vllm serve Qwen/Qwen3-8B --mm-processor-cache-gb 0", None),
+    ],
+)  # fmt: skip
+def test_no_cache_for_images(command: str, expected: str | None, doctor: Doctor) -> None:
+    report = doctor("--command", command, "--json").report
+    assert findings(report).get("mm-preprocessing-bound") == expected
+    if expected:
+        assert cures(report, "mm-preprocessing-bound")[0] == {"--mm-processor-cache-gb": 4}
+
+
+def test_the_line_of_the_log_is_the_topology(tmp_path: Path, doctor: Doctor) -> None:
+    """Four GPUs, of which vLLM says that they are joined by PCIe alone; no request was seen, so no pipeline."""
+    (tmp_path / "log.txt").write_text(PCIE)
+    report = doctor(str(tmp_path / "log.txt"), "--gpu", "4x RTX PRO 6000 Blackwell (no NVLink)", "--json").report
+    assert findings(report) == {"pcie-no-nvlink": "warning"}
+    assert cures(report, "pcie-no-nvlink")[0] == {"--tensor-parallel-size": 2, "--data-parallel-size": 2}
+    assert not any("--pipeline-parallel-size" in cure for cure in cures(report, "pcie-no-nvlink"))
+
+
+def test_cards_that_have_no_link(doctor: Doctor) -> None:
+    report = asked(doctor, "-tp 4", "4x RTX 4090")
+    assert findings(report)["pcie-no-nvlink"] == "info"
+    assert cures(report, "pcie-no-nvlink")[0] == {"--tensor-parallel-size": 1, "--data-parallel-size": 4}
+    assert "pcie-no-nvlink" not in findings(asked(doctor, "-tp 4", "4xH100"))
+
+
+@pytest.mark.parametrize(
+    ("dp", "threads", "expected"), [(8, 8, "warning"), (8, 64, None), (1, 2, None), (4, 5, "warning")]
+)
+def test_processes_beyond_the_cores_that_torch_found(
+    dp: int, threads: int, expected: str | None, tmp_path: Path, doctor: Doctor
+) -> None:
+    arguments = f"{{'model_tag': 'Qwen/Qwen3-8B', 'data_parallel_size': {dp}}}"
+    given = f"(APIServer pid=1) INFO 11-20 10:50:56 [api_utils.py:286] non-default args: {arguments}\n"
+    (tmp_path / "log.txt").write_text(given + START.format(spec="None", dp=dp) + THREADS.format(threads))
+    report = doctor(str(tmp_path / "log.txt"), "--json").report
+    assert findings(report).get("cpu-underprovisioned") == expected
+    if dp == 4:  # of 4 API servers, 4 engines; one API server makes it five processes, for five cores
+        assert cures(report, "cpu-underprovisioned")[0] == {"--api-server-count": 1}
+
+
+@pytest.mark.parametrize(
+    ("flags", "rule", "expected"),
+    [
+        ("--kv-cache-memory-bytes 16GiB --max-model-len 8192 --max-num-seqs 256", "max-num-seqs-lowered", False),
+        ("--max-model-len 8192 --max-num-seqs 6", "max-num-seqs-lowered", False),
+        ("--kv-cache-memory-bytes 60G --max-num-seqs 128", "max-num-seqs-lowered", True),
+        ("--gpu-memory-utilization 0.7", "gpu-mem-util-lowered", True),
+        ("--gpu-memory-utilization 0.7 --max-num-seqs 4", "gpu-mem-util-lowered", False),
+    ],
+)
+def test_an_opportunity_only_where_its_gate_can_bind(flags: str, rule: str, expected: bool, doctor: Doctor) -> None:
+    assert (rule in findings(asked(doctor, flags))) is expected
+
+
+def test_a_benchmark_of_prompts_alone_is_no_case_against_eager_mode(doctor: Doctor) -> None:
+    given = "vllm bench throughput --model meta-llama/Llama-3.1-8B --enforce-eager --input-len 32 --output-len {}"
+    prompts, answers = (doctor("--command", given.format(length), "--json").report for length in (1, 128))
+    assert (findings(prompts)["bench-no-decode"], findings(prompts)["enforce-eager"]) == ("warning", "info")
+    assert (findings(answers).get("bench-no-decode"), findings(answers)["enforce-eager"]) == (None, "warning")
+
+
+def test_the_method_that_older_releases_take_literally(doctor: Doctor) -> None:
+    unversioned = doctor("--command", "vllm serve acme/Foo-8B-AWQ --quantization awq", "--json").report
+    told = doctor(
+        "--command", "docker run vllm/vllm-openai:v0.30.0 --model acme/Foo-8B-AWQ --quantization awq", "--json"
+    ).report
+    assert findings(unversioned)["quant-kernel-unoptimised"] == "info"
+    assert "quant-kernel-unoptimised" not in findings(told)
