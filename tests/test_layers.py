@@ -27,6 +27,7 @@ FOLDERS = (
     "intake",
     "recording",
     "session",
+    "regressions",
     "compare",
     "fleet",
     "alerting",
@@ -100,7 +101,18 @@ def test_no_command_knows_another() -> None:
     """What two of them need is a module of its own."""
     names = {
         f"cli.{command}"
-        for command in ("examine", "demo", "compare", "record", "fleet", "alerts", "rules", "flags", "expect")
+        for command in (
+            "examine",
+            "demo",
+            "compare",
+            "record",
+            "fleet",
+            "alerts",
+            "rules",
+            "flags",
+            "expect",
+            "regressions",
+        )
     }
     known = {name for module in names for name, _ in imported(module)}
     assert {name for name in known if name.removeprefix("vllm_doctor.") in names} == set()

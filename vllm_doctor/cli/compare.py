@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from vllm_doctor.cli.options import Parser, add_examining, form_of
 from vllm_doctor.cli.output import is_coloured, write
 from vllm_doctor.compare import comparison, results
+from vllm_doctor.compare.comparison import Result
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.report import Report
 from vllm_doctor.text import redact
@@ -39,7 +43,8 @@ def run(arguments: Sequence[str]) -> int:
     before, after = results.of_source(options.before, look), results.of_source(options.after, look)
     if before.model is not None and after.model is not None and before.model != after.model:
         raise UsageError(f"two different models cannot be compared: {before.model} before, {after.model} after")
-    found = redact.anything(comparison.compared(before, after, options.goal or "throughput", options.open_loop))
+    compared = comparison.compared(before, after, options.goal or "throughput", options.open_loop)
+    found = redact.anything(replace(compared, notes=(*compared.notes, *_known_faults(before, after, options.rules))))
     if form == "json":
         from vllm_doctor.render import compare_json
 
@@ -50,6 +55,30 @@ def run(arguments: Sequence[str]) -> int:
         rendered = compare_text.render(found, is_coloured(options))
     write(rendered, options)
     return found.outcome.exit_code
+
+
+def _known_faults(before: Result, after: Result, folders: Sequence[str]) -> list[str]:
+    """Of two releases, what is certainly known of this setup, one line each."""
+    from vllm_doctor.model.errors import DoctorError
+    from vllm_doctor.vllm import flags
+
+    one, other = (flags.number(result.vllm or "") for result in (before, after))
+    if one is None or other is None or one == other or not (before.vllm and after.vllm):
+        return []
+    from vllm_doctor.regressions import upgrade
+    from vllm_doctor.rules import rule_set
+    from vllm_doctor.session import written
+
+    options = [f"{name}={value}" for name, value in (after.flags or {}).items() if name.startswith("--")]
+    command = shlex.join(["vllm", "serve", *([after.model] if after.model else []), *options])
+    rules = rule_set.load([Path(folder) for folder in folders])
+    first, last = (before.vllm, after.vllm) if one < other else (after.vllm, before.vllm)
+    try:
+        read = written.read(command, after.hardware, after.vllm, rules.catalogue)
+    except DoctorError:
+        read = upgrade.unknown
+    lines = list(upgrade.lines(upgrade.upgrade(rules.faults, first, last, read)))
+    return [*lines, f"what is known of these two releases: vllm-doctor regressions {first} {last}"]
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:

@@ -120,6 +120,10 @@ def _dispatched(arguments: Sequence[str]) -> int:
             from vllm_doctor.cli import expect
 
             return expect.run(arguments[1:])
+        case ["regressions"]:
+            from vllm_doctor.cli import regressions
+
+            return regressions.run(arguments[1:])
         case ["demo"]:
             from vllm_doctor.cli import demo
 
@@ -170,6 +174,10 @@ def _failure(command: Sequence[str], kind: str, line: str) -> str:
             from vllm_doctor.render import expect_json
 
             return expect_json.failed(now, problem)
+        case ["regressions"]:
+            from vllm_doctor.render import regressions_json
+
+            return regressions_json.failed(now, problem)
         case _:
             from vllm_doctor.render import json_v1
 

@@ -10,11 +10,11 @@ from vllm_doctor.expr.scalar import Comparison, Judge, Read
 
 
 class Condition:
-    """One parsed condition. Raises parser.ConditionError."""
+    """One condition, from its text or from nodes. Raises parser.ConditionError."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.root = parser.condition(text)
+    def __init__(self, written: str | TruthNode) -> None:
+        self.text = written if isinstance(written, str) else nodes.text(written)
+        self.root = parser.condition(written) if isinstance(written, str) else written
         self.names = nodes.names(self.root)
         self._judge: Judge | None = None
 

@@ -29,7 +29,7 @@ from vllm_doctor.model.speed import Expected
 from vllm_doctor.rules import causes, elimination, explain, prediction, speed
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.elimination import Tried
-from vllm_doctor.rules.rule import Costs, Outcome, RemedyRule, Rule
+from vllm_doctor.rules.rule import Case, Costs, Outcome, RemedyRule, Rule
 from vllm_doctor.rules.signal import Signal
 from vllm_doctor.rules.verdict import Complaint, concluded
 from vllm_doctor.text import words
@@ -264,6 +264,7 @@ def finding_of(
     catalogue: Catalogue,
 ) -> Finding:
     """What a rule found, with its remedies as they fit what is read."""
+    held = rule.held(reader) if rule.cases else ()
     return Finding(
         rule=rule.id,
         severity=severity,
@@ -271,19 +272,27 @@ def finding_of(
         explained_by=None,
         confidence=rule.confidence,
         subject=dict(subject),
-        title=rule.title,
-        here=" ".join(_filled(rule.here, reader)),
+        title=_titled(rule.title, held),
+        here=" ".join((*_filled(rule.here, reader), *(case.says for case in held))),
         why=rule.why,
         threshold_from=rule.threshold_from,
         evidence=tuple(
             _evidence(comparison, catalogue) for comparison in dict.fromkeys(comparisons) if _seen(comparison)
         ),
         remedies=remedies(rule, reader),
-        see=rule.see,
+        see=tuple(dict.fromkeys((*(url for case in held for url in case.see), *rule.see))),
         stage=rule.stage,
         gain=_gain(rule.gain, reader),
         cost=_cost(rule.costs, reader),
     )
+
+
+def _titled(title: str, held: Sequence[Case]) -> str:
+    """With the first of the cases, and how many others there are."""
+    if not held:
+        return title
+    more = f", and {len(held) - 1} more" if len(held) > 1 else ""
+    return f"{title}: {held[0].title}{more}"
 
 
 def remedies(rule: Rule, reader: Reader) -> tuple[Remedy, ...]:

@@ -2,6 +2,7 @@
 
     signals.yaml, signals/*.yaml   signals
     log-lines/*.yaml               lines of vLLM's log
+    regressions/*.yaml             known faults by version
     overrides.yaml                 what is changed in shipped rules
     diagnosis.yaml                 what is no signal, but made of signals: shipped only
     any other *.yaml               a rule
@@ -18,6 +19,7 @@ from vllm_doctor.model.errors import UsageError
 
 SIGNALS = "signals"
 LOG_LINES = "log-lines"
+REGRESSIONS = "regressions"
 OVERRIDES = "overrides.yaml"
 DIAGNOSIS = "diagnosis.yaml"
 
@@ -48,6 +50,10 @@ def log_lines(folder: Path) -> list[Path]:
     return [path for path in _all(folder) if _kind(path) == LOG_LINES]
 
 
+def regressions(folder: Path) -> list[Path]:
+    return [path for path in _all(folder) if _kind(path) == REGRESSIONS]
+
+
 def overrides(folder: Path) -> list[Path]:
     return [path for path in _all(folder) if _kind(path) == OVERRIDES]
 
@@ -61,6 +67,6 @@ def _kind(path: Path) -> str:
         return OVERRIDES
     if path.name == DIAGNOSIS and path.parent.resolve() == shipped().resolve():
         return DIAGNOSIS
-    if path.parent.name == LOG_LINES:
-        return LOG_LINES
+    if path.parent.name in (LOG_LINES, REGRESSIONS):
+        return path.parent.name
     return SIGNALS if path.parent.name == SIGNALS or path.name == f"{SIGNALS}.yaml" else "rule"

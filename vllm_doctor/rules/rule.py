@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vllm_doctor.expr import nodes
 from vllm_doctor.expr.condition import Condition
 from vllm_doctor.expr.scalar import Comparison
 from vllm_doctor.model.kinds import SEVERITIES, Confidence, Role, Severity, Stage, State
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.rules import document
+from vllm_doctor.rules import document, regression
 from vllm_doctor.rules import folders as places
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnosis_file import condition_of
 from vllm_doctor.rules.folders import shipped as shipped
+from vllm_doctor.rules.regression import Regression
 from vllm_doctor.rules.table import Problems, Table, gathered
 from vllm_doctor.text import files, words
 from vllm_doctor.vllm import flags
@@ -32,7 +34,7 @@ ID = "[a-z0-9]+(-[a-z0-9]+)*"
 """The form of a rule's id."""
 KEYS = (
     "rule", "title", "status", "stage", "role", "confidence", "why", "here", "not_this_rule", "applies",
-    "when", "next", "explains", "threshold_from", "gain", "costs", "remedies", "see", "examples",
+    "when", "cases", "next", "explains", "threshold_from", "gain", "costs", "remedies", "see", "examples",
 )  # fmt: skip
 REMEDY_KEYS = (
     "do", "if", "set", "unset", "env", "run", "by", "computed", "cost", "risk", "expect", "gain", "then", "goal",
@@ -70,6 +72,18 @@ class Costs:
 
     signal: str | None
     basis: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One of the things that a rule of a table looks for: `holds` decides in two values, `seen` is the evidence."""
+
+    severity: Severity
+    holds: Condition
+    seen: Condition
+    title: str
+    says: str
+    see: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +130,8 @@ class Rule:
     """None: it is no limit that another one hides."""
     overridden: str = ""
     """Where, and why, its conditions were changed."""
+    cases: tuple[Case, ...] = ()
+    """What it looks for, where that stands in a table: one of them is enough."""
 
     def signals(self) -> tuple[str, ...]:
         """The signals its conditions name."""
@@ -138,11 +154,17 @@ class Rule:
                 continue
             holds, seen = condition.judge(read)
             if holds:
+                seen += [c for case in self.held(read) for c in case.seen.judge(read)[1]]
                 return Outcome(State(severity), tuple(c for c in seen if c.holds))
             if holds is None:
                 undecided = True
                 because.update(_unknowns(seen))
         return Outcome(State.UNKNOWN, (), tuple(because.items())) if undecided else Outcome(State.OK)
+
+    def held(self, read: Callable[[str], Reading]) -> tuple[Case, ...]:
+        """Those of its cases that hold, the gravest first."""
+        held = [case for case in self.cases if case.holds.judge(read)[0]]
+        return tuple(sorted(held, key=lambda case: SEVERITIES.index(case.severity)))
 
 
 def _unknowns(seen: Iterable[Comparison]) -> tuple[tuple[str, Reason], ...]:
@@ -160,8 +182,11 @@ def version(folders: Iterable[Path]) -> str:
     return told.hexdigest()[:12]
 
 
-def load(folders: Iterable[Path], catalogue: Catalogue, problems: Problems | None = None) -> tuple[Rule, ...]:
+def load(
+    folders: Iterable[Path], catalogue: Catalogue, problems: Problems | None = None, faults: Sequence[Regression] = ()
+) -> tuple[Rule, ...]:
     """All rules below these folders, in order of id. Raises DocumentError; a later folder may not redefine a rule.
+    `faults`: the cases of the rules that have such.
 
     With `problems`, mistakes are noted there, and a rule that has some comes without what is wrong.
     """
@@ -170,7 +195,7 @@ def load(folders: Iterable[Path], catalogue: Catalogue, problems: Problems | Non
         places.check([folder])
         for path in places.rules(folder):
             with gathered(problems):
-                rule = read(path, catalogue, problems)
+                rule = read(path, catalogue, problems, faults)
                 if rule.id in rules:
                     _fail_twice(rule, rules[rule.id])
                 rules[rule.id] = rule
@@ -202,8 +227,9 @@ def _check_explains(rule: Rule, rules: Mapping[str, Rule], path: tuple[str, ...]
             _check_explains(rules[other], rules, (*path, rule.id))
 
 
-def read(path: Path, catalogue: Catalogue, problems: Problems | None = None) -> Rule:
-    """One rule file. Raises DocumentError with file, line, and what to do."""
+def read(path: Path, catalogue: Catalogue, problems: Problems | None = None, faults: Iterable[Regression] = ()) -> Rule:
+    """One rule file. `faults`: the table of known faults, for a rule whose cases they are. Raises DocumentError with
+    file, line, and what to do."""
     table = document.read(path, until="examples", problems=problems)
     table.allow(*KEYS)
     id = table.text("rule")
@@ -212,6 +238,9 @@ def read(path: Path, catalogue: Catalogue, problems: Problems | None = None) -> 
     elif id != path.stem:
         table.mistake(f"the rule's id {id!r} is not the file's name: rename one ({id}.yaml)", "rule")
     gain = _bound(table, "gain", catalogue)
+    held = table.one_of("cases", regression.HELD) if "cases" in table else None
+    faults = list(faults) if held is not None else []
+    cases = tuple(_case(fault, held) for fault in faults if held is not None)
     rule = Rule(
         id=id or path.stem,
         group=path.parent.name,
@@ -224,14 +253,18 @@ def read(path: Path, catalogue: Catalogue, problems: Problems | None = None) -> 
         here=table.texts("here"),
         not_this_rule=" ".join(table.text("not_this_rule").split()) if "not_this_rule" in table else "",
         applies=_condition(table, "applies", catalogue) if "applies" in table else None,
-        when=_when(table, catalogue),
+        when=_of_cases(cases) if held is not None else _when(table, catalogue),
         explains=table.texts("explains"),
         threshold_from=table.one_of("threshold_from", ORIGINS),
         gain=gain,
         costs=_costs(table, catalogue),
-        remedies=tuple(_remedy(entry, catalogue, gain) for entry in table.tables("remedies")),
+        remedies=(
+            *(remedy for fault in faults if held == "certain" for remedy in _remedies_of(fault)),
+            *(_remedy(entry, catalogue, gain) for entry in table.tables("remedies")),
+        ),
         see=table.texts("see"),
         table=table,
+        cases=cases,
         next=_next(table, catalogue),
     )
     for sentence in rule.here:
@@ -247,6 +280,41 @@ def _when(table: Table, catalogue: Catalogue) -> Mapping[Severity, Condition]:
         table.mistake("'when' needs a condition under critical, warning or info", "when")
     read = {Severity(key): _condition(when, key, catalogue) for key in when if key in SEVERITIES}
     return {key: condition for key, condition in read.items() if condition is not None}
+
+
+def _case(fault: Regression, held: regression.Held) -> Case:
+    """A known fault as a case of a rule. What holds only possibly is worth knowing, no more."""
+    severity = fault.severity if held == "certain" else Severity.INFO
+    see = tuple(source.url for source in fault.sources)
+    return Case(severity, fault.holding(held), fault.whole, fault.title, fault.says, see)
+
+
+def _of_cases(cases: Sequence[Case]) -> Mapping[Severity, Condition]:
+    """One of the cases of this severity holds; where there is none, what never does."""
+    when: dict[Severity, Condition] = {}
+    for severity in SEVERITIES:
+        of = tuple(case.holds.root for case in cases if case.severity == severity)
+        if of:
+            when[severity] = Condition(nodes.Or(of))
+    return when or {Severity.INFO: Condition(regression.NEVER)}
+
+
+def _remedies_of(fault: Regression) -> Iterator[RemedyRule]:
+    """The way round of a known fault; and the release that mends it, or the last one without it."""
+    holds = fault.holding("certain")
+    if fault.way is not None:
+        way = fault.way
+        yield RemedyRule(
+            way.do, holds, way.set, way.unset, way.env, (), "you", (), way.cost, way.risk, way.expect, None, (), ""
+        )
+    release = f"Run vLLM {fault.until} or later" if fault.until else f"Run vLLM {fault.good}" if fault.good else ""
+    if release:
+        risk = "another release changes other things, too: compare the two (vllm-doctor compare)"
+        run = f"vllm-doctor regressions {fault.since} {fault.until or fault.good}"
+        yield RemedyRule(
+            f"{release}: {fault.title}", holds, {}, (), {}, (run,), "you", (), "restart", risk,
+            "what it takes away is back", None, (), "",
+        )  # fmt: skip
 
 
 def _next(table: Table, catalogue: Catalogue) -> Next | None:

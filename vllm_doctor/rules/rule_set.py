@@ -6,22 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vllm_doctor.rules import catalogue, overrides, pickled, rule
+from vllm_doctor.rules import catalogue, overrides, pickled, regression, rule
 from vllm_doctor.rules import folders as places
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.overrides import Override
+from vllm_doctor.rules.regression import Regression
 from vllm_doctor.rules.rule import Rule
 from vllm_doctor.rules.table import Problems
 
 
 @dataclass(frozen=True)
 class RuleSet:
-    """`as_written`: the rules before the overrides. Those that an override skips are among `rules` all the same."""
+    """`as_written`: the rules before the overrides. Those that an override skips are among `rules` all the same.
+    `faults`: what is known to be wrong in which vLLM."""
 
     rules: tuple[Rule, ...]
     as_written: tuple[Rule, ...]
     catalogue: Catalogue
     overrides: Mapping[str, Override]
+    faults: tuple[Regression, ...]
 
     @property
     def judging(self) -> tuple[Rule, ...]:
@@ -47,10 +50,11 @@ def load(folders: Sequence[Path], problems: Problems | None = None) -> RuleSet:
 def _read(others: Sequence[Path], problems: Problems | None) -> RuleSet:
     shipped = places.shipped()
     signals = catalogue.load(shipped, *others, problems=problems)
-    rules = rule.load([shipped, *others], signals, problems)
+    faults = regression.load([shipped, *others], signals.signals, problems)
+    rules = rule.load([shipped, *others], signals, problems, faults)
     changes = overrides.load(others, rules, signals, problems)
     changed = (overrides.applied(one, changes[one.id]) if one.id in changes else one for one in rules)
-    return RuleSet(tuple(changed), rules, signals, changes)
+    return RuleSet(tuple(changed), rules, signals, changes, tuple(faults))
 
 
 def own(folders: Sequence[Path]) -> list[Path]:

@@ -37,7 +37,10 @@ def page(rule: Rule, is_skipped: bool = False) -> str:
     if rule.applies:
         lines += _indented(f"applies   {rule.applies.text}", 10)
     for severity in SEVERITIES:
-        if severity in rule.when:
+        if rule.cases:
+            count = sum(case.severity == severity for case in rule.cases)
+            lines += [f"  {severity:<10}one of {count} known faults (vllm-doctor regressions)"] if count else []
+        elif severity in rule.when:
             lines += _indented(f"{severity:<10}{' '.join(rule.when[severity].text.split())}", 10)
     if rule.next:
         lines += _indented(f"{'next':<10}{' '.join(rule.next.when.text.split())}", 10)
@@ -54,7 +57,9 @@ def page(rule: Rule, is_skipped: bool = False) -> str:
         bound = f"{rule.costs.signal}: {rule.costs.basis}" if rule.costs.signal else "not known: nobody can bound it"
         lines += ["", "It adds to each output token, at most", *_indented(bound)]
     lines += ["", "Cures"]
-    for remedy in rule.remedies:
+    if rule.cases:
+        lines += ["  those of the fault: vllm-doctor regressions VERSION"]
+    for remedy in () if rule.cases else rule.remedies:
         lines += _indented(f"* {remedy.do}", 4)
         for flag in remedy.unset:
             lines.append(f"      - {flag}")

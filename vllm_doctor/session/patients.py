@@ -221,7 +221,7 @@ def _with_defaults(facts: Mapping[str, Reading]) -> dict[str, Reading]:
     facts = {**facts, **nested_flags.of_facts(facts), **gpu_names.completed(facts)}
     of_device = defaults.of_device(facts) if FORM in facts else {}
     known = {name: fact for name, fact in facts.items() if isinstance(fact, Known) or name not in of_device}
-    return defaults.of_version(facts) | of_device | known
+    return defaults.of_version(facts) | defaults.of_flags(facts) | of_device | known
 
 
 def _completed(facts: Mapping[str, Reading], written: Mapping[str, Reading]) -> dict[str, Reading]:

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from vllm_doctor.model.reading import Known, Reading, Unknown
+from vllm_doctor.model.facts import COMMAND
+from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.vllm import flags
 from vllm_doctor.vllm.flags import release
+from vllm_doctor.vllm.kv_cache import draft_method
 
 MAX_NUM_SEQS, MAX_NUM_BATCHED_TOKENS = "--max-num-seqs", "--max-num-batched-tokens"
 UTILIZATION = "--gpu-memory-utilization"
@@ -101,17 +103,32 @@ def of_version(known: Mapping[str, Reading]) -> dict[str, Reading]:
     """What follows from a server's version alone.
 
     vllm_release (0.23.1 as 23, 1.2 as 1002), for rules that hold up to a release, and gpu_memory_utilization_default.
-    Where a command tells no version, the one that judges its flags counts.
+    Where a command tells no version, the one that judges its flags counts. vllm_number (0.23.1 as 2301) is of a
+    version that is told, and a release.
     """
     version = _text(known, "vllm_version") or _text(known, "flags_judged_as")
     number = release(version) if version is not None else None
     if version is None or number is None:
         return {}
     found: dict[str, Reading] = {"vllm_release": _told(1000 * number[0] + number[1])}
+    exact = flags.number(_text(known, "vllm_version") or "")
+    if exact is not None:
+        found["vllm_number"] = _told(exact)
     utilization = flags.flag(version, UTILIZATION)
     if utilization is not None and utilization.default is not None:
         found["gpu_memory_utilization_default"] = _told(float(utilization.default))
     return found
+
+
+def of_flags(known: Mapping[str, Reading]) -> dict[str, Reading]:
+    """What follows from a command line that was read whole: speculative_method ("none" without drafts)."""
+    if not isinstance(known.get(COMMAND), Known):
+        return {}
+    given: dict[str, Value] = {
+        name: fact.value for name, fact in known.items() if name.startswith("--") and isinstance(fact, Known)
+    }
+    method = draft_method(given)
+    return {} if method is None else {"speculative_method": Known(method, origin="cmdline")}
 
 
 def of_device(known: Mapping[str, Reading]) -> dict[str, Reading]:

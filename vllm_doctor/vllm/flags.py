@@ -19,9 +19,9 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 from vllm_doctor.model import outside
-from vllm_doctor.vllm.release_table import History, Release, Row, release
+from vllm_doctor.vllm.release_table import History, Release, Row, number, release
 
-__all__ = ["Release", "release"]  # the versions of other modules too
+__all__ = ["Release", "number", "release"]  # the versions of other modules too
 
 _DATA = Path(__file__).parent / "data"
 _FLAGS = History(_DATA / "flags.tsv")

@@ -171,9 +171,16 @@ def _cache_dtype(config: Config, flags: Mapping[str, Value]) -> str:
 
 def _drafted(bytes_per_token: float, flags: Mapping[str, Value]) -> Reading:
     """What drafting adds: another model's layers are not known from here."""
-    given = [name for name in flags if name.startswith(("--speculative", "--spec-"))]
-    if not given:
-        return Known(0.0, origin=ORIGIN)
+    method = draft_method(flags)
+    if method is not None and method.endswith("mtp"):
+        return Known(bytes_per_token, origin=ORIGIN)
+    return Known(0.0, origin=ORIGIN) if method in ("none", "ngram", "ngram_gpu", "suffix") else Unknown(Reason.ABSENT)
+
+
+def draft_method(flags: Mapping[str, Value]) -> str | None:
+    """How these flags make drafts: "none" without; None where they do, and do not say how."""
+    if not any(name.startswith(("--speculative", "--spec-")) for name in flags):
+        return "none"
     method = flags.get("--speculative-config.method", flags.get("--spec-method"))
     if method is None:
         try:
@@ -181,9 +188,7 @@ def _drafted(bytes_per_token: float, flags: Mapping[str, Value]) -> Reading:
         except ValueError:
             told = None
         method = told.get("method") if isinstance(told, dict) else None
-    if isinstance(method, str) and method.endswith("mtp"):
-        return Known(bytes_per_token, origin=ORIGIN)
-    return Known(0.0, origin=ORIGIN) if method in ("ngram", "ngram_gpu", "suffix") else Unknown(Reason.ABSENT)
+    return method if isinstance(method, str) else None
 
 
 # ---- the model

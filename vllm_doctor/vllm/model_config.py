@@ -34,7 +34,10 @@ _MULTIMODAL = re.compile(r"VL(?=[A-Z0-9]|Model|For|$)|Vision|Llava|Audio|Omni|Wh
 _MULTI_QUERY = frozenset({"falcon", "RefinedWeb", "RefinedWebModel"})
 """Model types whose `multi_query` counts though they tell a number of KV heads, unless `new_decoder_architecture`."""
 
-FACTS = (*_NUMBERS, "kv_heads", "model_dtype", "model_quantization", "model_experts", "experts_per_token", "multimodal")
+FACTS = (
+    *_NUMBERS, "kv_heads", "model_dtype", "model_quantization", "model_experts", "experts_per_token", "multimodal",
+    "model_type",
+)  # fmt: skip
 
 
 class UnfitError(ValueError):
@@ -68,7 +71,8 @@ def facts(config: Config, modelopt: Config | None = None) -> dict[str, Reading]:
     """What it says outright: FACTS. `modelopt`: ModelOpt's own file beside it, hf_quant_config.json.
 
     attention_heads, kv_heads, hidden_layers, hidden_size, model_context (tokens), model_experts (0: none) and
-    experts_per_token; model_dtype and model_quantization ("none") as text; multimodal (flag).
+    experts_per_token; model_dtype, model_quantization ("none") and model_type (of the language model) as text;
+    multimodal (flag).
     """
     text = text_part(config)
     found = {name: _number(text, keys) for name, keys in _NUMBERS.items()}
@@ -81,6 +85,7 @@ def facts(config: Config, modelopt: Config | None = None) -> dict[str, Reading]:
         "model_experts": Known(0.0, origin=ORIGIN) if no_experts else experts,
         "experts_per_token": Known(0.0, origin=ORIGIN) if no_experts else _number(text, _EXPERTS_PER_TOKEN),
         "multimodal": Known(_is_multimodal(config), origin=ORIGIN),
+        "model_type": _word(model_type(text).removesuffix("_text") or None),
     }
 
 

@@ -30,6 +30,16 @@ def release(version: str) -> Release | None:
     return tuple(int(part or 0) for part in match.groups()[:3]) if match else None
 
 
+def number(version: str) -> float | None:
+    """A release as one number, in order: 2601 of 0.26.1, 10200 of 1.2.0, 805.1 of 0.8.5.post1; None of what is no
+    release, but leads to one or stands between two: a nightly build has what its commit has."""
+    key = _key(version)
+    if key is None or key[-1] == 0 or max(key[1:4]) > 99:
+        return None
+    major, minor, patch, fourth, post, _ = key
+    return 10000.0 * major + 100 * minor + patch + fourth / 100 + post / 10
+
+
 def _key(version: str) -> Key | None:
     match = _VERSION.match(version)
     if match is None:

@@ -1,0 +1,86 @@
+"""Known faults of a release, or what an upgrade brings, for a reader."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from vllm_doctor.regressions import bench, upgrade
+from vllm_doctor.regressions.upgrade import Listed, Upgrade
+
+_WIDTH = 100
+_HEADS = {
+    "brings": "It brings",
+    "keeps": "It keeps, as far as anybody says",
+    "passes": "Only releases between have",
+    "fixes": "It fixes",
+}
+
+
+def listed(found: Sequence[Listed], version: str | None, of: int) -> str:
+    """One release, or all."""
+    where = f"vLLM {version}" if version else "any vLLM"
+    head = f"{len(found)} of {of} known faults are those of {where}, {_sure(found)} certainly of this setup."
+    return _joined([head, "", *(line for one in found for line in _entry(one))])
+
+
+def upgraded(found: Upgrade, model: str, is_amd: bool) -> str:
+    """From one release to another, and how to find the release that made a difference."""
+    lines = [f"From vLLM {found.before} to {found.after}:", ""]
+    for becomes in upgrade.BECOMES:
+        entries: tuple[Listed, ...] = getattr(found, becomes)
+        if entries:
+            lines += [f"{_HEADS[becomes]}:", ""]
+            lines += [line for one in entries for line in _entry(one)]
+    if not any(getattr(found, becomes) for becomes in upgrade.BECOMES):
+        lines += ["Nothing that is known of this setup. That says only that nobody's report is in the table.", ""]
+    return _joined([*lines, *_plan(found, model, is_amd)])
+
+
+def _plan(found: Upgrade, model: str, is_amd: bool) -> Iterator[str]:
+    order = upgrade.bisection(found.before, found.after)
+    yield "To bisect a difference that you measured:"
+    yield ""
+    if not order:
+        yield "  No release lies between: try the nightly images of the commits between, in halves."
+    else:
+        steps = upgrade.most_steps(len(order))
+        yield from _wrapped(
+            f"{len(order)} releases lie between, and at most {steps} are to be tried. Try the first of this order;"
+            " where it is slow, leave out all that are newer, where it is well, all that are older; then take the next"
+            " that is left.",
+        )
+        for version in order:
+            yield f"  {version:<8} {bench.image(version, is_amd)}   or: {bench.wheel(version)}"
+    yield ""
+    yield "  Each under the same load, three times:"
+    yield f"  {bench.command(model)}"
+
+
+def _entry(one: Listed) -> Iterator[str]:
+    yield from _wrapped(f"[{one.fault.id}] {one.says}", "  - ")
+    way = one.fault.way
+    if way is not None:
+        parts = [
+            *(f"{name}={value}" for name, value in way.env.items()),
+            *(name if value is True else f"{name} {value}" for name, value in way.set.items()),
+            *(f"without {name}" for name in way.unset),
+        ]
+        yield from _wrapped(f"way round: {way.do}" + (f" ({', '.join(parts)})" if parts else ""), "    ")
+    yield from (f"    {source.url}" for source in one.fault.sources)
+    yield ""
+
+
+def _sure(found: Sequence[Listed]) -> int:
+    return sum(one.held == "certain" for one in found)
+
+
+def _wrapped(text: str, first: str = "  ") -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False,
+        break_long_words=False,
+    )  # fmt: skip
+
+
+def _joined(lines: Sequence[str]) -> str:
+    return "\n".join(lines).rstrip() + "\n"
