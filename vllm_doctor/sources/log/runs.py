@@ -187,7 +187,9 @@ class Runs:
             run.stage = line.stage
         if line.at_start and line.marks not in _TROUBLES and seen.pid is not None:
             # It went on with its start: what it had stumbled over was no death.
-            run.troubles = [one for one in run.troubles if one.is_deadly or one.speaker != (seen.process, seen.pid)]
+            survived = [one for one in run.troubles if not one.is_deadly and one.speaker == (seen.process, seen.pid)]
+            run.troubles = [one for one in run.troubles if one not in survived]
+            run.counts.subtract(one.told_by for one in survived)
         if line.at_start or line.samples:
             run.raised_last = False
             run.went_on_at = seen.at if seen.at is not None else run.went_on_at
