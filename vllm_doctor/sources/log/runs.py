@@ -71,7 +71,7 @@ _WAITED = re.compile(
 """What one process sees of another one's end: of what that one itself says, this is the consequence. What may not be
 shown says as little, and NCCL's "unhandled cuda error" only that there is one of CUDA's."""
 _UNHEARD = "exception-unheard"
-"""asyncio's and Python's words above a traceback that nobody waited for: of what is torn down as something else ended."""
+"""asyncio's and Python's words above a traceback that nobody waited for: it follows what ended something else."""
 _AROUND = 60.0
 """Seconds around a death in which a traceback that ends nothing by itself may be its cause."""
 _STALE = 12.0
