@@ -110,6 +110,20 @@ def test_a_death_after_which_it_served_again_is_a_warning(log: LogFolder) -> Non
     assert found(examine(*runs))["engine-died"].severity == "warning"
 
 
+def test_of_several_deaths_the_last_is_told(log: LogFolder) -> None:
+    taken = "ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address already in use"
+    runs = log.runs([*start(0)[:6], *death(25), *start(400, 500, 600)[:8], taken])
+    assert "Errno 98" in found(examine(*runs))["engine-died"].here
+    assert len(runs) == 2
+
+
+def test_a_server_that_was_cancelled_is_not_just_well(log: LogFolder) -> None:
+    slurm = "slurmstepd: error: *** JOB 4711 ON node07 CANCELLED AT 2025-11-20T10:50:47 DUE TO TIME LIMIT ***"
+    past = examine(log.run([*start(0), *busy(40, 900, 1), slurm]))
+    assert "TIME LIMIT" in past.diagnosis.headline
+    assert "TIME LIMIT" not in examine(log.run([*start(0), *busy(40, 900, 1)])).diagnosis.headline
+
+
 def test_a_start_that_was_put_right_is_history(log: LogFolder) -> None:
     runs = log.runs([*start(0)[:6], *death(25), *start(400, 500, 600), *busy(440, 3000, who="APIServer pid=500")])
     assert [run.up for run in runs] == [False, True]

@@ -105,14 +105,19 @@ def examine(
                 if stretch is None or f.rule not in moves
             ]
     joined = _joined(spans)
+    whole = _together(diagnoses, rules, catalogue, joined, stretches)
     return Postmortem(
-        replace(
-            _together(diagnoses, rules, catalogue, joined, stretches),
-            left_out=len(left_out),
-        ),
+        replace(whole, left_out=len(left_out), headline=_headline(whole, runs[-1])),
         joined,
         timeline(runs),
     )
+
+
+def _headline(diagnosis: Diagnosis, last: Run) -> str:
+    """With who ended the last run, where nothing else is wrong: that it was well does not say that it is there."""
+    if not (last.stopped and last.ended_by) or any(finding.is_grave for finding in diagnosis.findings):
+        return diagnosis.headline
+    return f"Stopped from outside ({last.ended_by}). {diagnosis.headline}"
 
 
 def _as_history(diagnosis: Diagnosis) -> Diagnosis:
@@ -402,14 +407,16 @@ _STATES = (*(state for state in State if state.severity), State.OK, State.UNKNOW
 
 def _at_their_worst(diagnoses: Sequence[_Told]) -> Iterable[Finding]:
     """Each finding of each subject, from the stretch in which it weighed most."""
-    findings: dict[tuple[str, object], Finding] = {}
-    for _, _, diagnosis in diagnoses:
+    findings: dict[tuple[str, object], tuple[int, Finding]] = {}
+    for run, _, diagnosis in diagnoses:
         for finding in diagnosis.findings:
             key = (finding.rule, tuple(sorted(finding.subject.items())))
-            before = findings.get(key)
-            if before is None or _weight(finding) < _weight(before):
-                findings[key] = finding
-    return findings.values()
+            of, before = findings.get(key, (run, None))
+            # How a server ended is told of the last run that did: what ended an earlier one may be put right.
+            is_newer = finding.stage is Stage.BROKEN and run > of
+            if before is None or (_weight(finding), not is_newer) < (_weight(before), True):
+                findings[key] = run, finding
+    return [finding for _, finding in findings.values()]
 
 
 def _weight(finding: Finding) -> tuple[bool, int]:

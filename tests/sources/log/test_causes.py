@@ -473,3 +473,71 @@ def test_engine_dead_alone_is_no_cause(log: LogFolder) -> None:
     assert run.death is not None
     assert run.death.cause is None
     assert ENGINE_DEAD not in str(fact(run, "death_cause"))
+
+
+# ---- what looks like a death, and is none ----------------------------------------------------------------------------
+
+
+def test_a_start_that_goes_on_did_not_die_of_what_it_stumbled_over(log: LogFolder) -> None:
+    says = "Error retrieving safetensors: Repo id must use alphanumeric chars: '/tiny'."
+    retried = said(SERVER, [f"{says}, retrying 1 of 2", says], 1, "repo_utils.py:45")
+    failed = bare(SERVER, [*frames("vllm/entrypoints/cli/serve.py:cmd"), "OSError: no vocabulary"])
+    run = log.run([*start(0)[:2], *retried, *start(0)[2:8], *failed])
+    assert run.death is not None
+    assert run.death.cause == "OSError: no vocabulary"
+    assert fact(run, "log:model-not-found") == 0
+    assert log.run([*start(0)[:2], *retried]).death is not None
+
+
+def test_what_nobody_waited_for_is_a_consequence(log: LogFolder) -> None:
+    torn = ["Task exception was never retrieved", *frames("zmq/_future.py:poll"), "zmq.error.ZMQError: not supported"]
+    ended = [*frames("vllm/scripts.py:serve"), "RuntimeError: Engine process failed to start."]
+    run = log.run([*start(0, prefixed=False)[:7], *torn, *torn, *ended])
+    assert run.death is not None
+    assert fact(run, "death_told") is False
+    assert "ZMQError" not in str(fact(run, "death_cause"))
+
+
+def test_the_text_of_a_warning_is_no_death(log: LogFolder) -> None:
+    warned = [
+        "/x/vllm/connections.py:8: RuntimeWarning: Failed to read commit hash:",
+        "No module named 'vllm._version'",
+    ]
+    runs = log.runs([*start(0, prefixed=False)[:2], *warned, *start(0, prefixed=False)[2:], *busy(40, 90, who="")])
+    assert [run.death for run in runs] == [None]
+    userwarned = ["/x/torch/a.py:8: UserWarning: torch.OutOfMemoryError: CUDA out of memory."]
+    assert log.run([*start(0)[:6], *userwarned]).death is None
+
+
+def test_a_worker_that_died_and_nothing_after_it(log: LogFolder) -> None:
+    gone = "Worker proc VllmWorker-1 died unexpectedly, shutting down executor."
+    run = log.run([*busy(40, 90), *said(ENGINE, [gone], 95, "m.py:146"), stats(98), stats(108, 0, 0, 0.0, 0.0)])
+    assert run.death is not None
+    assert fact(run, "engine_dead") is True
+    assert fact(run, "death_told") is False
+
+
+def test_nccls_wrapper_yields_to_the_cuda_error(log: LogFolder) -> None:
+    nccl = "RuntimeError: NCCL error: unhandled cuda error (run with NCCL_DEBUG=INFO for details)"
+    traced = said(WORKER, [*frames("vllm/a.py:b"), nccl], 95, "w.py:240")
+    watchdog = "[PG ID 2 Rank 3] Process group watchdog thread terminated with exception: CUDA error: "
+    access = "CUDA error: an illegal memory access was encountered"
+    fatal = [*traced, f"  what():  {watchdog}{access.removeprefix('CUDA error: ')}", *dead(96)]
+    run = log.run([*start(0), *busy(40, 90), *fatal])
+    assert run.death is not None
+    assert run.death.cause is not None
+    assert run.death.cause.endswith(access)
+    alone = log.run([*start(0), *busy(40, 90), *traced, *dead(96)])
+    assert alone.death is not None
+    assert alone.death.cause == nccl
+
+
+def test_an_exception_whose_prefix_is_cut(log: LogFolder) -> None:
+    free = "ValueError: Free memory on device (31.44/47.38 GiB) on startup is less than desired GPU memory utilization"
+    cut = f"[multiproc_executor.py:492] {free} (0.95, 45.01 GiB). Decrease it."
+    outer = "Exception: WorkerProc initialization failed due to an exception in a background process."
+    failed = said("", ["EngineCore failed to start.", *frames("vllm/v1/engine/core.py:run_engine_core"), outer])
+    run = log.run([cut, *failed])
+    assert run.death is not None
+    assert str(run.death.cause).startswith(free)
+    assert fact(run, "death_told") is True

@@ -73,6 +73,13 @@ _CUSTOM_PLACE = re.compile(
     re.ASCII,
 )
 
+# What is left of "ERROR 06-30 13:53:19 [core.py:515] ValueError: …" where an excerpt begins within it
+_CUT = re.compile(
+    r"[\s.…]{0,5}(?:ERROR[^\[\]]{0,40} )?\[?(?:[^\s\]:/]{0,80}+/){0,20}+(?P<source>[\w.-]{1,80}\.py:[0-9]{1,6})\] "
+    r"(?=[\w.]{0,100}(?:Error|Exception): )",
+    re.ASCII,
+)
+
 # Chats and editors make a link of "loggers.py:236": it looks like a host
 _LINKED = re.compile(r"\[\[([\w./-]{1,200}\.py:[0-9]{1,6})\]\(https?://[\w./-]{1,200}:[0-9]{1,6}/?\)\]", re.ASCII)
 
@@ -199,6 +206,8 @@ def _custom(text: str, within: Wrapping) -> Record | None:
         return _made(match["first"] or match["second"], source, text[match.end() :], within, None)
     if match := _CUSTOM_PLACE.match(text):
         return _made(match["level"], match["source"], text[match.end() :], within, None)
+    if match := _CUT.match(text):
+        return _made("ERROR", match["source"], text[match.end() :], within, None)
     return None
 
 

@@ -36,6 +36,8 @@ _LAST = 512
 """Bytes at a log's end, of which its last line is read."""
 _TRACED = ("error", "died", "raised", "failed")
 """Marks of lines that hold or introduce an exception."""
+_GOES_ON = re.compile(r"(?:\S{1,300}:\d{1,7}: )?\w{0,60}Warning: |.{0,2000}\bretrying\b")
+"""Of a line that looks like an error, and of which it says itself that it is none that ends anything."""
 _SPACES = re.compile(" {2,}")
 _REQUEST_LOGGERS = ("request_logger.py:", "logger.py:")
 _REQUESTS = ("Received request", "Generated response")
@@ -169,7 +171,7 @@ class Reading:
                 joined = self._values(entry, message + rest)
                 self._joined_in_vain += len(rest) if joined is None else 0
                 message, values = message + rest, joined or values
-            if values is None:
+            if values is None or (entry.marks in ("error", "died") and _GOES_ON.match(message)):
                 continue
             cause, stage = (str(values["error"]) if "error" in values else None), entry.stage
             if cause is not None and cause.endswith(":"):

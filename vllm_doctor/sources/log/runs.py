@@ -66,9 +66,12 @@ _ENDED = re.compile(
 _WAITED = re.compile(
     r"RPC call to|Worker failed with error|RayChannel|Watchdog caught collective|timed out|TimeoutError"
     r"|Connection (?:reset|closed|refused)|Broken pipe|Socket Timeout|: \[masked\]$"
+    r"|unhandled cuda error|ncclUnhandledCudaError"
 )
 """What one process sees of another one's end: of what that one itself says, this is the consequence. What may not be
-shown says as little."""
+shown says as little, and NCCL's "unhandled cuda error" only that there is one of CUDA's."""
+_UNHEARD = "exception-unheard"
+"""asyncio's and Python's words above a traceback that nobody waited for: it follows what ended something else."""
 _AROUND = 60.0
 """Seconds around a death in which a traceback that ends nothing by itself may be its cause."""
 _STALE = 12.0
@@ -76,6 +79,8 @@ _STALE = 12.0
 _MOST_RAISED = 100
 _LAST_V0 = (0, 10, 2)
 """The last release with the engine that swaps requests out."""
+_TROUBLES = ("error", "died", "raised", "failed", "stopped")
+"""Marks of lines that are no progress."""
 _BY_ITSELF = "stop-uvicorn"
 """The HTTP server's words, which it also says when it is the engine that has gone."""
 _KILL = re.compile(
@@ -103,6 +108,13 @@ class _Trouble:
     """The stage that the run was in."""
     told_by: str
     """The line of the table."""
+    pid: int | None = None
+    is_deadly: bool = False
+    """Whether the line says itself that the server is dead."""
+
+    @property
+    def speaker(self) -> tuple[str, int | None]:
+        return self.process, self.pid
 
 
 @dataclass
@@ -127,6 +139,8 @@ class _OpenRun:
     """Of requests and calls that were answered with an error: the first ones."""
     failures: int = 0
     """How many there are."""
+    unheard: tuple[str, int | None] | None = None
+    """The process that has just said that nobody heard of what it raised."""
     raised_last: bool = False
     """Whether nothing of vLLM's came after the last of these, as far as the start goes on."""
     stage: str | None = None
@@ -169,8 +183,13 @@ class Runs:
         run.counts[line.id] += seen.repeated
         if run.ready or run.points:
             run.serving[line.id] += seen.repeated
-        if line.stage is not None and line.marks not in ("error", "died", "raised", "failed", "stopped"):
+        if line.stage is not None and line.marks not in _TROUBLES:
             run.stage = line.stage
+        if line.at_start and line.marks not in _TROUBLES and seen.pid is not None:
+            # It went on with its start: what it had stumbled over was no death.
+            survived = [one for one in run.troubles if not one.is_deadly and one.speaker == (seen.process, seen.pid)]
+            run.troubles = [one for one in run.troubles if one not in survived]
+            run.counts.subtract(one.told_by for one in survived)
         if line.at_start or line.samples:
             run.raised_last = False
             run.went_on_at = seen.at if seen.at is not None else run.went_on_at
@@ -250,7 +269,13 @@ class Runs:
 
     def _mark(self, run: _OpenRun, seen: Sighting) -> None:
         at = seen.at if seen.at is not None else run.last_at or 0.0
-        trouble = _Trouble(at, seen.number or 0, seen.process, seen.cause, seen.stage, run.stage, seen.line.id)
+        is_deadly = seen.line.marks == "died"
+        trouble = _Trouble(
+            at, seen.number or 0, seen.process, seen.cause, seen.stage, run.stage, seen.line.id, seen.pid, is_deadly
+        )
+        unheard = run.unheard == (seen.process, seen.pid)
+        if unheard or seen.line.id == _UNHEARD:
+            run.unheard = (seen.process, seen.pid) if seen.line.id == _UNHEARD else None
         told_to_stop = run.stopped_at is not None and at - run.stopped_at < _SHUTDOWN
         match seen.line.marks:
             case "ready":
@@ -260,6 +285,8 @@ class Runs:
                 if run.stopped_at is None or run.stopped_by == _BY_ITSELF:
                     run.stopped_by = seen.line.id
                 run.stopped_at = at if run.stopped_at is None else run.stopped_at
+            case "raised" if unheard:
+                pass
             case "raised" if not run.raised or (run.raised[-1].cause, run.raised[-1].at) != (trouble.cause, at):
                 run.raised.append(trouble)
                 run.raised_last = True
@@ -514,7 +541,8 @@ def _death(open_run: _OpenRun, up: bool) -> Death | None:
         died = _of_its_start(open_run)
         if died is None:
             return None
-    of_it = [trouble for trouble in open_run.troubles if trouble.at >= died.at - _EPISODE]
+    # What stands above the first time of a log is of its beginning.
+    of_it = [trouble for trouble in open_run.troubles if not trouble.at or trouble.at >= died.at - _EPISODE]
     caused = [trouble for trouble in of_it if trouble.cause] or [died]
     if min(_weakness(trouble.cause) for trouble in caused):
         # All that was said is that something has ended: what says why may be in any process, before or after it.
@@ -527,7 +555,7 @@ def _death(open_run: _OpenRun, up: bool) -> Death | None:
     says = cause.cause if cause.cause is None or not _REPEATED.match(cause.cause) else None
     serving = serving or any(trouble.stage == "serving" for trouble in of_it)
     stage = "serving" if serving else _stage_of(cause, open_run)
-    return Death(cause.at or None, cause.line, cause.process, says, serving, stage)
+    return Death(cause.at or died.at or None, cause.line, cause.process, says, serving, stage)
 
 
 def _stage_of(cause: _Trouble, open_run: _OpenRun) -> str | None:
