@@ -177,6 +177,23 @@ def test_without_statistics_a_note_that_would_be_a_cause_leads(log: LogFolder) -
     assert slow.headline.endswith("the log holds no statistics that tell what it costs")
 
 
+def test_a_start_that_hangs_comes_before_what_would_make_it_slow(log: LogFolder) -> None:
+    past = examine(
+        log.run(
+            [
+                "INFO 12-12 05:27:59 api_server.py:585] vLLM API server version 0.6.4.post1",
+                "INFO 12-12 05:27:59 api_server.py:586] args: Namespace(model='m', tensor_parallel_size=4, seed=0)",
+                "WARNING 12-12 05:28:31 custom_all_reduce.py:143] Custom allreduce is disabled because it's not "
+                "supported on more than two PCIe-only GPUs. To silence this warning, specify "
+                "disable_custom_all_reduce=True explicitly.",
+                "INFO 12-12 05:28:31 pynccl.py:69] vLLM is using nccl==2.21.5",
+            ]
+        )
+    )
+    assert past.diagnosis.verdict is Verdict.WARNING
+    assert past.diagnosis.findings[0].rule == "worker-stuck"
+
+
 def test_what_a_log_cannot_tell_is_unknown_and_not_ok(log: LogFolder) -> None:
     states = examine(log.run(QUEUE)).diagnosis.states
     assert states["max-num-seqs-cap"] in ("warning", "unknown")

@@ -97,6 +97,8 @@ def examine(
         diagnosis = diagnose(rules, catalogue, snapshots, steady=steadily, explained=explained)
         if place < served and not run.up:
             diagnosis = _as_history(diagnosis)
+        elif stretch is None and not run.up:
+            diagnosis = _of_a_start(diagnosis)
         diagnoses.append((place, stretch, _timed(diagnosis, run, steady.rounds or stretch)))
         if run.first_at is not None and run.last_at is not None and stretch in (None, _longest(stretches, place)):
             spans += [
@@ -125,6 +127,18 @@ def _as_history(diagnosis: Diagnosis) -> Diagnosis:
     findings = [replace(f, severity=Severity.INFO, role=Role.INFO) if f.is_grave else f for f in diagnosis.findings]
     states = {**diagnosis.states, **{f.rule: State.INFO for f in diagnosis.findings if f.is_grave}}
     return replace(diagnosis, verdict=Verdict.UNKNOWN, findings=tuple(findings), states=states)
+
+
+def _of_a_start(diagnosis: Diagnosis) -> Diagnosis:
+    """Of a run that served nobody: what would only make it slow is no graver than what the start ended at."""
+    broken = min((f.severity.rank for f in diagnosis.findings if f.stage is Stage.BROKEN), default=None)
+    if broken is None:
+        return diagnosis
+    slow = [f for f in diagnosis.findings if f.stage in (Stage.LIMIT, Stage.SLOW_PATH) and f.severity.rank < broken]
+    findings = [replace(f, severity=Severity.INFO, role=Role.INFO) if f in slow else f for f in diagnosis.findings]
+    states = {**diagnosis.states, **{f.rule: State.INFO for f in slow}}
+    verdict = worst(*(Verdict(f.severity) for f in findings if f.is_grave), Verdict.UNKNOWN)
+    return replace(diagnosis, verdict=verdict, findings=tuple(findings), states=states)
 
 
 def _timed(diagnosis: Diagnosis, run: Run, of: _Stretch | tuple[int, int] | None) -> Diagnosis:
