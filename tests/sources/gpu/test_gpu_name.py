@@ -22,6 +22,7 @@ def test_the_facts_of_a_name() -> None:
         "gpu_flops_fp8": Known(4500e12, origin="--gpu"),
         "gpu_flops_fp4": Known(9000e12, origin="--gpu"),
         "gpu_link": Known("nvlink", origin="--gpu"),
+        "gpu_architecture": Known("blackwell", origin="--gpu"),
         "gpus_on_host": Known(8.0, origin="--gpu"),
     }
     assert named.notes == ()
@@ -29,7 +30,12 @@ def test_the_facts_of_a_name() -> None:
 
 def test_what_a_data_sheet_does_not_tell_is_left_out() -> None:
     assert "gpu_compute_capability" not in gpu_name.facts(gpu_name.parse("MI300X"))
-    assert gpu_name.facts(gpu_name.parse("cpu")).keys() == {"gpu_name", "gpu_link", "device_written"}
+    assert gpu_name.facts(gpu_name.parse("cpu")).keys() == {
+        "gpu_name",
+        "gpu_link",
+        "gpu_architecture",
+        "device_written",
+    }
     assert "gpus_on_host" not in gpu_name.facts(gpu_name.parse("L4"))
 
 
