@@ -430,8 +430,9 @@ def _lacks(vllm: str | None, flag: str, reader: Reader) -> bool:
 
 def _window(reader: Reader) -> list[str]:
     """The releases that it can be of, where its version is not told; oldest first."""
+    is_told = isinstance(reader(_VERSION), Known) and not isinstance(reader(_CHECKED_BY), Known)
     window = reader(_WINDOW)
-    return str(window.value).split() if isinstance(window, Known) else []
+    return str(window.value).split() if isinstance(window, Known) and not is_told else []
 
 
 def _later(named: Iterable[str], reader: Reader) -> Iterator[str]:

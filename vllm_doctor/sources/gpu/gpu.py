@@ -199,7 +199,10 @@ def facts(view: GpuView, use: GpuUse) -> dict[str, Reading]:
         for part in (_identity, _memory, _load, _slowdowns, _power, _clocks, _pcie, _health):
             readings |= part(watched)
         readings |= _foreign(watched, use.pids)
-        readings |= {"nvlink": _nvlink(_linked(gpus, view.nvlink_pairs), gpus), "gpu_p2p": _linked(gpus, view.p2p_pairs)}
+        readings |= {
+            "nvlink": _nvlink(_linked(gpus, view.nvlink_pairs), gpus),
+            "gpu_p2p": _linked(gpus, view.p2p_pairs),
+        }
         readings["gpu_link"] = _link(readings["gpu_link"], readings["nvlink"])
     elif view.missing is None and len({(gpu.name, gpu.memory_total, gpu.mig_profile) for gpu in view.gpus}) == 1:
         readings |= _kind([_Watched(gpu, ()) for gpu in view.gpus])
