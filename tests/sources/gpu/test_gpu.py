@@ -491,16 +491,18 @@ def test_how_they_reach_each_other_is_what_the_driver_sees(nvlink: dict[tuple[in
 
 
 @pytest.mark.parametrize(
-    ("name", "count", "nvlink"),
+    ("name", "memory", "count", "nvlink"),
     [
-        ("NVIDIA L40S", 8, False),  # neither on the card, nor sold for it
-        ("NVIDIA A100 80GB PCIe", 8, Reason.NOT_SUPPORTED),  # a bridge is sold apart
-        ("NVIDIA H100 80GB HBM3", 8, Reason.NOT_SUPPORTED),
-        ("NVIDIA L40S", 1, Reason.ABSENT),
+        ("NVIDIA L40S", 45, 8, False),  # neither on the card, nor sold for it
+        ("NVIDIA A100 80GB PCIe", 80, 8, Reason.NOT_SUPPORTED),  # a bridge is sold apart
+        ("NVIDIA H100 80GB HBM3", 80, 8, Reason.NOT_SUPPORTED),
+        ("NVIDIA L40S", 45, 1, Reason.ABSENT),
     ],
 )
-def test_cards_that_have_no_nvlink_are_not_joined_by_it(name: str, count: int, nvlink: bool | Reason) -> None:
-    gpus = tuple(gpu(place, name=name) for place in range(count))
+def test_cards_that_have_no_nvlink_are_not_joined_by_it(
+    name: str, memory: int, count: int, nvlink: bool | Reason
+) -> None:
+    gpus = tuple(gpu(place, name=name, memory_total=Known(memory * 2.0**30)) for place in range(count))
     assert bare(facts(GpuView("nvidia-smi", gpus), GpuUse(wanted=count)))["nvlink"] == nvlink
 
 
