@@ -6,7 +6,8 @@ from itertools import pairwise
 import pytest
 
 from vllm_doctor.expr.promql_eval import Expression
-from vllm_doctor.model.run import KV_CACHE, RUNNING, WAITING, Death, Round, Run, Series
+from vllm_doctor.model.reading import Known
+from vllm_doctor.model.run import KV_CACHE, PROMPTS, RUNNING, WAITING, Death, Round, Run, Series
 from vllm_doctor.model.window import Window
 
 TOKENS: Series = ("vllm:generation_tokens_total", ())
@@ -44,6 +45,46 @@ def test_what_a_round_holds_of_all_engines() -> None:
     a_round = Round(0, {"0": {RUNNING: 2, WAITING: 3, KV_CACHE: 0.2}, "1": {RUNNING: 5, KV_CACHE: 0.9}})
     assert (a_round.total(RUNNING), a_round.total(WAITING), a_round.most(KV_CACHE)) == (7, 3, 0.9)
     assert (Round(0, {}).total(RUNNING), Round(0, {}).most(KV_CACHE)) == (0, 0)
+
+
+# What the rounds of a run tell beside each other
+
+
+def spoken(*lines: tuple[float, float, float, float]) -> Run:
+    """Rounds of a time, requests that run, and the prompt and generated tokens so far."""
+    return run(*(Round(at, {"0": {RUNNING: n, PROMPTS: p, TOKENS: t}}) for at, n, p, t in lines))
+
+
+def test_the_fastest_decode_is_of_rounds_without_a_prompt_in_which_the_same_requests_ran() -> None:
+    run = spoken(
+        (0, 1, 100, 0),
+        (10, 1, 100, 200),  # one alone: 50 ms
+        (20, 1, 900, 4000),  # another came and went in between
+        (30, 8, 900, 8000),
+        (40, 8, 900, 8800),  # eight: 100 ms
+    )
+    assert run.fastest_decode == pytest.approx((0.05, 1))
+    assert spoken((0, 0, 0, 0), (10, 0, 0, 0)).fastest_decode is None
+    assert spoken((0, 1, 0, 0), (60, 1, 0, 900)).fastest_decode is None  # nobody knows what was in between
+
+
+@pytest.mark.parametrize(
+    ("ats", "share"),
+    [
+        pytest.param([0, 10, 20, 30, 40], 0, id="at its beat"),
+        pytest.param([0, 10, 21, 31, 41], 0, id="a timer that drifts"),
+        pytest.param([0, 10, 40, 60, 100], 0, id="lines are missing: at its beat all the same"),
+        pytest.param([0, 25, 36, 80, 126, 180, 190, 278, 319], 5 / 8, id="it stands still in between"),
+    ],
+)
+def test_statistics_that_come_late_do_not_come_at_their_beat(ats: list[float], share: float) -> None:
+    found = spoken(*((at, 64, 0, at) for at in ats)).lateness(0, len(ats))
+    longest = float(max(b - a for a, b in pairwise(ats)))
+    assert found == {"stats_late_share": Known(share, origin="log"), "stats_gap": Known(longest, origin="log")}
+
+
+def test_an_idle_engine_prints_nothing_and_is_not_late() -> None:
+    assert spoken(*((at, at < 15, 0, 0) for at in (0, 10, 33, 78, 95, 140))).lateness(0, 6) == {}
 
 
 # Windows

@@ -387,6 +387,21 @@ def test_a_flag_that_not_all_possible_releases_have_is_told(rules: Rules, text: 
     assert (made.risk, made.validated_for) == (risk, "0.25.0")
 
 
+@pytest.mark.parametrize(
+    ("known", "fits"),
+    [
+        ({"flags_window": "0.8.3 0.9.2 0.10.2"}, False),  # the log tells no version, but which it can be
+        ({"flags_window": "0.23.0 0.24.0"}, True),
+        ({"flags_window": "0.8.3 0.9.2", "vllm_version": "0.24.0"}, True),
+        ({}, True),
+    ],
+)
+def test_a_flag_that_no_possible_release_has_is_not_proposed(rules: Rules, known: dict[str, str], fits: bool) -> None:
+    made = remedy(rules, "set: {--watermark: 0.02}", **known)
+    assert (made is not None) == fits
+    assert made is None or ("is there from" in made.risk) == (known.get("flags_window") == "0.23.0 0.24.0")
+
+
 def test_a_remedy_computes_its_values(rules: Rules) -> None:
     made = remedy(
         rules,

@@ -92,6 +92,21 @@ FLAT = ((300, 3100, 600, 4400, 60),) * 3
         pytest.param(
             tuple((50_000, 0, running, 250, 1) for running in (3, 8, 5, 4, 6, 3)), ["prefill-bound"], id="embeddings"
         ),
+        pytest.param(
+            ((18_800, 15, 266, 734, 98.9), (25_800, 43, 266, 734, 99), (24_300, 124, 276, 458, 98.9)),
+            ["prefill-bound"],
+            id="a pool full of prompts that are being computed",
+        ),
+        pytest.param(
+            ((12_000, 735, 18, 33, 96), (18_000, 590, 21, 23, 96), (16_000, 640, 20, 23, 98)),
+            ["kv-cache-saturated"],
+            id="a pool full of requests that decode, beside long prompts",
+        ),
+        pytest.param(
+            ((18_800, 15, 266, 734, 98.9), (25_800, 43, 120, 880, 99), (24_300, 20, 110, 890, 98.9)),
+            ["kv-cache-saturated"],
+            id="a pool that loses what it computed",
+        ),
         pytest.param(((0, 0, 0, 1, 0),), [], id="none runs in one line: that may be a moment"),
         pytest.param(((0, 900, 30, 0, 40),) * 5, [], id="nobody waits"),
         pytest.param(((9000, 900, 60, 1, 40), (9000, 900, 40, 2, 40), (9000, 900, 50, 1, 40)), [], id="a short queue"),
@@ -147,3 +162,44 @@ def test_what_one_page_leaves_open_it_says_with_numbers(
     diagnosis = page(running, waiting, kv, more)
     assert diagnosis.verdict is Verdict.UNKNOWN
     assert says in diagnosis.headline
+
+
+def test_an_engine_whose_statistics_stand_still_is_not_well() -> None:
+    ats = (0, 25, 36, 80, 126, 180, 190, 278, 319)
+    rounds = tuple(
+        Round(1e9 + at, {"0": {RUNNING: 113.0, WAITING: 0.0, KV_CACHE: 0.02, PROMPTS: 3e3 * at, GENERATED: 500.0 * at}})
+        for at in ats
+    )
+    run = Run(rounds[0].at, rounds[-1].at, False, True, False, None, {"log": Known(True)}, rounds)
+    diagnosis = postmortem.examine([run], shipped_rules(), shipped_catalogue(), {"goal": Known("throughput")}).diagnosis
+    assert diagnosis.verdict is Verdict.UNKNOWN
+    assert "come late, up to 88 s apart" in diagnosis.headline
+
+
+@pytest.mark.parametrize(
+    ("batch", "says"),
+    [
+        (2.0, "in the same log 1 at a time got 20 each: neither the device nor the host"),
+        (1.0, "in the same log 1 at a time got 20 each: what slows it was not there all the time"),
+    ],
+)
+def test_a_server_that_is_slower_than_itself_is_slow_whatever_its_gpu_is(batch: float, says: str) -> None:
+    lines = ((0, 0.4, batch, 0, 1),) * 20
+    best: dict[str, Value] = {"decode_seconds_best": 0.05, "decode_batch_best": 1.0}
+    diagnosis = logged(*lines, **best)
+    assert (diagnosis.verdict, says in diagnosis.headline) == (Verdict.WARNING, True)
+
+
+def test_a_larger_batch_that_takes_as_much_longer_is_no_fault() -> None:
+    best: dict[str, Value] = {"decode_seconds_best": 0.01, "decode_batch_best": 1.0}
+    lines = ((0, 200, 16, 0, 5),) * 20  # sixteen times as many, eight times as slow
+    assert logged(*lines, **best).verdict is Verdict.OK
+
+
+def test_even_the_fastest_decode_of_a_short_log_tells_a_slow_server() -> None:
+    lines = ((1.9, 0.1, 1, 0, 0.1), (0, 2.9, 1, 0, 0.1), (0, 2.9, 1, 0, 0.2))
+    diagnosis = logged(*lines, decode_seconds_best=0.345, decode_batch_best=1.0)
+    assert diagnosis.verdict is Verdict.UNKNOWN
+    assert "Even at its fastest (1 running, no prompt computed) a request gets a token only every 345 ms" in (
+        diagnosis.headline
+    )

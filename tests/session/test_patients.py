@@ -10,7 +10,8 @@ from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.session.patients import Examined
+from vllm_doctor.model.run import Run
+from vllm_doctor.session.patients import Examined, with_what_else_is_known
 
 
 def written(facts: dict[str, Reading]) -> Observation:
@@ -71,6 +72,14 @@ def test_a_command_is_judged_by_the_version_that_another_source_tells() -> None:
         0.0,
     )
     assert not {"flags_contradiction_says", "flags_window", "flags_window_says"} & told.keys()
+
+
+def test_a_command_beside_a_log_is_judged_by_the_version_of_the_log() -> None:
+    [start] = read("vllm serve m --model-max-len 16384 --watermark 0.1")
+    ran = Run(0.0, 1.0, True, True, False, None, {"vllm_version": Known("0.9.2")})
+    [run] = with_what_else_is_known([ran], [written(facts(start))])
+    assert run.facts["flags_judged_as"] == Known("0.9.2", origin="cmdline")
+    assert run.facts["flags_unknown_names"] == Known("--model-max-len --watermark", origin="cmdline")
 
 
 def test_the_version_of_the_commands_own_image_stays() -> None:

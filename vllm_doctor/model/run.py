@@ -18,6 +18,10 @@ GENERATED: Series = ("vllm:generation_tokens_total", ())
 PROMPTS: Series = ("vllm:prompt_tokens_total", ())
 KV_CACHE: Series = ("vllm:kv_cache_usage_perc", ())
 _MOST_POINTS = 200
+_LEAST_GAPS = 4
+"""Fewer times between rounds tell no beat."""
+_CLOCK = 1.5
+"""Seconds: what a clock of whole seconds, and a timer that drifts, are off by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +129,40 @@ class Run:
         )
         return max(shares, default=None)
 
+    @property
+    def fastest_decode(self) -> tuple[float, float] | None:
+        """The least time between two tokens of a request while the same requests ran and no prompt was computed, and
+        how many they were. None where no two rounds were like that."""
+        pure = (
+            (before.total(RUNNING) * (here.at - before.at) / (here.total(GENERATED) - before.total(GENERATED)), before)
+            for before, here in pairwise(self.rounds)
+            if 0 < before.total(RUNNING) == here.total(RUNNING)
+            and before.total(PROMPTS) == here.total(PROMPTS)
+            and before.total(GENERATED) < here.total(GENERATED)
+            and here.at - before.at < 1.5 * self.interval
+        )
+        best = min(pure, key=lambda one: one[0], default=None)
+        return None if best is None else (best[0], best[1].total(RUNNING))
+
+    def lateness(self, first: int, last: int) -> dict[str, Reading]:
+        """Of the rounds from `first` to before `last` between which requests ran: the share that came late
+        (stats_late_share), and the longest time between two (stats_gap).
+
+        A timer prints them. Where lines are missing the next one still comes at its beat; where what prints them stood
+        still, it does not.
+        """
+        here = self.rounds[first:last]
+        gaps = [b.at - a.at for a, b in pairwise(here) if a.total(RUNNING) and b.total(RUNNING)]
+        if len(gaps) < _LEAST_GAPS:
+            return {}
+        beat = min(gaps)
+        late = [gap for gap in gaps if gap > 1.5 * beat and abs(gap - beat * round(gap / beat)) > _CLOCK]
+        found = {"stats_late_share": len(late) / len(gaps), "stats_gap": max(gaps)}
+        return {name: Known(value, origin="log") for name, value in found.items()}
+
     def facts_between(self, first: int, last: int) -> Mapping[str, Reading]:
         """The facts, and beside each count of a line (log:LINE) that of the time from round `first` to before `last`
-        (log:LINE@here)."""
+        (log:LINE@here); and whether its statistics came late (lateness)."""
         began, ended = self.rounds[first].at - self.interval, self.rounds[last - 1].at
         here = {
             name.removesuffix("@serving"): sum(
@@ -136,7 +171,8 @@ class Run:
             for name in self.facts
             if name.startswith("log:") and name.endswith("@serving")
         }
-        return {**self.facts, **{f"{name}@here": Known(float(count), origin="log") for name, count in here.items()}}
+        counts = {f"{name}@here": Known(float(count), origin="log") for name, count in here.items()}
+        return {**self.facts, **counts, **self.lateness(first, last)}
 
     def shifted(self, seconds: float) -> Run:
         """The same run at another time."""

@@ -372,7 +372,7 @@ def _remedy(written: RemedyRule, reader: Reader) -> Remedy | None:
     if not _may_fit(written, reader, needs):
         return None
     vllm = _vllm(reader)
-    if any(flags.has(vllm, flag) is False for flag in written.set):
+    if any(_lacks(vllm, flag, reader) for flag in written.set):
         return None
     values = _values(written, reader, vllm, needs)
     known = _Values({}, (), {}, ()) if needs else values  # with one that is not known yet nothing can be predicted
@@ -420,10 +420,24 @@ def _vllm(reader: Reader) -> str | None:
     return str(version.value) if isinstance(version, Known) else None
 
 
+def _lacks(vllm: str | None, flag: str, reader: Reader) -> bool:
+    """Whether this vLLM has no such flag; where its version is not told, whether no release has it that it can be."""
+    if vllm is not None:
+        return flags.has(vllm, flag) is False
+    releases = _window(reader)
+    return bool(releases) and all(flags.has(release, flag) is False for release in releases)
+
+
+def _window(reader: Reader) -> list[str]:
+    """The releases that it can be of, where its version is not told; oldest first."""
+    is_told = isinstance(reader(_VERSION), Known) and not isinstance(reader(_CHECKED_BY), Known)
+    window = reader(_WINDOW)
+    return str(window.value).split() if isinstance(window, Known) and not is_told else []
+
+
 def _later(named: Iterable[str], reader: Reader) -> Iterator[str]:
     """Of the flags those that not every release has that the command can be of, in sentences."""
-    window = reader(_WINDOW)
-    releases = str(window.value).split() if isinstance(window, Known) else []
+    releases = _window(reader)
     for flag in named:
         if any(flags.has(release, flag) is False for release in releases):
             known = flags.flag(releases[-1], flag)

@@ -77,12 +77,7 @@ class Examined:
             said = observation.facts
             is_given = observation.kind.trust >= Trust.WRITTEN
             facts = _completed(facts, said) if is_given else {**said, **facts}
-        written = next((o.facts for o in self.observations if "flags_written" in o.facts), {})
-        version = facts.get("vllm_version")
-        if written and isinstance(version, Known) and written.get("vllm_version") != version:
-            from vllm_doctor.launch import dated  # late: where a command is given
-
-            facts = _without_window(facts) | dated.by_version(written, str(version.value))
+        facts = _judged_by_version(facts, self.observations)
         if is_written_alone(self.observations) and "flags_judged_as" in facts:
             facts["flags_checked_by"] = facts["flags_judged_as"]
         return facts
@@ -200,10 +195,25 @@ def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observat
         facts: Mapping[str, Reading] = run.facts
         for more in added:
             facts = _completed(facts, more)
+        facts = _judged_by_version(facts, observations)
         if (share := run.largest_request) is not None:
             facts = {**facts, "largest_request": Known(share, origin=LOG)}
+        if (best := run.fastest_decode) is not None:
+            decode = dict(zip(("decode_seconds_best", "decode_batch_best"), best, strict=True))
+            facts = {**facts, **{name: Known(value, origin=LOG) for name, value in decode.items()}}
         found.append(replace(run, facts=named_model.completed(_with_defaults(facts), [run.model, *models], ())))
     return found
+
+
+def _judged_by_version(facts: Mapping[str, Reading], observations: Sequence[Observation]) -> dict[str, Reading]:
+    """The facts; where another source than a written command tells the version, its flags are judged by that."""
+    written = next((o.facts for o in observations if "flags_written" in o.facts), {})
+    version = facts.get("vllm_version")
+    if not written or not isinstance(version, Known) or written.get("vllm_version") == version:
+        return dict(facts)
+    from vllm_doctor.launch import dated  # late: where a command is given
+
+    return _without_window(facts) | dated.by_version(written, str(version.value))
 
 
 def without_load(facts: Mapping[str, Reading]) -> dict[str, Reading]:

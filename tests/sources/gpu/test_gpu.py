@@ -490,6 +490,22 @@ def test_how_they_reach_each_other_is_what_the_driver_sees(nvlink: dict[tuple[in
     assert (found["gpu_link"], found["gpu_flops_fp8"], found["gpu_flops_fp4"]) == (link, 1979e12, Reason.NOT_SUPPORTED)
 
 
+@pytest.mark.parametrize(
+    ("name", "memory", "count", "nvlink"),
+    [
+        ("NVIDIA L40S", 45, 8, False),  # neither on the card, nor sold for it
+        ("NVIDIA A100 80GB PCIe", 80, 8, Reason.NOT_SUPPORTED),  # a bridge is sold apart
+        ("NVIDIA H100 80GB HBM3", 80, 8, Reason.NOT_SUPPORTED),
+        ("NVIDIA L40S", 45, 1, Reason.ABSENT),
+    ],
+)
+def test_cards_that_have_no_nvlink_are_not_joined_by_it(
+    name: str, memory: int, count: int, nvlink: bool | Reason
+) -> None:
+    gpus = tuple(gpu(place, name=name, memory_total=Known(memory * 2.0**30)) for place in range(count))
+    assert bare(facts(GpuView("nvidia-smi", gpus), GpuUse(wanted=count)))["nvlink"] == nvlink
+
+
 def test_of_a_mig_instance_the_data_sheet_says_nothing() -> None:
     slice_ = gpu(0, uuid="MIG-a", name="NVIDIA H100 80GB HBM3", mig_profile="7g.80gb", memory_total=Known(80 * 2.0**30))
     found = bare(facts(GpuView("nvml", (slice_,)), GpuUse(wanted=1)))

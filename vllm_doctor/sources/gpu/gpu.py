@@ -199,11 +199,14 @@ def facts(view: GpuView, use: GpuUse) -> dict[str, Reading]:
         for part in (_identity, _memory, _load, _slowdowns, _power, _clocks, _pcie, _health):
             readings |= part(watched)
         readings |= _foreign(watched, use.pids)
-        readings |= {"nvlink": _linked(gpus, view.nvlink_pairs), "gpu_p2p": _linked(gpus, view.p2p_pairs)}
+        readings |= {
+            "nvlink": _nvlink(_linked(gpus, view.nvlink_pairs), gpus),
+            "gpu_p2p": _linked(gpus, view.p2p_pairs),
+        }
         readings["gpu_link"] = _link(readings["gpu_link"], readings["nvlink"])
     elif view.missing is None and len({(gpu.name, gpu.memory_total, gpu.mig_profile) for gpu in view.gpus}) == 1:
         readings |= _kind([_Watched(gpu, ()) for gpu in view.gpus])
-        readings["nvlink"] = _linked_alike(view.gpus, view.nvlink_pairs)
+        readings["nvlink"] = _nvlink(_linked_alike(view.gpus, view.nvlink_pairs), view.gpus)
         readings["gpu_link"] = _link(readings["gpu_link"], readings["nvlink"])
     return {
         name: replace(reading, origin=view.origin) if isinstance(reading, Known) else reading
@@ -667,6 +670,15 @@ def _linked_alike(gpus: Sequence[Gpu], pairs: Mapping[tuple[int, int], bool]) ->
     """The same, whichever of them are meant: where all pairs are linked, or none is."""
     told = {pairs.get((one.index, other.index)) for one, other in combinations(gpus, 2)}
     return Known(told == {True}) if told in ({True}, {False}) else Unknown(Reason.ABSENT)
+
+
+def _nvlink(linked: Reading, gpus: Sequence[Gpu]) -> Reading:
+    """As it is seen, or else False of cards that have no such link, nor can get one."""
+    if isinstance(linked, Known) or len(gpus) < 2:
+        return linked
+    sheets = [data_sheets.gpu(gpu.name, _number(gpu.memory_total)) for gpu in gpus]
+    is_without = all(sheet is not None and data_sheets.is_without_links(sheet) for sheet in sheets)
+    return Known(False) if is_without else linked
 
 
 def _link(of_data_sheet: Reading, nvlink: Reading) -> Reading:
