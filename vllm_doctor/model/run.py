@@ -87,7 +87,10 @@ class Run:
     def is_stopped_early(self) -> bool:
         """Whether it was stopped from outside while it started."""
         return (
-            self.stopped and self.began and not (self.up or self.made) and self.stage not in (None, "API server", "serving")
+            self.stopped
+            and self.began
+            and not (self.up or self.made)
+            and self.stage not in (None, "API server", "serving")
         )
 
     @property
