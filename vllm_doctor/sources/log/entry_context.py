@@ -72,8 +72,8 @@ def goes_on(this: Record, line: Line) -> str:
 class Raised(NamedTuple):
     """The exception of a traceback: `says` the last line of it, `stage` in which part of a start its frames are.
 
-    `is_weak`: it tells that something ended, and not why. `is_of_vllm`: a frame of it is in vLLM. `part`: of what of the
-    server the frames are, where the table names it.
+    `is_weak`: it tells that something ended, and not why. `is_of_vllm`: a frame of it is in vLLM. `part`: of what of
+    the server the frames are, where the table names it.
     """
 
     says: str
