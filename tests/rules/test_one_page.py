@@ -46,7 +46,7 @@ def queue(**other: float) -> Diagnosis:
 def test_who_waits_while_all_that_run_have_their_first_token_waits_for_a_slot() -> None:
     diagnosis = queue()
     assert roots(diagnosis) == ["max-num-seqs-cap"]
-    assert "Of those that run 0 have no token yet" in diagnosis.findings[0].here
+    assert "All 64 that run have their first token" in diagnosis.findings[0].here
 
 
 @pytest.mark.parametrize(
