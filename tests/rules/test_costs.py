@@ -131,5 +131,7 @@ def test_gguf_with_more_than_one_request_has_no_bound() -> None:
 @pytest.mark.parametrize("gpu_told", [True, False])
 def test_four_tokens_a_second_of_a_short_log_are_slow_where_nothing_is_expected(gpu_told: bool) -> None:
     told = facts() if gpu_told else {}
-    assert value(server(told, running=1, tpot=0.6, itl=False), "tpot_judged") == (None if gpu_told else pytest.approx(0.6))
+    assert value(server(told, running=1, tpot=0.6, itl=False), "tpot_judged") == (
+        None if gpu_told else pytest.approx(0.6)
+    )
     assert value(server(told, running=1, tpot=0.1, itl=False), "tpot_judged") is None

@@ -13,7 +13,12 @@ ON = 'engine="0",model_name="m"'
 
 def page(labels: dict[str, str] | None = None, **values: float) -> Diagnosis:
     """One page with these samples; a name's labels beyond the engine's are in `labels`."""
-    held = {"num_requests_running": 0, "num_requests_waiting": 0, "kv_cache_usage_perc": 0, "generation_tokens_total": 1e6}
+    held = {
+        "num_requests_running": 0,
+        "num_requests_waiting": 0,
+        "kv_cache_usage_perc": 0,
+        "generation_tokens_total": 1e6,
+    }
     more = labels or {}
     text = "\n".join(
         f"vllm:{name}{{{','.join(part for part in (ON, more.get(name, '')) if part)}}} {value}"
