@@ -431,6 +431,18 @@ def test_a_job_that_slurm_ended_is_told_so(path: Path, doctor: Doctor) -> None:
     assert "was stopped: SLURM cancelled the job: TIME LIMIT" in " ".join(doctor(name, "--text").out.split())
 
 
+def test_a_start_that_was_stopped_is_told_with_the_part_of_it(path: Path, doctor: Doctor) -> None:
+    name = str(written(path, [*start(0)[:6], "(APIServer pid=100) KeyboardInterrupt: terminated"]))
+    report = doctor(name, "--json").report
+    assert [(run["end"], run["ended_by"], run["stopped_in"]) for run in report["lives"]] == [
+        ("stopped", "SIGTERM", "weights")
+    ]
+    assert rules(report)["stopped-while-starting"] == "info"
+    text = " ".join(doctor(name, "--text").out.split())
+    assert "was stopped during startup (weights): SIGTERM" in text
+    assert "To decide" not in text  # there is nothing to measure
+
+
 def test_a_hang_is_told_with_how_long_it_lasted(path: Path, doctor: Doctor) -> None:
     still = [stats(at, 4, 0, 0.0, 0.0, 10.0) for at in range(100, 500, 10)]
     name = str(written(path, [*start(0), *busy(40, 90), *still]))

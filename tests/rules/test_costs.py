@@ -111,3 +111,27 @@ def test_without_latencies_slow_is_only_a_steady_load() -> None:
     assert value(server(facts(), running=1, itl=False), "tpot_judged") == pytest.approx(0.008)
     assert value(server(facts(), running=16, tpot=0.08, itl=False), "tpot_judged") == pytest.approx(0.08)
     assert value(server(facts(), running=1, tpot=0.08), "tpot_judged") == pytest.approx(0.08)
+
+
+def test_what_logging_requests_costs_is_bounded_and_what_blocks_each_launch_is_not() -> None:
+    assert known(server(facts()), "log_overhead_cost") == pytest.approx(0.001 * 8)
+    assert value(server({**facts(), "$CUDA_LAUNCH_BLOCKING": Known("1")}), "log_overhead_cost") is None
+
+
+def test_gguf_with_more_than_one_request_has_no_bound() -> None:
+    def cost(weights: str, running: float) -> float | None:
+        told: dict[str, Reading] = {**facts(), "model_quantization": Known(weights)}
+        return value(server(told, running=running), "quantization_cost")
+
+    assert cost("gguf", 8) is None
+    assert cost("gguf", 1) is not None
+    assert cost("bitsandbytes", 8) == cost("gguf", 1)
+
+
+@pytest.mark.parametrize("gpu_told", [True, False])
+def test_four_tokens_a_second_of_a_short_log_are_slow_where_nothing_is_expected(gpu_told: bool) -> None:
+    told = facts() if gpu_told else {}
+    assert value(server(told, running=1, tpot=0.6, itl=False), "tpot_judged") == (
+        None if gpu_told else pytest.approx(0.6)
+    )
+    assert value(server(told, running=1, tpot=0.1, itl=False), "tpot_judged") is None

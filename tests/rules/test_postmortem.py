@@ -382,3 +382,22 @@ def test_one_run_is_judged_whatever_the_time(log: LogFolder) -> None:
         [log.run([*start(0), *QUEUE])], shipped_rules(), shipped_catalogue(), {}, is_over=lambda share: True
     )
     assert past.diagnosis.states
+
+
+def test_a_start_that_was_stopped_is_that_and_not_slow(log: LogFolder) -> None:
+    """What would make a server slow that never served is worth knowing, and no cause of anything."""
+    begun = [line.replace("enforce_eager=False", "enforce_eager=True") for line in start(0)[:6]]
+    past = examine(log.run([*begun, "(APIServer pid=100) KeyboardInterrupt: terminated"]))
+    assert past.diagnosis.verdict is Verdict.UNKNOWN
+    assert past.diagnosis.headline == (
+        "Stopped from outside (SIGTERM) while it was starting (weights): it never served"
+    )
+    assert found(past)["enforce-eager"].severity == "info"
+    assert found(past)["stopped-while-starting"].severity == "info"
+
+
+def test_a_program_that_is_interrupted_once_its_engine_is_made_keeps_what_makes_it_slow(log: LogFolder) -> None:
+    made = [line.replace("enforce_eager=False", "enforce_eager=True") for line in start(0)[:8]]
+    past = examine(log.run([*made, "KeyboardInterrupt"]))
+    assert found(past)["enforce-eager"].severity == "warning"
+    assert "stopped-while-starting" not in found(past)

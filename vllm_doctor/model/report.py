@@ -314,7 +314,7 @@ class RunSeen:
     process: str | None = None
     rounds: int = 0
     stage: str | None = None
-    """In which part of its start it died, or that it served."""
+    """In which part of its start it died or was stopped, or that it died serving."""
     ended_by: str | None = None
     """Who stopped it, where the log says that."""
     hung_seconds: float = 0.0

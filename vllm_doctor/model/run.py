@@ -44,7 +44,7 @@ class Round:
 class Death:
     """`at` what time and line the server died, in which process, and by what (None: the log shows no exception).
 
-    `stage`: of its start, or that it served; None where nothing tells.
+    `stage`: of its start, or that it served; `part`: of the server; None where nothing tells.
     """
 
     at: float | None
@@ -53,6 +53,7 @@ class Death:
     cause: str | None
     serving: bool
     stage: str | None = None
+    part: str | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,18 @@ class Run:
     """The time of the last line of its start, or of its statistics."""
     ended_by: str | None = None
     """Who stopped it, where the log says that."""
+    made: bool = False
+    """The engine was up: one that a program has embedded serves nobody, and is complete then."""
+
+    @property
+    def is_stopped_early(self) -> bool:
+        """Whether it was stopped from outside while it started."""
+        return (
+            self.stopped
+            and self.began
+            and not (self.up or self.made)
+            and self.stage not in (None, "API server", "serving")
+        )
 
     @property
     def hung(self) -> float:

@@ -239,6 +239,7 @@ def _run(run: RunSeen, report: Report) -> dict[str, Any]:
         "served": run.up,
         "end": run.end,
         "ended_by": run.ended_by,
+        "stopped_in": run.stage if run.end == "stopped" else None,
         "death": {
             "at": _time(run.died_at, report),
             "cause": run.cause,

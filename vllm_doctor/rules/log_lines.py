@@ -24,6 +24,7 @@ rules/log-lines/*.yaml, one entry a line:
               error; frame, of a traceback's line that names a function: it is not looked for, but tells the stage
     last      true for a line that tells something only as the last one of a log; its `find` may be short
     stage     one of STAGES: where in its start the server is from this line on, or what failed where the line says that
+    part      of a frame: what of the server it is of, where an exception from there has another fix (a KV connector)
     ends      of what marks stopped: who stopped it; a value `reason` is put behind it
     example   a real line, whole; and `gives`, the values it must give (the tests hold them)
 """
@@ -57,7 +58,7 @@ FOLDER = places.LOG_LINES
 
 KEYS = (
     "find", "match", "fields", "says", "once", "since", "until", "bare", "facts", "samples", "complete", "marks",
-    "stage", "ends", "last", "example", "gives",
+    "stage", "part", "ends", "last", "example", "gives",
 )  # fmt: skip
 ONCE = ("start", "run")
 OWN = "own"
@@ -117,6 +118,7 @@ class LogLine:
     complete: str | None
     marks: str | None
     stage: str | None
+    part: str | None
     ends: str | None
     is_last: bool
     example: str
@@ -356,6 +358,7 @@ def _line(id: str, table: Table) -> LogLine:
         complete=table.text("complete") if "complete" in table else None,
         marks=table.one_of("marks", MARKS) if "marks" in table else None,
         stage=table.one_of("stage", STAGES) if "stage" in table else None,
+        part=table.text("part") if "part" in table else None,
         ends=table.text("ends") if "ends" in table else None,
         is_last=table.get("last") is True,
         example=table.text("example"),

@@ -98,7 +98,7 @@ def examine(
         if place < served and not run.up:
             diagnosis = _as_history(diagnosis)
         elif stretch is None and not run.up:
-            diagnosis = _of_a_start(diagnosis)
+            diagnosis = _of_a_start(diagnosis, run)
         diagnoses.append((place, stretch, _timed(diagnosis, run, steady.rounds or stretch)))
         if run.first_at is not None and run.last_at is not None and stretch in (None, _longest(stretches, place)):
             spans += [
@@ -117,7 +117,12 @@ def examine(
 
 def _headline(diagnosis: Diagnosis, last: Run) -> str:
     """With who ended the last run, where nothing else is wrong: that it was well does not say that it is there."""
-    if not (last.stopped and last.ended_by) or any(finding.is_grave for finding in diagnosis.findings):
+    if any(finding.is_grave for finding in diagnosis.findings):
+        return diagnosis.headline
+    if last.is_stopped_early:
+        by = f" ({last.ended_by})" if last.ended_by else ""
+        return f"Stopped from outside{by} while it was starting ({last.stage}): it never served"
+    if not (last.stopped and last.ended_by):
         return diagnosis.headline
     return f"Stopped from outside ({last.ended_by}). {diagnosis.headline}"
 
@@ -129,9 +134,11 @@ def _as_history(diagnosis: Diagnosis) -> Diagnosis:
     return replace(diagnosis, verdict=Verdict.UNKNOWN, findings=tuple(findings), states=states)
 
 
-def _of_a_start(diagnosis: Diagnosis) -> Diagnosis:
+def _of_a_start(diagnosis: Diagnosis, run: Run) -> Diagnosis:
     """Of a run that served nobody: what would only make it slow is no graver than what the start ended at."""
     broken = min((f.severity.rank for f in diagnosis.findings if f.stage is Stage.BROKEN), default=None)
+    if run.is_stopped_early:
+        broken = Severity.INFO.rank if broken is None else broken
     if broken is None:
         return diagnosis
     slow = [f for f in diagnosis.findings if f.stage in (Stage.LIMIT, Stage.SLOW_PATH) and f.severity.rank < broken]
@@ -504,7 +511,7 @@ def _seen(run: Run) -> RunSeen:
         cause_line=death.line if death else None,
         process=death.process if death else None,
         rounds=len(run.rounds),
-        stage=death.stage if death else None,
+        stage=death.stage if death else run.stage if run.is_stopped_early else None,
         ended_by=run.ended_by,
         hung_seconds=run.hung,
     )

@@ -541,3 +541,80 @@ def test_an_exception_whose_prefix_is_cut(log: LogFolder) -> None:
     assert run.death is not None
     assert str(run.death.cause).startswith(free)
     assert fact(run, "death_told") is True
+
+
+# ---- in what of the server -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("place", "part"),
+    [
+        ("vllm/distributed/kv_transfer/kv_connector/v1/lmcache_connector.py:start_load_kv", "KV connector"),
+        ("vllm/v1/structured_output/backend_xgrammar.py:compile_grammar", "structured output"),
+        ("vllm/v1/worker/gpu_model_runner.py:execute_model", None),
+    ],
+)
+def test_the_part_of_the_server_that_raised_it(place: str, part: str | None, log: LogFolder) -> None:
+    lines = [*frames("vllm/v1/engine/core.py:_process_engine_step", place), "ConnectionResetError: [Errno 104] Reset"]
+    run = log.run([*start(0), *busy(40, 60), *said(ENGINE, ["EngineCore encountered a fatal error.", *lines], 65)])
+    assert run.death is not None
+    assert (run.death.stage, run.death.part, fact(run, "death_part")) == ("serving", part, part)
+
+
+def test_a_module_that_is_missing(log: LogFolder) -> None:
+    lines = [*frames("ray/dag/compiled_dag_node.py:_init_communicators"), "ModuleNotFoundError: No module named 'cupy'"]
+    run = log.run([*start(0), *busy(40, 60), *said(ENGINE, ["EngineCore encountered a fatal error.", *lines], 65)])
+    assert (fact(run, "death_lacks_module"), fact(run, "death_module")) == (True, "cupy")
+    other = log.run([*start(0), *busy(40, 60), *said(ENGINE, ["EngineCore encountered a fatal error.", OOM], 65)])
+    assert (fact(other, "death_lacks_module"), fact(other, "death_module")) == (False, None)
+
+
+def test_the_programs_of_a_tpu_do_not_fit(log: LogFolder) -> None:
+    exhausted = (
+        "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: E0101: RuntimeProgramAllocationFailure: Error loading program"
+    )
+    places = (f"{IN_WORKER}:compile_or_warm_up_model", "tpu_inference/runner/compilation_manager.py:_run_compilation")
+    run = log.run(failed_start(*places, cause=[exhausted], worker=False))
+    assert run.death is not None
+    assert (run.death.cause, run.death.stage, fact(run, "log:xla-exhausted")) == (exhausted, "compilation", 1)
+
+
+def test_who_answers_requests_has_started(log: LogFolder) -> None:
+    """Of a log that starts mid-run a 500 tells that it served; of a whole one its own lines do."""
+    lines = said(ENGINE, [*frames("vllm/v1/worker/gpu_worker.py:execute_model"), OOM])
+    answer = f'({SERVER}) INFO:     10.1.2.3:40312 - "POST /v1/completions HTTP/1.1" 500 Internal Server Error'
+    died = record(22, "AsyncLLM output_handler failed.", SERVER, "ERROR", "async_llm.py:906")
+    begun = said(ENGINE, ["EngineCore failed to start."], 21)
+    served, starting = log.run([*lines, died, answer]), log.run([*start(0)[:5], *lines, *begun, answer])
+    assert served.death is not None
+    assert starting.death is not None
+    assert (served.death.serving, starting.death.serving) == (True, False)
+
+
+# ---- stopped while it starts -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "by"),
+    [("KeyboardInterrupt: terminated", "SIGTERM"), ("KeyboardInterrupt", "Ctrl-C (KeyboardInterrupt)")],
+)
+def test_who_stopped_a_start_and_where(word: str, by: str, log: LogFolder) -> None:
+    """vLLM's own handler of SIGTERM raises KeyboardInterrupt, too."""
+    lines = bare(SERVER, [*frames("vllm/entrypoints/cli/serve.py:cmd"), word])
+    run = log.run([*start(0)[:6], *lines])
+    assert (run.stopped, run.death, run.ended_by) == (True, None, by)
+    assert (run.is_stopped_early, run.stage) == (True, "weights")
+    assert (fact(run, "stopped_while_starting"), fact(run, "start_stage")) == (True, "weights")
+
+
+def test_an_interrupt_is_where_its_frames_are(log: LogFolder) -> None:
+    inner = [*frames(f"{IN_WORKER}:determine_available_memory", "torch/_inductor/compile_fx.py:compile_fx")]
+    run = log.run([*start(0)[:6], *bare(ENGINE, [*inner, "KeyboardInterrupt"])])
+    assert (run.is_stopped_early, run.stage) == (True, "compilation")
+
+
+def test_one_that_was_up_was_not_stopped_early(log: LogFolder) -> None:
+    served = log.run([*start(0), *busy(40, 60), *stop(65)])
+    embedded = log.run([*start(0)[:8], "KeyboardInterrupt"])  # a program's engine was ready, and it serves nobody
+    assert [run.is_stopped_early for run in (served, embedded)] == [False, False]
+    assert [fact(run, "stopped_while_starting") for run in (served, embedded)] == [False, False]

@@ -383,6 +383,37 @@ def test_an_operators_restarts_are_no_crash_loop(log: LogFolder) -> None:
     assert {fact(run, "restarts") for run in (*log.runs(calm), *log.runs(tuned))} == {0}
 
 
+def test_an_engine_with_other_settings_is_no_restart(log: LogFolder) -> None:
+    """Where no command is logged, what the engines were made with tells whether one replaces the other."""
+    first = start(0)[4:6]
+    again = [line.replace("pid=200", "pid=300") for line in start(200)[4:6]]
+    other = [line.replace("enable_prefix_caching=True", "enable_prefix_caching=False") for line in again]
+    assert [fact(run, "restarts") for run in log.runs([*first, *again])] == [0, 1]
+    assert [fact(run, "restarts") for run in log.runs([*first, *other])] == [0, 0]
+
+
+def test_the_engines_of_a_program_follow_each_other(log: LogFolder) -> None:
+    """An offline script makes one engine after another: nobody restarts it."""
+    first = start(0)[4:8]
+    again = [line.replace("pid=200", "pid=300") for line in start(200)[4:8]]
+    assert [fact(run, "restarts") for run in log.runs([*first, *again])] == [0, 0]
+
+
+def test_a_program_that_imported_vllm_before_is_not_its_start(log: LogFolder) -> None:
+    """collect_env says the same, minutes or hours before."""
+    imported = record(0, "Automatically detected platform cuda.", "", source="__init__.py:239")
+    assert log.run([imported, *start(3600), *busy(3640, 3660)]).first_at == posix(3600)
+    assert log.run([imported, *start(5), *busy(45, 65)]).first_at == posix(0)
+
+
+def test_how_long_the_weights_took_by_the_clock(log: LogFolder) -> None:
+    """Until 0.6 no line says it."""
+    begun = record(5, "Starting to load model /models/tiny...", "", source="model_runner.py:1072")
+    there = record(792, "Loading model weights took 16.4605 GB", "", source="model_runner.py:1077")
+    assert fact(log.run([*start(0)[:5], begun, there]), "weights_load_seconds") == 787
+    assert fact(log.run([*start(0)[:5], begun]), "weights_load_seconds") is None
+
+
 def test_restarts_of_hours_ago_say_nothing_of_a_server_that_serves(log: LogFolder) -> None:
     loop = [line for n in range(5) for line in start(60 * n)[:4]]
     last = log.runs([*loop, *start(300), *busy(340, 9000)])[-1]

@@ -52,13 +52,18 @@ def measure_next(report: Report) -> str:
 
     What leaves a gate's own condition open comes first, then what nothing can be judged without, then the others.
     """
-    if report.verdict is not Verdict.UNKNOWN or report.main:
+    if report.verdict is not Verdict.UNKNOWN or report.main or _never_was(report):
         return ""
     open_ = [gate for gate in report.gates if gate.kept is None and gate.measure]
     lacking = next((vital.seen for vital in report.vitals if vital.needed and isinstance(vital.seen, Reason)), None)
     key_metrics = f"the key metrics: {_how(lacking, report)}" if lacking is not None else ""
     ways = (*(gate.measure for gate in open_ if gate.by), key_metrics, *(gate.measure for gate in open_))
     return next(filter(None, ways), "")
+
+
+def _never_was(report: Report) -> bool:
+    """Whether it was stopped before it was up: there is nothing to measure."""
+    return bool(report.runs) and report.runs[-1].end == "stopped" and not report.runs[-1].up and report.runs[-1].began
 
 
 def _how(reason: Reason, report: Report) -> str:

@@ -148,7 +148,8 @@ def _stage(run: RunSeen) -> str:
 
 def _ended(run: RunSeen, count: int) -> str:
     if run.end == "stopped":
-        return f"was stopped: {run.ended_by}" if run.ended_by else "was stopped"
+        early = f" during startup{_stage(run)}" if run.stage is not None else ""
+        return f"was stopped{early}: {run.ended_by}" if run.ended_by else f"was stopped{early}"
     if run.end == "hung":
         return f"hangs: requests run, and nothing moves for {words.number(run.hung_seconds, 's')} to the log's end"
     if run.end != "died":

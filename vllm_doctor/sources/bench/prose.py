@@ -65,6 +65,8 @@ _CUE = re.compile(
     r")"
     r"|(?P<wish_zh>期望|预期|应该|应当|希望|理论|官方|如何|怎么才|想要|目标)|(?P<other_zh>相比|对比|之前|以前|原来)|(?P<got_zh>只有|仅|实测|速度|平均|大约|输出)"
 )
+_ENGINES_RATES = re.compile(r"(?<![a-z])(?:prompt|prefill|input)(?: tokens?)? throughput(?![a-z])")
+"""With it stand the engine's own rates, of all requests together, however many those are."""
 _PROMPT = re.compile(
     r"(?<![a-z])(?:prompt (?:throughput|processing|eval\w{0,7}|speed|rate)|(?<!chunked )(?<!chunked-)prefill\w{0,4}"
     r"|input (?:tokens? )?(?:throughput|speed|rate)|pp\d{0,5}(?![a-z])|(?:prompt|input) ?[:=])|预填充"
@@ -117,8 +119,11 @@ class Figure:
 def figures(text: str) -> tuple[Figure, ...]:
     """The speeds of generation that were measured, in their order; those that are alike once."""
     found: list[Figure] = []
+    line_before = ""
     for start, sentence, ends in _sentences(text[:MOST_CHARS]):
-        for figure in _of_sentence(sentence, start, ends):
+        of_engine = _ENGINES_RATES.search(line_before) is not None
+        line_before = sentence if ends == "\n" else ""
+        for figure in _of_sentence(sentence, start, ends, of_engine):
             same = next((n for n, one in enumerate(found) if _is_alike(one, figure)), None)
             if same is None:
                 found.append(figure)
@@ -144,7 +149,8 @@ def _lowered(text: str) -> str:
     return small if len(small) == len(text) else text
 
 
-def _of_sentence(sentence: str, start: int, ends: str) -> Iterator[Figure]:
+def _of_sentence(sentence: str, start: int, ends: str, of_engine: bool) -> Iterator[Figure]:
+    """`of_engine`: the line before, which may be of the same sentence, tells the engine's own rates."""
     if not any(char.isdigit() for char in sentence):
         return
     matches = list(_FIGURE.finditer(sentence))
@@ -163,6 +169,8 @@ def _of_sentence(sentence: str, start: int, ends: str) -> Iterator[Figure]:
         if rate is None:
             continue
         requests = _requests(sentence, match)
+        if requests is None and (of_engine or _ENGINES_RATES.search(sentence, 0, match.start()) is not None):
+            continue
         is_time = match["rate"] is None and match["chinese"] is None and match["after"] is None
         is_together = bool(requests and requests > 1 and not is_each and not is_time)
         said = " ".join(match[0].split())

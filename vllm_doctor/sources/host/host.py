@@ -19,7 +19,7 @@ from vllm_doctor.model import outside
 from vllm_doctor.model.observation import ProcessSeen
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.sources.host import cgroup, sockets, topology
+from vllm_doctor.sources.host import cgroup, machine, sockets, topology
 from vllm_doctor.sources.host.cgroup import CgroupSample
 from vllm_doctor.sources.host.kernel import Kernel, cpu_list, table
 from vllm_doctor.sources.host.process import API_SERVER, ENGINE_CORE, OTHER, WORKER, Member, ServerProcess
@@ -149,6 +149,7 @@ class Host:
         found["placement_name"] = _told(placement.name) if placement.name else Unknown(Reason.ABSENT)
         found["process_id"] = _told(float(self.server.root))
         found["sched_autogroup"] = self.kernel.number(_AUTOGROUP, "proc")
+        found |= machine.facts(self.kernel)
         found |= _readers(first, last)
         rates = self._rates(first, last, allowed)
         if last.at - first.at < _LEAST_SECONDS:
@@ -156,26 +157,26 @@ class Host:
         return found | rates
 
     def _cores(self, last: HostSample, allowed: frozenset[int] | Reason) -> dict[str, Reading]:
-        machine = topology.read(self.kernel)
+        processors = topology.read(self.kernel)
         quota = last.cgroup.quota
         found: dict[str, Reading] = {"cpu_quota": quota, "cpu_weight": last.cgroup.weight}
-        if isinstance(machine, Reason) or isinstance(allowed, Reason):
-            reason = machine if isinstance(machine, Reason) else allowed
+        if isinstance(processors, Reason) or isinstance(allowed, Reason):
+            reason = processors if isinstance(processors, Reason) else allowed
             assert isinstance(reason, Reason)
             return found | dict.fromkeys(_CORES, Unknown(reason))
         if isinstance(last.cgroup.cpuset, frozenset):
             allowed &= last.cgroup.cpuset
-        allowed &= machine.online
+        allowed &= processors.online
         granted = float(quota.value) if isinstance(quota, Known) else math.inf
-        nodes = machine.nodes(machine.online)
+        nodes = processors.nodes(processors.online)
         frequency = topology.frequency(self.kernel, allowed)
         return found | {
-            "cores_usable": _told(min(float(machine.physical_cores(allowed)), granted)),
+            "cores_usable": _told(min(float(processors.physical_cores(allowed)), granted)),
             "cpus_usable": _told(min(float(len(allowed)), granted)),
             "cpus_allowed": _told(float(len(allowed))),
-            "cores_of_host": _told(float(machine.physical_cores(machine.online))),
-            "last_cpu": _told(float(max(machine.online))),
-            "threads_per_core": _told(float(machine.threads_per_core)),
+            "cores_of_host": _told(float(processors.physical_cores(processors.online))),
+            "last_cpu": _told(float(max(processors.online))),
+            "threads_per_core": _told(float(processors.threads_per_core)),
             "numa_nodes": _told(float(len(nodes))) if nodes else Unknown(Reason.NOT_SUPPORTED),
             "cpu_governor": frequency.governor,
             "cpufreq_driver": frequency.driver,

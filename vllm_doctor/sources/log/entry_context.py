@@ -72,13 +72,15 @@ def goes_on(this: Record, line: Line) -> str:
 class Raised(NamedTuple):
     """The exception of a traceback: `says` the last line of it, `stage` in which part of a start its frames are.
 
-    `is_weak`: it tells that something ended, and not why. `is_of_vllm`: a frame of it is in vLLM.
+    `is_weak`: it tells that something ended, and not why. `is_of_vllm`: a frame of it is in vLLM. `part`: of what of
+    the server the frames are, where the table names it.
     """
 
     says: str
     stage: str | None
     is_weak: bool = False
     is_of_vllm: bool = False
+    part: str | None = None
 
 
 def exception(this: Record, line: Line, known: LogLines) -> Raised | None:
@@ -95,9 +97,10 @@ def exception(this: Record, line: Line, known: LogLines) -> Raised | None:
     if chosen is strong[0] and _LOOKUP.match(chosen.says):
         more = (one for one in strong[1:] if not _LOOKUP.match(one.says) and len(one.says.split()) > _WORDS)
         chosen = next(more, chosen)
-    stages = (one.stage for one in (chosen, *strong[strong.index(chosen) :], *strong))
-    stage = next((stage for stage in stages if stage is not None), None)
-    return Raised(chosen.says, stage, is_of_vllm=any(one.is_of_vllm for one in found))
+    by_nearness = (chosen, *strong[strong.index(chosen) :], *strong)
+    stage = next((one.stage for one in by_nearness if one.stage is not None), None)
+    part = next((one.part for one in by_nearness if one.part is not None), None)
+    return Raised(chosen.says, stage, is_of_vllm=any(one.is_of_vllm for one in found), part=part)
 
 
 def _tracebacks(this: Record, line: Line, known: LogLines) -> Iterator[Raised]:
@@ -113,7 +116,7 @@ def _tracebacks(this: Record, line: Line, known: LogLines) -> Iterator[Raised]:
         # Nobody reads a request in a start.
         is_kept = frames.is_engine is True or frames.stage not in (None, "serving")
         says_shown = entry_raised.shown(bare, is_kept, known)
-        return Raised(says_shown, frames.stage, is_weak, frames.is_of_vllm)
+        return Raised(says_shown, frames.stage, is_weak, frames.is_of_vllm, frames.part)
 
     for place, raw in enumerate(line.following(_TRACEBACK_BYTES).split(b"\n")):
         if place == _TRACEBACK_STARTS and not traced:
@@ -159,13 +162,15 @@ _TELLING = ("INFO", "WARNING", "DEBUG")
 
 class _Frames:
     """The frames of one traceback. `is_engine`: whether all are the engine's; None without one. `stage`: of a start;
-    the innermost that tells one, but what runs requests runs no start. `last`: the innermost."""
+    the innermost that tells one, but what runs requests runs no start. `part`: of the server, the innermost that is
+    named. `last`: the innermost."""
 
     def __init__(self, known: LogLines) -> None:
         self._known = known
         self.is_engine: bool | None = None
         self.is_of_vllm = False
         self.stage: str | None = None
+        self.part: str | None = None
         self.last = ""
 
     def add(self, text: str) -> bool:
@@ -178,9 +183,10 @@ class _Frames:
         self.is_of_vllm = self.is_of_vllm or "/vllm/" in found["path"]
         name, function = found["path"].rpartition("/")[2], found["function"]
         self.last = f"{name}, {function}" if function else name
+        known = [one for one in self._known.frames if one.values(words) is not None]
+        self.part = next((one.part for one in known if one.part is not None), self.part)
         if self.stage != "serving":
-            told = (one.stage for one in self._known.frames if one.values(words) is not None)
-            self.stage = next(told, None) or self.stage
+            self.stage = next((one.stage for one in known if one.stage is not None), self.stage)
         return True
 
 

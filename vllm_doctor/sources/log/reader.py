@@ -49,7 +49,7 @@ class Sighting(NamedTuple):
     """A line of the table in a log. `at`: POSIX seconds, None before the first time in the log.
 
     `cause`: the exception that the line holds or introduces, and `stage` where in a start that
-    was raised. `stream` counts the files, `number` the lines in one; the
+    was raised, `part` in which part of the server. `stream` counts the files, `number` the lines in one; the
     latter is None where nobody asks, as it is dear to find out.
     """
 
@@ -65,6 +65,7 @@ class Sighting(NamedTuple):
     cause: str | None = None
     stage: str | None = None
     arguments: entry_arguments.Arguments | None = None
+    part: str | None = None
 
 
 class Reading:
@@ -174,11 +175,13 @@ class Reading:
             if values is None or (entry.marks in ("error", "died") and _GOES_ON.match(message)):
                 continue
             cause, stage = (str(values["error"]) if "error" in values else None), entry.stage
+            part = None
             if cause is not None and cause.endswith(":"):
                 cause = f"{cause} {entry_context.goes_on(this, line)}".rstrip()
             if cause is None and entry.marks in _TRACED:
                 raised = entry_context.exception(this, line, self._table)
                 cause, stage = (raised.says, raised.stage or stage) if raised is not None else (None, stage)
+                part = raised.part if raised is not None else None
                 self.is_vllm = self.is_vllm or (raised is not None and raised.is_of_vllm)
             given = None
             if entry.marks == "arguments":
@@ -196,6 +199,7 @@ class Reading:
                 cause=_shortened(cause) if cause else None,
                 stage=stage,
                 arguments=given,
+                part=part,
             )
 
     def _sighted_last(self, this: Record, at: float | None) -> Iterator[Sighting]:

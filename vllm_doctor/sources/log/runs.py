@@ -88,6 +88,12 @@ _KILL = re.compile(
 )
 _KILLED = ("last-word", "shell-killed", "task-killed", "exited-killed")
 """Lines of a shell, a container or SLURM. After a death they tell only how what was left of it was ended."""
+_ANSWERED = ("request-500", "request-exception", "request-error")
+"""Lines of a server that answers requests, if with an error."""
+_INTERRUPT = re.compile(r"KeyboardInterrupt\b")
+_LOADING = ("weights-begun", "model-loaded")
+_SETTINGS = "log:engine-config."
+_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _GONE = ("engine-gone", "worker-died", "worker-died-v0", "process-exit")
 """Lines of a process that has seen another one end."""
 
@@ -111,6 +117,8 @@ class _Trouble:
     pid: int | None = None
     is_deadly: bool = False
     """Whether the line says itself that the server is dead."""
+    part: str | None = None
+    """Of the server, by its frames."""
 
     @property
     def speaker(self) -> tuple[str, int | None]:
@@ -148,6 +156,8 @@ class _OpenRun:
     """The time of the last line of its start, or of its statistics."""
     last_start: str | None = None
     """The last line of a start."""
+    loading: dict[str, float] = field(default_factory=dict)
+    """When the weights began to load, and when they were there."""
     counts: Counter[str] = field(default_factory=Counter)
     serving: Counter[str] = field(default_factory=Counter)
     """The counts since it was up."""
@@ -195,6 +205,8 @@ class Runs:
             run.went_on_at = seen.at if seen.at is not None else run.went_on_at
         if line.at_start:
             run.last_start = line.id
+            if seen.at is not None and line.id in _LOADING:
+                run.loading.setdefault(line.id, seen.at)
         elif not line.samples and seen.at is not None:
             run.when.setdefault(line.id, deque(maxlen=_MOST_TIMES)).append((seen.at, seen.repeated))
         run.values.setdefault(line.id, {}).update(seen.values)
@@ -235,6 +247,9 @@ class Runs:
         current = next(going_on, None) or self._begin(key, began=True)
         # Lines of a start may come before the one that names it.
         current.began = current.began or not (current.starts or current.ready or current.points)
+        is_first = not (current.starts or current.stage)
+        if is_first and None not in (seen.at, current.first_at) and seen.at - current.first_at > _BESIDE:  # type: ignore[operator]
+            current.first_at = seen.at  # what imported vLLM before was another program: collect_env, a script
         current.starts.setdefault(seen.line.id, (seen.process, seen.pid, seen.at))
         return current
 
@@ -271,8 +286,9 @@ class Runs:
         at = seen.at if seen.at is not None else run.last_at or 0.0
         is_deadly = seen.line.marks == "died"
         trouble = _Trouble(
-            at, seen.number or 0, seen.process, seen.cause, seen.stage, run.stage, seen.line.id, seen.pid, is_deadly
-        )
+            at, seen.number or 0, seen.process, seen.cause, seen.stage, run.stage, seen.line.id, seen.pid, is_deadly,
+            seen.part,
+        )  # fmt: skip
         unheard = run.unheard == (seen.process, seen.pid)
         if unheard or seen.line.id == _UNHEARD:
             run.unheard = (seen.process, seen.pid) if seen.line.id == _UNHEARD else None
@@ -282,6 +298,8 @@ class Runs:
                 run.ready = True
             case "stopped":
                 run.ended_by = run.ended_by or _ender(seen)
+                if run.raised and run.raised[-1].stage is not None and _INTERRUPT.match(run.raised[-1].cause or ""):
+                    run.stage = run.raised[-1].stage  # where the interrupt found it
                 if run.stopped_at is None or run.stopped_by == _BY_ITSELF:
                     run.stopped_by = seen.line.id
                 run.stopped_at = at if run.stopped_at is None else run.stopped_at
@@ -359,6 +377,7 @@ class Runs:
             stage=open_run.stage,
             went_on_at=open_run.went_on_at,
             ended_by=open_run.ended_by if stopped else None,
+            made=open_run.counts["engine-ready"] > 0,
             rounds=rounds,
             interval=interval,
             model=model or (str(told) if told is not None else None),
@@ -378,6 +397,9 @@ class Runs:
                 if not line.at_start:
                     facts[f"log:{line.id}@serving"] = Known(float(open_run.serving[line.id]), origin=LOG)
         facts |= _of_failed(open_run)
+        began, ended = (open_run.loading.get(id) for id in _LOADING)
+        if began is not None and ended is not None and ended > began:  # older releases log no seconds
+            facts["weights_load_seconds"] = Known(ended - began, origin=LOG)
         for id, values in open_run.values.items():
             facts |= {f"log:{id}.{name}": Known(value, origin=LOG) for name, value in values.items()}
         if version is None and (dating := self._dating(open_run)).says:
@@ -433,6 +455,9 @@ def _of_death(run: Run, last: bool, newest: bool) -> dict[str, Reading]:
         "log_ends_abruptly": abrupt,
         "hung_seconds": run.hung if newest else 0.0,
     }
+    told["stopped_while_starting"] = run.is_stopped_early
+    if run.is_stopped_early and run.stage is not None:
+        told["start_stage"] = run.stage
     if abrupt and run.last_start is not None:
         told["start_stopped_at"] = run.last_start
     if abrupt and run.stage is not None:
@@ -444,6 +469,12 @@ def _of_death(run: Run, last: bool, newest: bool) -> dict[str, Reading]:
         told["death_process"] = death.process or "the server"
         told["death_killed"] = death.cause is not None and _KILL.search(death.cause) is not None
         told["death_told"] = _weakness(death.cause) < _WEAK
+        missing = _MODULE.search(death.cause or "")
+        told["death_lacks_module"] = missing is not None
+        if missing is not None:
+            told["death_module"] = missing[1]
+        if death.part is not None:
+            told["death_part"] = death.part
         if death.stage is not None and not (death.serving and death.stage != "serving"):
             told["death_stage"] = death.stage
         seen = [death.cause.rstrip(".")] if death.cause else []
@@ -467,8 +498,9 @@ def _of_failed(open_run: _OpenRun) -> dict[str, Reading]:
 def _restarts(runs: Sequence[Run], opened: Sequence[_OpenRun]) -> Iterator[dict[str, Reading]]:
     """Of each run, how often in the hour before its end a server was started again that nobody had asked to stop.
 
-    One that served and was told to stop, or that is started with another command, is an operator's work. Once a run
-    serves, the starts that failed before it are put right.
+    One that served and was told to stop, or that is started with another command or other settings, is an operator's
+    work; an engine after one that a program had embedded is that program's. Once a run serves, the starts that failed
+    before it are put right.
     """
     seen: list[tuple[float, float, bool]] = []
     for place, run in enumerate(runs):
@@ -487,8 +519,16 @@ def _restarts(runs: Sequence[Run], opened: Sequence[_OpenRun]) -> Iterator[dict[
 def _is_uncalled_for(before: Run, run: Run) -> bool:
     if before.went_on_at is not None and run.first_at is not None and before.went_on_at > run.first_at + _BESIDE:
         return False
+    if before.made and not before.up and before.death is None:
+        return False
     is_same = not (before.command and run.command) or before.command == run.command
-    return is_same and not (before.up and before.stopped)
+    return is_same and _has_settings_of(before, run) and not (before.up and before.stopped)
+
+
+def _has_settings_of(before: Run, run: Run) -> bool:
+    """Whether their engines were made alike, as far as both logged it."""
+    told = [{name: one.facts[name] for name in one.facts if name.startswith(_SETTINGS)} for one in (before, run)]
+    return all(told[0][name] == told[1][name] for name in told[0].keys() & told[1].keys())
 
 
 def _is_beside(before: _OpenRun, run: _OpenRun) -> bool:
@@ -555,14 +595,22 @@ def _death(open_run: _OpenRun, up: bool) -> Death | None:
     serving = bool(open_run.points) or open_run.ready
     says = cause.cause if cause.cause is None or not _REPEATED.match(cause.cause) else None
     serving = serving or any(trouble.stage == "serving" for trouble in of_it)
+    # Of a log that starts mid-run: who answers a request has started.
+    serving = serving or (not open_run.began and any(open_run.counts[id] for id in _ANSWERED))
     stage = "serving" if serving else _stage_of(cause, open_run)
-    return Death(cause.at or died.at or None, cause.line, cause.process, says, serving, stage)
+    part = next((one.part for one in (cause, *_same(cause, open_run)) if one.part is not None), None)
+    return Death(cause.at or died.at or None, cause.line, cause.process, says, serving, stage, part)
 
 
 def _stage_of(cause: _Trouble, open_run: _OpenRun) -> str | None:
     """In which stage it was raised: by the frames above any line that says the same, else where the start was."""
-    same = (one.stage for one in (*open_run.troubles, *open_run.raised) if one.cause == cause.cause)
+    same = (one.stage for one in _same(cause, open_run))
     return cause.stage or next((stage for stage in same if stage is not None), None) or cause.reached
+
+
+def _same(cause: _Trouble, open_run: _OpenRun) -> list[_Trouble]:
+    """What says the same: one process prints an exception, and what called it raises it again."""
+    return [one for one in (*open_run.troubles, *open_run.raised) if one.cause == cause.cause]
 
 
 def _of_its_start(open_run: _OpenRun) -> _Trouble | None:
