@@ -392,7 +392,7 @@ def _remedy(written: RemedyRule, reader: Reader) -> Remedy | None:
         by=written.by,
         computed="; ".join(_filled(written.computed, reader)) or None,
         needs=needs,
-        validated_for=vllm if all(flags.has(vllm, flag) for flag in (*values.set, *values.unset)) else None,
+        validated_for=_validated_for((*values.set, *values.unset), vllm, reader),
         cost=written.cost,
         risk="; ".join((written.risk, *_later(values.set, reader))),
         expect=written.expect,
@@ -420,10 +420,24 @@ def _vllm(reader: Reader) -> str | None:
     return str(version.value) if isinstance(version, Known) else None
 
 
-def _later(named: Iterable[str], reader: Reader) -> Iterator[str]:
-    """Of the flags those that not every release has that the command can be of, in sentences."""
+def _validated_for(named: Sequence[str], vllm: str | None, reader: Reader) -> str | None:
+    """The version that is known to have all of these flags; None: they may be strange to this vLLM. Where no version is
+    told, the newest that is possible, if each of those has them."""
+    if vllm is not None:
+        return vllm if all(flags.has(vllm, flag) for flag in named) else None
+    releases = _possible(reader) or flags.releases()
+    return releases[-1] if all(flags.has(release, flag) for release in releases for flag in named) else None
+
+
+def _possible(reader: Reader) -> Sequence[str]:
+    """The releases that a server can be of whose version is not told, as far as its flags or its log tell."""
     window = reader(_WINDOW)
-    releases = str(window.value).split() if isinstance(window, Known) else []
+    return str(window.value).split() if isinstance(window, Known) else ()
+
+
+def _later(named: Iterable[str], reader: Reader) -> Iterator[str]:
+    """Of the flags those that not every release has that it can be of, in sentences."""
+    releases = _possible(reader)
     for flag in named:
         if any(flags.has(release, flag) is False for release in releases):
             known = flags.flag(releases[-1], flag)
