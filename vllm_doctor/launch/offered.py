@@ -1,4 +1,4 @@
-"""The load that stands in a text beside the command of a server: how many requests at a time, and how long they are. Pure.
+"""The load that a text names beside the command of a server: how many requests at a time, and how long. Pure.
 
 It is written as flags of a client (`vllm bench serve --max-concurrency 128`), or in a remark ("random 1000 in / 5000
 out, max_concurrency=256"). Where two places say different things nothing is taken: a sweep is no load.
@@ -14,7 +14,8 @@ _N = r"(\d{1,7})(?![\d.\w%])"
 _SAID: Mapping[str, re.Pattern[str]] = {
     "bench_concurrency_asked": re.compile(rf"(?i)(?<![\w])(?:--)?max[-_ ]concurrency[ =:]{{1,3}}{_N}"),
     "bench_input_len_asked": re.compile(
-        rf"(?i)--(?:random-)?input-len[ =]{{1,3}}{_N}|(?<![\w.,])(\d{{1,7}}) ?(?:tokens )?in(?:put)?(?: tokens)? ?[/,|]"
+        rf"(?i)--(?:random-)?input-len[ =]{{1,3}}{_N}"
+        r"|(?<![\w.,])(\d{1,7}) ?(?:tokens )?in(?:put)?(?: tokens)? ?[/,|] ?(?=\d{1,7} ?(?:tokens )?out)"
     ),
     "bench_output_len_asked": re.compile(
         rf"(?i)--(?:random-)?output-len[ =]{{1,3}}{_N}|in(?:put)?(?: tokens)? ?[/,|] ?(\d{{1,7}}) ?(?:tokens )?out"

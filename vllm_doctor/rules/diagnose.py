@@ -422,11 +422,13 @@ def _vllm(reader: Reader) -> str | None:
 
 def _validated_for(named: Sequence[str], vllm: str | None, reader: Reader) -> str | None:
     """The version that is known to have all of these flags; None: they may be strange to this vLLM. Where no version is
-    told, the newest that is possible, if each of those has them."""
+    told, the newest that is possible, if each of those has them, or the command has them already."""
     if vllm is not None:
         return vllm if all(flags.has(vllm, flag) for flag in named) else None
-    releases = _possible(reader) or flags.releases()
-    return releases[-1] if all(flags.has(release, flag) for release in releases for flag in named) else None
+    is_given = bool(named) and all(flag in reader.flags for flag in named)
+    releases = _possible(reader) or (flags.releases() if is_given else ())
+    is_there = bool(releases) and all(flags.has(release, flag) for release in releases for flag in named)
+    return releases[-1] if is_there else None
 
 
 def _possible(reader: Reader) -> Sequence[str]:
