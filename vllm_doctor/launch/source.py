@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from vllm_doctor.launch import budget, dated, engines, forms, manifests, model, notebook, processes, unwrap
+from vllm_doctor.launch import budget, dated, engines, forms, manifests, model, notebook, offered, processes, unwrap
 from vllm_doctor.launch.forms import Piece
 from vllm_doctor.launch.patches import WrittenDocument
 from vllm_doctor.launch.start import Flaw, Form, Start, Written, judged, printed
@@ -201,6 +201,8 @@ def _read(text: str, name: str) -> tuple[tuple[Start, ...], tuple[Written, ...]]
         return (), ()
     if others := engines.said(text):
         found = (replace(found[0], notes=(*found[0].notes, *others)), *found[1:])
+    if len(found) == 1 and not found[0].benchmark:
+        found = (replace(found[0], benchmark=offered.of_text(text)),)
     if is_windows and any(start.form in (Form.SHELL, Form.DOCKER_RUN) for start in found):
         found = tuple(replace(start, notes=(*start.notes, _WINDOWS)) for start in found)
     return found, tuple(written)

@@ -106,7 +106,7 @@ def judge(
             now = replace(now, vitals=shown.vitals, engines=shown.engines)
         diagnosis = now if diagnosis is None or _is_broken_now(now, diagnosis) else diagnosis
     error = error or _unfinished(diagnosis, len(examined) - len(snapshots), log if past is not None else None)
-    unmeasured = "" if is_measured else UNMEASURED if is_written else ONLY_GPUS
+    unmeasured = "" if is_measured else _of_command(diagnosis.findings) if is_written else ONLY_GPUS
     verdict, headline = _concluded(
         diagnosis, error, unmeasured, is_benchmark_alone(observations), is_said(observations), strict
     )
@@ -200,6 +200,12 @@ def _nothing_to_judge(
         error=error,
         recordings=recordings,
     )
+
+
+def _of_command(findings: Sequence[Finding]) -> str:
+    """The headline of a command that nobody has run: what is suspected of it, where something is."""
+    suspected = next((finding for finding in findings if finding.role is Role.ROOT), None)
+    return UNMEASURED if suspected is None else f"{suspected.title}; nothing was measured that tells what it costs"
 
 
 def _concluded(

@@ -85,7 +85,7 @@ def note(group: Sequence[Finding], report: Report) -> Note:
     where, when = _where(group, report), times.held(group, report)
     parts = (
         f"({where})" if where else "",
-        finding.here,
+        "" if finding.here and finding.here in report.headline else finding.here,
         f"Gain: {words.bound(finding.gain.at_most, finding.gain.basis)}." if finding.gain else "",
         f"({when})" if when and "all the time" not in when else "",
     )
