@@ -74,7 +74,7 @@ def _known_faults(before: Result, after: Result, folders: Sequence[str]) -> list
     rules = rule_set.load([Path(folder) for folder in folders])
     first, last = (before.vllm, after.vllm) if one < other else (after.vllm, before.vllm)
     try:
-        read = written.read(command, after.hardware, after.vllm, rules.catalogue)
+        read = written.look(command, after.hardware, after.vllm, rules.catalogue).read
     except DoctorError:
         read = upgrade.unknown
     lines = list(upgrade.lines(upgrade.upgrade(rules.faults, first, last, read)))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from vllm_doctor.model.reading import Value
 from vllm_doctor.regressions import bench, upgrade
 from vllm_doctor.regressions.upgrade import Listed, Upgrade
+from vllm_doctor.rules.signal import Signal
 
 _WIDTH = 100
 _HEADS = {
@@ -17,24 +19,34 @@ _HEADS = {
 }
 
 
-def listed(found: Sequence[Listed], version: str | None, of: int) -> str:
-    """One release, or all."""
+def listed(
+    found: Sequence[Listed], told: Mapping[str, Value], signals: Mapping[str, Signal], version: str | None, of: int
+) -> str:
+    """One release, or all. `told`: what is known of the setup."""
     where = f"vLLM {version}" if version else "any vLLM"
     head = f"{len(found)} of {of} known faults are those of {where}, {_sure(found)} certainly of this setup."
-    return _joined([head, "", *(line for one in found for line in _entry(one))])
+    return _joined([head, *_setup(told), "", *(line for one in found for line in _entry(one, signals))])
 
 
-def upgraded(found: Upgrade, model: str, is_amd: bool) -> str:
+def upgraded(
+    found: Upgrade, told: Mapping[str, Value], signals: Mapping[str, Signal], model: str, is_amd: bool
+) -> str:
     """From one release to another, and how to find the release that made a difference."""
-    lines = [f"From vLLM {found.before} to {found.after}:", ""]
+    lines = [f"From vLLM {found.before} to {found.after}:", *_setup(told), ""]
     for becomes in upgrade.BECOMES:
         entries: tuple[Listed, ...] = getattr(found, becomes)
         if entries:
             lines += [f"{_HEADS[becomes]}:", ""]
-            lines += [line for one in entries for line in _entry(one)]
+            lines += [line for one in entries for line in _entry(one, signals)]
     if not any(getattr(found, becomes) for becomes in upgrade.BECOMES):
         lines += ["Nothing that is known of this setup. That says only that nobody's report is in the table.", ""]
     return _joined([*lines, *_plan(found, model, is_amd)])
+
+
+def _setup(told: Mapping[str, Value]) -> list[str]:
+    """What was read of it, so that a reader sees what was not."""
+    said = ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in told.items())
+    return _wrapped(f"Read of this setup: {said}.", "") if told else []
 
 
 def _plan(found: Upgrade, model: str, is_amd: bool) -> Iterator[str]:
@@ -57,8 +69,13 @@ def _plan(found: Upgrade, model: str, is_amd: bool) -> Iterator[str]:
     yield f"  {bench.command(model)}"
 
 
-def _entry(one: Listed) -> Iterator[str]:
+def _entry(one: Listed, signals: Mapping[str, Signal]) -> Iterator[str]:
     yield from _wrapped(f"[{one.fault.id}] {one.says}", "  - ")
+    if one.fault.cause:
+        yield from _wrapped(f"cause: {one.fault.cause}", "    ")
+    if one.unknown:
+        names = "; ".join(f"{name} ({signals[name].says})" for name in one.unknown)
+        yield from _wrapped(f"not known here: {names}", "    ")
     way = one.fault.way
     if way is not None:
         parts = [
