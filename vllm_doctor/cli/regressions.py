@@ -22,8 +22,8 @@ from vllm_doctor.text import redact
 from vllm_doctor.vllm import flags
 
 _EPILOG = """\
-A SOURCE is what the examination takes: a log (its first lines are enough), a URL, a manifest, a recording. Its version is
-read from it, or from the image in --command; with one VERSION beside it: what the upgrade to that brings.
+A SOURCE is what the examination takes: a log (its first lines are enough), a URL, a manifest, a recording. Its version
+is read from it, or from the image in --command; with one VERSION beside it: what the upgrade to that brings.
 All other options are vLLM's own, as `vllm serve` takes them: -tp 4, --kv-cache-dtype fp8, --speculative-config ...
 What is not told (model, GPUs, options) is taken as not known: an entry that depends on it is "possibly" there.
 exit codes: 0 answered, 3 wrong usage, or a source that cannot be read.
@@ -49,10 +49,14 @@ def run(arguments: Sequence[str]) -> int:
     options, given = _parsed(arguments)
     rules = rule_set.load([Path(folder) for folder in options.rules])
     setup = _setup(options, given, rules, [upgrade.release(word) for word in options.versions])
-    versions = _versions(setup, options.versions)
+    named = _versions(setup, options.versions)
+    builds = [version for version in named if not upgrade.is_release(version)]
+    versions = list(dict.fromkeys(map(upgrade.release, named)))
+    notes = [f"{version} is judged as {upgrade.release(version)}: of a build nothing is certain." for version in builds]
     told = {} if setup.read is None else upgrade.setup(setup.read)
     if len(versions) == 2:
         found = upgrade.upgrade(rules.faults, versions[0], versions[1], setup.read)
+        found = upgrade.of_builds(found) if builds else found
         model = redact.text(options.model or setup.model or "MODEL", Counter())
         is_amd = setup.of("gpu_is_amd") == 1
         if options.json:
@@ -62,10 +66,12 @@ def run(arguments: Sequence[str]) -> int:
         else:
             from vllm_doctor.render import regressions_text
 
-            rendered = regressions_text.upgraded(found, told, rules.catalogue.signals, model, is_amd)
+            about = regressions_text.About(setup.read is not None, told, notes, rules.catalogue.signals)
+            rendered = regressions_text.upgraded(found, about, model, is_amd)
     else:
         version = versions[0] if versions else None
         listed = upgrade.listing(rules.faults, version, setup.read)
+        listed = upgrade.as_build(listed) if builds else listed
         if options.json:
             from vllm_doctor.render import regressions_json
 
@@ -73,15 +79,16 @@ def run(arguments: Sequence[str]) -> int:
         else:
             from vllm_doctor.render import regressions_text
 
-            rendered = regressions_text.listed(listed, told, rules.catalogue.signals, version, len(rules.faults))
+            about = regressions_text.About(setup.read is not None, told, notes, rules.catalogue.signals)
+            rendered = regressions_text.listed(listed, about, version, len(rules.faults))
     write(rendered, options)
     return 0
 
 
 def _versions(setup: _Setup, given: Sequence[str]) -> list[str]:
-    """The release that is asked of, or from which to which; none: any. What runs is the first, where one is given."""
+    """What is asked of, or from which to which; none: any. What runs is the first, where one is given."""
     own = [setup.version] if setup.version and len(given) < 2 else []
-    return list(dict.fromkeys(map(upgrade.release, [*own, *given])))
+    return [*own, *given]
 
 
 def _setup(options: argparse.Namespace, given: Sequence[str], rules: RuleSet, versions: Sequence[str]) -> _Setup:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from vllm_doctor.expr.condition import Condition
@@ -22,6 +22,8 @@ SETUP = (
     "speculative_method", "kv_cache_dtype", "attention_backend",
 )  # fmt: skip
 """Signals on which most faults depend."""
+NEEDED = ("model_type", "gpu_capability")
+"""Those without which hardly any can be told."""
 _SHORT = re.compile(r"v?(\d+\.\d+)")
 _IS_VERSION = re.compile(r"v?\d+\.\d+(?:\.\d+)*(?:\.?(?:post|rc|dev)\d+)*(?:\+[\w.]+)?")
 _QUOTED = 3
@@ -78,15 +80,37 @@ def release(version: str) -> str:
     return known
 
 
+def is_release(version: str) -> bool:
+    """Whether it is one that the table knows, and not a build on the way to one."""
+    return _SHORT.fullmatch(version) is not None or version.removeprefix("v").partition("+")[0] in flags.releases()
+
+
 def setup(read: Read) -> dict[str, Value]:
     """What is known of it, of that on which most faults depend."""
     readings = {name: read(name) for name in SETUP}
     return {name: reading.value for name, reading in readings.items() if isinstance(reading, Known)}
 
 
+def as_build(found: Iterable[Listed]) -> tuple[Listed, ...]:
+    """The same of a build between releases, of which nothing is certain."""
+    return tuple(replace(one, held="possible") for one in found)
+
+
+def of_builds(found: Upgrade) -> Upgrade:
+    """The same from or to a build."""
+    return Upgrade(
+        found.before,
+        found.after,
+        as_build(found.brings),
+        as_build(found.keeps),
+        as_build(found.passes),
+        as_build(found.fixes),
+    )
+
+
 def listing(faults: Iterable[Regression], version: str | None, read: Read | None = None) -> tuple[Listed, ...]:
-    """What a release has, None: what any has. `read`: how to read a setup, None: nothing is told of one. Without what is
-    known not to be this setup's, or not known to be in any part, and that of which nobody says that this release has it."""
+    """What a release has, None: what any has. `read`: how to read a setup, None: nothing is told of one. Without what
+    is not this setup's, or of which no part is known to be, and that of which nobody says that this release has it."""
     found = []
     for fault in faults:
         held = _held(fault, read)
@@ -129,8 +153,8 @@ def most_steps(count: int) -> int:
 
 
 def lines(found: Upgrade) -> Iterator[str]:
-    """One each, as another page quotes them: what it brings and takes away, where that is certain, and the first of what
-    it possibly brings."""
+    """One each, as another page quotes them: what it brings and takes away, where that is certain, and the first of
+    what it possibly brings."""
     for word, listed in (("brings", found.brings), ("fixes", found.fixes)):
         for one in listed:
             if one.held == "certain" and one.is_there is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from vllm_doctor.model.reading import Value
 from vllm_doctor.regressions import bench, upgrade
@@ -19,34 +20,53 @@ _HEADS = {
 }
 
 
-def listed(
-    found: Sequence[Listed], told: Mapping[str, Value], signals: Mapping[str, Signal], version: str | None, of: int
-) -> str:
-    """One release, or all. `told`: what is known of the setup."""
-    where = f"vLLM {version}" if version else "any vLLM"
-    head = f"{len(found)} of {of} known faults are those of {where}, {_sure(found)} certainly of this setup."
-    return _joined([head, *_setup(told), "", *(line for one in found for line in _entry(one, signals))])
+@dataclass(frozen=True, slots=True)
+class About:
+    """`is_told`: whether a setup was given; `told`: what was read of it; `notes`: of the versions; `signals`: what each
+    means."""
+
+    is_told: bool
+    told: Mapping[str, Value]
+    notes: Sequence[str]
+    signals: Mapping[str, Signal]
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """What was read, and what was not, so that nobody takes silence for health."""
+        for note in self.notes:
+            yield from _wrapped(note, "")
+        if self.told:
+            said = ", ".join(f"{name} {_value(value)}" for name, value in self.told.items())
+            yield from _wrapped(f"Read of this setup: {said}.", "")
+        lacking = [name for name in upgrade.NEEDED if self.is_told and name not in self.told]
+        if lacking:
+            names = " and ".join(f"{name} ({self.signals[name].says})" for name in lacking)
+            yield from _wrapped(f"Not known: {names}. An entry of which nothing else is known to hold is left out.", "")
 
 
-def upgraded(
-    found: Upgrade, told: Mapping[str, Value], signals: Mapping[str, Signal], model: str, is_amd: bool
-) -> str:
+def listed(found: Sequence[Listed], about: About, version: str | None, of: int) -> str:
+    """One release, or all."""
+    where = f"vLLM {version}" if version else "some vLLM (no version is told)"
+    sure = f", {_sure(found)} certainly of this setup" if about.is_told else ""
+    head = f"{len(found)} of {of} known faults are those of {where}{sure}."
+    return _joined([head, *about.lines, "", *(line for one in found for line in _entry(one, about.signals))])
+
+
+def upgraded(found: Upgrade, about: About, model: str, is_amd: bool) -> str:
     """From one release to another, and how to find the release that made a difference."""
-    lines = [f"From vLLM {found.before} to {found.after}:", *_setup(told), ""]
+    lines = [f"From vLLM {found.before} to {found.after}:", *about.lines, ""]
     for becomes in upgrade.BECOMES:
         entries: tuple[Listed, ...] = getattr(found, becomes)
         if entries:
             lines += [f"{_HEADS[becomes]}:", ""]
-            lines += [line for one in entries for line in _entry(one, signals)]
+            lines += [line for one in entries for line in _entry(one, about.signals)]
     if not any(getattr(found, becomes) for becomes in upgrade.BECOMES):
         lines += ["Nothing that is known of this setup. That says only that nobody's report is in the table.", ""]
     return _joined([*lines, *_plan(found, model, is_amd)])
 
 
-def _setup(told: Mapping[str, Value]) -> list[str]:
-    """What was read of it, so that a reader sees what was not."""
-    said = ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in told.items())
-    return _wrapped(f"Read of this setup: {said}.", "") if told else []
+def _value(value: Value) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _plan(found: Upgrade, model: str, is_amd: bool) -> Iterator[str]:

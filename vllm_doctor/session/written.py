@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from vllm_doctor.model.errors import SourceError, UsageError
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.reading import Reading
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.session.attach import attach
@@ -37,6 +38,8 @@ def look(
     with ExitStack() as opened:
         observed = observe(attach(words, how, opened), _SECONDS)
     examined = patients(observed)
+    if gpu and (refused := next((o.error for o in observed if o.kind is SourceKind.GPU_NAME and o.error), None)):
+        raise UsageError(refused.message)
     if len(examined) != 1:
         raise UsageError(f"{len(examined)} servers are named, and the question is of one" if examined else _NOTHING)
     if words and not examined[0].can_be_judged:
