@@ -1,12 +1,12 @@
-"""Two real releases of vLLM side by side: from which source is the release read, of which does an entry of the table speak?
+"""Two real releases of vLLM side by side: is the release read from each source, and an entry said of the right one?
 
 usage: python -m tests.lab.two_releases
 
-Starts each release of two_releases.yaml for a few seconds, one after the other, and asks `vllm-doctor regressions` of its URL
-(/version and /metrics), of the first fifty lines of its log, and of its recording; then what the upgrade from one to the
-other brings, and `compare` of the two. The entry must speak with certainty of the one release, be silent on the other, and
-be quoted as fixed between them; the table that ships must be silent on both. Needs tests/lab/install.sh, and with
-tests/lab/install.sh VERSION the other release. Ends with 1 where an answer is another.
+Starts each release of two_releases.yaml for a few seconds, one after the other, and asks `vllm-doctor regressions` of
+its URL (/version and /metrics), of the first fifty lines of its log, and of its recording; then what the upgrade from
+one to the other brings, and `compare` of the two. The entry must speak with certainty of the one release, be silent on
+the other, and be quoted as fixed between them; the table that ships must be silent on both. Needs tests/lab/install.sh,
+and with tests/lab/install.sh VERSION the other release. Ends with 1 where an answer is another.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 usage: python -m tests.regressions.survey [--write]
 
-public.tsv holds configurations of others, none of them about a regression: where each stands, its release, its GPUs, and
-how it is started (an image, its environment and flags; facts alone, as their authors wrote them). `affected` names the
-entries that hold there, each looked at by a person: all that it depends on stands in the row. `--write` writes that column
-anew, to be looked at. Ends with 1 where an entry speaks that is not named there, or is silent where it is.
+public.tsv holds configurations of others, none of them about a regression: where each stands, its release, its GPUs,
+and how it is started (an image, its environment and flags; facts alone, as their authors wrote them). `affected` names
+the entries that hold there, each looked at by a person: all that it depends on stands in the row. `--write` writes that
+column anew, to be looked at. Ends with 1 where an entry speaks that is not named there, or is silent where it is.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -22,10 +22,11 @@ _SECONDS = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How to read a signal, and the model's name, None where it is not told."""
+    """How to read a signal; the model's name, None where it is not told; what is known beside."""
 
     read: Callable[[str], Reading]
     model: str | None
+    facts: Mapping[str, Reading]
 
 
 def look(
@@ -47,7 +48,7 @@ def look(
     found = examined[0].snapshot(catalogue, {}, False)
     subject = found.subjects[0] if found.subjects else ()
     model = next((name for o in believed(examined[0].observations) for name in o.models), None)
-    return Look(lambda name: found.read(name, subject)[1], model)
+    return Look(lambda name: found.read(name, subject)[1], model, examined[0].facts())
 
 
 _NOTHING = "nothing there tells of a server: give its log, its URL, or --command"
