@@ -36,8 +36,8 @@ def _lines(found: Beside) -> Iterator[str]:
         yield from textwrap.wrap(f"No matter of speed: {', '.join(others)}", _WIDTH, break_on_hyphens=False)
     yield ""
     yield from textwrap.wrap(
-        "A recipe is a start that its authors found to work on that hardware, no measurement of each setting: try one at a"
-        " time, under the same load (vllm-doctor compare).",
+        "A recipe is a start that its authors found to work on that hardware, no measurement of each setting:"
+        " try one at a time, under the same load (vllm-doctor compare).",
         _WIDTH,
     )
 
