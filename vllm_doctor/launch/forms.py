@@ -74,7 +74,8 @@ def starts(piece: Piece) -> list[Written]:
 # ---- texts that hold others
 
 
-def _is_page(piece: Piece) -> bool:
+def is_page(piece: Piece) -> bool:
+    """Whether it is written for people, with what is quoted between fences."""
     return len(_fences(piece)) > 1
 
 
@@ -164,7 +165,7 @@ def _of_yaml(piece: Piece) -> list[Written]:
 
 
 def _is_script(piece: Piece) -> bool:
-    return not (_is_page(piece) or _writes_files(piece) or _is_yaml(piece))
+    return not (is_page(piece) or _writes_files(piece) or _is_yaml(piece))
 
 
 def _of_script(piece: Piece) -> list[Written]:
@@ -227,7 +228,7 @@ def _of_python(piece: Piece) -> list[Written]:
 
 
 def _has_call(piece: Piece) -> bool:
-    return not _is_page(piece)
+    return not is_page(piece)
 
 
 def _of_calls(piece: Piece) -> list[Written]:
@@ -244,7 +245,7 @@ def _of_log(piece: Piece) -> list[Written]:
 
 FORMS: tuple[TextForm, ...] = (
     TextForm("notebook", _is_notebook, _of_notebook),
-    TextForm("page", _is_page, _of_page),
+    TextForm("page", is_page, _of_page),
     TextForm("Python", _is_python, _of_python),
     TextForm(
         "Dockerfile",

@@ -77,12 +77,7 @@ class Examined:
             said = observation.facts
             is_given = observation.kind.trust >= Trust.WRITTEN
             facts = _completed(facts, said) if is_given else {**said, **facts}
-        written = next((o.facts for o in self.observations if "flags_written" in o.facts), {})
-        version = facts.get("vllm_version")
-        if written and isinstance(version, Known) and written.get("vllm_version") != version:
-            from vllm_doctor.launch import dated  # late: where a command is given
-
-            facts = _without_window(facts) | dated.by_version(written, str(version.value))
+        facts = _dated(facts, self.observations)
         if is_written_alone(self.observations) and "flags_judged_as" in facts:
             facts["flags_checked_by"] = facts["flags_judged_as"]
         return facts
@@ -200,6 +195,7 @@ def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observat
         facts: Mapping[str, Reading] = run.facts
         for more in added:
             facts = _completed(facts, more)
+        facts = _dated(facts, observations)
         if (share := run.largest_request) is not None:
             facts = {**facts, "largest_request": Known(share, origin=LOG)}
         found.append(replace(run, facts=named_model.completed(_with_defaults(facts), [run.model, *models], ())))
@@ -209,6 +205,17 @@ def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observat
 def without_load(facts: Mapping[str, Reading]) -> dict[str, Reading]:
     """The facts without those of the load whose speed is expected (load_*)."""
     return {name: fact for name, fact in facts.items() if not name.startswith("load_")}
+
+
+def _dated(facts: Mapping[str, Reading], observations: Sequence[Observation]) -> dict[str, Reading]:
+    """The facts, with the flags of a written command judged by the version that another source tells."""
+    written = next((o.facts for o in observations if "flags_written" in o.facts), {})
+    version = facts.get("vllm_version")
+    if not written or not isinstance(version, Known) or written.get("vllm_version") == version:
+        return dict(facts)
+    from vllm_doctor.launch import dated  # late: where a command is given
+
+    return _without_window(facts) | dated.by_version(written, str(version.value))
 
 
 def _without_window(facts: Mapping[str, Reading]) -> dict[str, Reading]:

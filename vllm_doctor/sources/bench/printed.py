@@ -75,7 +75,7 @@ def holds_table(text: str) -> bool:
 
 def runs(text: str) -> tuple[BenchRun, ...]:
     """The runs whose tables stand in the text, in their order."""
-    text = _unfolded(_ANSI.sub("", text))
+    text = _unfolded(_ANSI.sub("", text.replace("\r\n", "\n")))  # GitHub keeps what people write with \r\n
     tables = list(_tables(text))
     given = list(commands(text))
     found = []
