@@ -194,7 +194,9 @@ def _read(text: str, name: str) -> tuple[tuple[Start, ...], tuple[Written, ...]]
     with budget.limited():
         written = forms.starts(Piece(text, name))
         if len(written) > MAX_STARTS:
-            raise SourceError("too-large", f"more than {MAX_STARTS} vLLM commands: one examination does not take so many")
+            raise SourceError(
+                "too-large", f"more than {MAX_STARTS} vLLM commands: one examination does not take so many"
+            )
         found = tuple(map(judged, written))
     if not found:
         return (), ()

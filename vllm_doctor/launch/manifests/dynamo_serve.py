@@ -45,7 +45,7 @@ def _starts(root: Node, is_document: bool) -> Iterator[Written]:
         if not name.endswith(_WORKER) or settings.kind != "map":
             continue
         shared = [item.text for item in settings[_ARE_SHARED].items]
-        given = {key: value for key, value in root[_SHARED].fields.items() if key in shared} | settings.fields
+        given = {**{key: value for key, value in root[_SHARED].fields.items() if key in shared}, **settings.fields}
         flags = {key: value for key, value in given.items() if flag_map.known(key)}
         told = Node(settings.path, settings.line, "map", fields=flags)
         line = settings.line
