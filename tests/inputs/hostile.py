@@ -75,7 +75,7 @@ def _notebook(size: int) -> str:
 
 
 def _doubling(size: int) -> str:
-    lines = ["A=--max-num-seqs", *(f'A="$A $A"' for _ in range(40)), f"vllm serve m $A"]
+    lines = ["A=--max-num-seqs", *('A="$A $A"' for _ in range(40)), "vllm serve m $A"]
     return "\n".join(lines) + "\n" + times("# a comment\n", size)
 
 
@@ -100,7 +100,9 @@ TEXTS: Mapping[str, Callable[[int], str]] = {
         "from vllm import LLM\na = 'm'\n" + times("a = a + a\n", min(size, 400)) + "LLM(a, max_num_seqs=8)\n"
     ),
     "python-power": lambda _: "from vllm import LLM\nLLM('m', max_num_seqs=9**9**9**9, seed='a' * 10**12)\n",
-    "python-functions": lambda size: "from vllm import LLM\n" + times("def f(a=1):\n    return f(a)\n", size) + "LLM(f())",
+    "python-functions": lambda size: (
+        "from vllm import LLM\n" + times("def f(a=1):\n    return f(a)\n", size) + "LLM(f())"
+    ),
     "notebook": _notebook,
     "notebook-nested": lambda size: '{"nbformat": 4, "cells": ' + _nested("[", "]", size // 2) + "}",
     # manifests and files of other programs
@@ -112,7 +114,7 @@ TEXTS: Mapping[str, Callable[[int], str]] = {
     "compose": lambda size: (
         "services:\n" + times("  a:\n    image: vllm/vllm-openai:v0.11.0\n    command: --model m ${A:-${A:-b}}\n", size)
     ),
-    "dockerfile": lambda size: "FROM vllm/vllm-openai:v0.11.0\n" + times("ENV A=$A$A\nCMD [\"--model\", \"m\"]\n", size),
+    "dockerfile": lambda size: "FROM vllm/vllm-openai:v0.11.0\n" + times('ENV A=$A$A\nCMD ["--model", "m"]\n', size),
     "dockerfile-lines": lambda size: "FROM a\nCMD vllm serve m \\\n" + times("  --seed 1 \\\n", size),
     "quadlet": lambda size: "[Container]\nImage=vllm/vllm-openai:v0.11.0\n" + times("Exec=--model m \\\n", size),
     "systemd": lambda size: "[Service]\n" + times(f"ExecStart=/usr/bin/{_COMMAND}\n", size),
@@ -122,7 +124,7 @@ TEXTS: Mapping[str, Callable[[int], str]] = {
     "terraform": lambda size: (
         'resource "a" "b" {\n' + times('image = "vllm/vllm-openai:v0.11.0"\nargs = ["--model", "m"]\n', size)
     ),
-    "scenario": lambda size: times("export LLMDBENCH_VLLM_MODELSERVICE_EXTRA_ARGS=\"--seed 1\"\n", size),
+    "scenario": lambda size: times('export LLMDBENCH_VLLM_MODELSERVICE_EXTRA_ARGS="--seed 1"\n', size),
     # what other programs print
     "nvidia-smi": lambda size: times(_SMI, size),
     "nvidia-smi-xml": lambda size: "<nvidia_smi_log>" + times("<gpu><fb_memory_usage>", size),
@@ -155,7 +157,9 @@ TEXTS: Mapping[str, Callable[[int], str]] = {
     "fences": lambda size: times("```\n", size),
     "fenced-shorts": lambda size: times("```\nvllm serve m\n```\n", size),
     "fenced-starts": lambda size: times(f"It is slow.\n```\n{_COMMAND}\n```\n", size),
-    "fenced-everything": lambda size: times(f"It is slow.\n```\n{_COMMAND}\n```\n```\n{_SMI}```\n{_STATISTICS}\n", size),
+    "fenced-everything": lambda size: times(
+        f"It is slow.\n```\n{_COMMAND}\n```\n```\n{_SMI}```\n{_STATISTICS}\n", size
+    ),
     "sentences": lambda size: times("It gives 17 tokens/s on 4x H100 with org/m-7B, and I think that is slow.\n", size),
     "issue-json": lambda size: json.dumps({"title": "a", "body": times(f"```\n{_COMMAND}\n```\n", size)}),
     "json-nested": lambda size: _nested('{"body":', "}", size // 9, '"a"'),

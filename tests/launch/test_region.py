@@ -79,7 +79,23 @@ serve:
         --max-num-seqs 64 \\
         --enforce-eager
 """
+TERRAFORM = """\
+resource "kubernetes_deployment" "vllm" {
+  spec {
+    container {
+      image = "vllm/vllm-openai:v0.11.0"
+      args = [
+        "--model", "org/m-7B",
+        "--served-model-name", var.name,
+        "--max-num-seqs", "64",
+        "--enforce-eager",
+      ]
+    }
+  }
+}
+"""
 FORMS = {
+    "main.tf": TERRAFORM,
     "Dockerfile": DOCKERFILE_LIST,
     "entrypoint/Dockerfile": DOCKERFILE_ENTRYPOINT,
     "shell/Dockerfile": DOCKERFILE_SHELL,

@@ -16,9 +16,11 @@ from enum import Enum, auto
 from vllm_doctor.launch import docker, rewrite, shell, unwrap
 from vllm_doctor.launch.rewrite import Quote, UnwritableError, Wanted
 from vllm_doctor.launch.start import Form, Holder, Launch, Word, Written
+from vllm_doctor.launch.unexpanded import mark
 from vllm_doctor.model import outside
 
-_QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_ITEM = re.compile(r'"(?:[^"\\\n]|\\.)*"|[A-Za-z_][\w.\[\]]*')
+"""A text, or what another program puts in: Terraform's `var.model`."""
 _GAP = re.compile(r"[\s\\]*,[\s\\]*")
 
 
@@ -50,7 +52,7 @@ class Region(Holder):
         """The command, with its words' places in the whole text. Raises UnwritableError."""
         held = self.text[self.start : self.end]
         if self.wording is Wording.LIST:
-            return _alone(_quoted(self.text, self.start, self.end))
+            return _alone(_items(self.text, self.start, self.end))
         if self.wording is Wording.WORDS:
             return _shifted(_alone(shell.words(held)[0]), self.start)
         launches = unwrap.of_script(held)
@@ -124,20 +126,26 @@ def _shifted(launch: Launch, by: int) -> Launch:
     )
 
 
-def _quoted(text: str, start: int, end: int) -> list[Word]:
+def _items(text: str, start: int, end: int) -> list[Word]:
     """The items of a list. Raises UnwritableError where it holds anything else."""
     words: list[Word] = []
-    at = start
-    for match in _QUOTED.finditer(text, start, end):
-        if words and not _GAP.fullmatch(text, at, match.start()):
+    at = start + 1
+    for match in _ITEM.finditer(text, start, end):
+        if not _GAP.fullmatch(text, at, match.start()) and (words or text[at : match.start()].strip()):
             raise UnwritableError("its list holds more than texts")
-        try:
-            value = outside.json(match[0])
-        except ValueError:
-            raise UnwritableError("a text of its list is no JSON") from None
-        words.append(Word(str(value), 1 + text.count("\n", 0, match.start()), False, match.start(), match.end()))
+        line = 1 + text.count("\n", 0, match.start())
+        words.append(Word(_plain(match[0]), line, False, match.start(), match.end()))
         at = match.end()
     return words
+
+
+def _plain(item: str) -> str:
+    if not item.startswith('"'):
+        return mark(item)
+    try:
+        return str(outside.json(item))
+    except ValueError:
+        raise UnwritableError("a text of its list is no JSON") from None
 
 
 def _in_list(text: str, splices: Sequence[rewrite.Splice], words: Sequence[Word], quote: Quote) -> str:
