@@ -31,8 +31,9 @@ def test_a_line_of_a_journal_within_a_sentence() -> None:
 
 def test_statistics_of_before_v1() -> None:
     record = (
-        "INFO 09-26 11:35:25 metrics.py:351] Avg prompt throughput: 2.3 tokens/s, Avg generation throughput: 0.2"
-        " tokens/s, Running: 1 reqs, Swapped: 0 reqs, Pending: 0 reqs, GPU KV cache usage: 0.1%, CPU KV cache usage: 0.0%."
+        "INFO 09-26 11:35:25 metrics.py:351] Avg prompt throughput: 2.3 tokens/s,"
+        " Avg generation throughput: 0.2 tokens/s,"
+        " Running: 1 reqs, Swapped: 0 reqs, Pending: 0 reqs, GPU KV cache usage: 0.1%, CPU KV cache usage: 0.0%."
     )
     assert restored(f"Look: {record} Slow.") == f"Look:\n{record}\nSlow."
 
