@@ -12,6 +12,7 @@ from vllm_doctor.launch import (
     bare_flags,
     budget,
     dockerfile,
+    flag_variables,
     justfile,
     llm_d_scenario,
     logged_start,
@@ -272,5 +273,6 @@ FORMS: tuple[TextForm, ...] = (
     TextForm("text with Python's calls", _has_call, _of_calls),
     TextForm("list of processes", _is_script, lambda piece: process_list.starts(piece.text, piece.line)),
     TextForm("a model's name and flags", _is_script, _of_flags),
+    TextForm("variables", _is_script, lambda piece: flag_variables.starts(piece.text, piece.line)),
 )
 """In this order: what another form could be taken for stands before it."""
