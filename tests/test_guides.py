@@ -62,7 +62,7 @@ def image(version: str, flags: str) -> str:
         (image("0.23.0", "-qgptq"), "L4", {"quant-kernel-unoptimised": "warning"}),
         (image("0.23.0", "--quantization awq_marlin"), "H100", {}),
         (image("0.23.0", "--quantization awq"), "T4", {}),
-        (image("0.23.0", "--quantization awq"), "MI300X", {}),
+        (image("0.23.0", "--quantization awq"), "MI300X", {"aiter-unset": "info"}),
         (image("0.24.0", "--quantization awq"), "H100", {}),
         ("vllm serve M --quantization awq", "H100", {"quant-kernel-unoptimised": "info"}),
         ("vllm serve M --max-num-seqs 256", "H100", {"max-num-seqs-lowered": "info"}),
