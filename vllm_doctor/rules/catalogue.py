@@ -30,6 +30,7 @@ class Catalogue:
         self.outliers = diagnosis.outliers
         self.speed = diagnosis.speed
         self.gates = diagnosis.gates
+        self.path_of_requests = diagnosis.path
         self.path = path
         self.metrics = frozenset(name for signal in signals.values() for name in metrics(signal)) | {ENGINE_METRIC}
         uses = {name: signal.formula.names if signal.formula else () for name, signal in signals.items()}

@@ -106,6 +106,7 @@ def outcomes(rules: Sequence[Rule], catalogue: Catalogue, snapshot: Snapshot) ->
     reads the same of every engine, is judged once.
     """
     nothing: dict[str, Outcome] = {}
+    rules = [rule for rule in rules if rule.is_of_path is snapshot.is_path]
     for subject in snapshot.subjects:
         for rule in rules:
             reader = Reader(snapshot, subject, catalogue)
@@ -162,7 +163,7 @@ def diagnose(
     snapshots = list(snapshots)
     findings: dict[tuple[str, Subject], Finding] = {}
     unknown: dict[str, dict[str, Reason]] = {}
-    states: dict[str, State] = {}
+    states = {rule.id: State.NOT_APPLICABLE for rule in rules if rule.is_of_path}
     tried: dict[str, Tried] = {}
     complaints: list[Complaint] = []
     speeds: list[Expected] = []
@@ -176,7 +177,7 @@ def diagnose(
                 break
             done.append(engine)
             for rule, outcome, reader in judged:
-                if rule.id not in states or outcome.state.rank < states[rule.id].rank:
+                if rule.id not in tried or outcome.state.rank < states[rule.id].rank:
                     states[rule.id], tried[rule.id] = outcome.state, Tried(rule, outcome.state, reader)
                 if outcome.state is State.UNKNOWN:
                     unknown.setdefault(rule.id, {}).update(outcome.because)
@@ -186,7 +187,7 @@ def diagnose(
                         findings[rule.id, named] = finding_of(
                             rule, severity, outcome.evidence, named, reader, catalogue
                         )
-        for subject in snapshot.subjects:
+        for subject in () if snapshot.is_path else snapshot.subjects:
             reader = by_speed = Reader(snapshot, subject, catalogue)
             named = (*subject, *snapshot.tag)
             if catalogue.speed is not None and measured:
@@ -474,7 +475,7 @@ def _engines(catalogue: Catalogue, snapshots: Sequence[Snapshot]) -> tuple[Engin
     """Each engine with its vital signs, in the catalogue's order."""
     seen = []
     for snapshot in snapshots:
-        for subject in snapshot.subjects:
+        for subject in () if snapshot.is_path else snapshot.subjects:
             vitals = []
             for signal in _vital_signals(catalogue):
                 _, reading = snapshot.read(signal.name, subject)
@@ -521,6 +522,7 @@ def _targets(catalogue: Catalogue, snapshots: Sequence[Snapshot]) -> tuple[Targe
         readings = [
             (reading, s.read(signal.target, subject)[1])
             for s in snapshots
+            if not s.is_path
             for subject in s.subjects
             for _, reading in [s.read(signal.name, subject)]
         ]

@@ -30,6 +30,7 @@ from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose
 from vllm_doctor.rules.rule import Rule
+from vllm_doctor.session import path
 from vllm_doctor.session.cure import Cure
 from vllm_doctor.session.patients import (
     Examined,
@@ -75,10 +76,10 @@ def judge(
     wishes = {name: value for seen in recordings for name, value in seen.wishes.items()} | dict(wishes)
     wished: dict[str, Reading] = {name: Known(value, origin="user") for name, value in wishes.items()}
     observations = without_named_where_seen(observations)
-    every = patients(observations)
+    every = patients(path.without_fronts(observations))
     examined = [patient for patient in every if patient.can_be_judged]
-    error = _error(observations, examined)
-    if not examined:
+    error = _error(observations, examined) or path.servers_lacking(observations, examined)
+    if not examined and not any(o.kind is SourceKind.GATEWAY and o.window.times for o in observations):
         return _nothing_to_judge(at, observations, error, recordings)
 
     is_measured, is_written = not is_unmeasured(observations), is_written_alone(observations)
@@ -98,6 +99,8 @@ def judge(
         examined[place].without_scrapes().snapshot(catalogue, wished, len(every) > 1) if place in cut else snapshot
         for place, snapshot in enumerate(snapshots)
     ]
+    way = path.of(observations, list(zip(examined, snapshots, strict=False)), catalogue)
+    judged += [way.snapshot] if way is not None else []
     diagnosis = past.diagnosis if past is not None else None
     if diagnosis is None or _is_seen_now(observations):
         now = diagnose(rules, catalogue, judged, is_measured, is_over=lambda: is_over(_JUDGING), explained=explained)
@@ -139,6 +142,7 @@ def judge(
         recordings=recordings,
         expect=expectation.expected(examined[0], snapshots[0], catalogue, wishes) if is_one_command else None,
         benchmarks=tuple(o.bench for o in observations if o.bench is not None),
+        path=path.seen(way, diagnosis.findings, catalogue) if way is not None else None,
     )
 
 
@@ -155,6 +159,7 @@ def _sources(observations: Sequence[Observation]) -> tuple[SourceSeen, ...]:
             o.error,
             o.notes,
             o.taken_as,
+            o.role,
         )
         for o in observations
     )
@@ -165,7 +170,9 @@ def _error(observations: Sequence[Observation], examined: Sequence[Examined]) ->
     got no CPU to look at the host, its server may lack one too."""
     failed = [o for o in observations if o.error is not None]
     starved = [o for o in failed if o.kind is SourceKind.HOST and o.error is not None and o.error.kind == "starved"]
-    decisive = [o for o in failed if o.kind in SERVERS] or starved or ([] if examined else failed)
+    decisive = (
+        [o for o in failed if o.kind in (*SERVERS, SourceKind.GATEWAY)] or starved or ([] if examined else failed)
+    )
     return decisive[0].error if decisive else None
 
 
