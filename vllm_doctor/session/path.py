@@ -26,6 +26,7 @@ from vllm_doctor.text import words
 _ADDS_UP = frozenset({"requests", "tokens", "1/s", "bytes", "blocks"})
 """Units of what is counted."""
 _SOURCES, _LARGEST = "sources", ".largest"
+_SERVING = frozenset(Hop) - FRONTS
 _FEWEST = 2
 """Without a gateway it takes two servers to make a path."""
 
@@ -78,22 +79,24 @@ def _parts(
     for observation in observations:
         if observation.kind is SourceKind.GATEWAY:
             snapshot = of_fronts.snapshot(observation.window, {})
-            role = observation.role or Hop.ROUTER
-            found.append(Part(role, observation.target, observation.product, snapshot))
+            found.append(Part(observation.role or Hop.ROUTER.value, observation.target, observation.product, snapshot))
     for patient, snapshot in examined:
-        told = next((o.role for o in patient.observations if o.role), "") or _told(snapshot, rule)
-        found.append(Part(told, patient.name, "", snapshot))
+        role = next((o.role for o in patient.observations if o.role), "") or _told(snapshot, rule, _SERVING)
+        role = role or Hop.SERVER.value
+        found.append(Part(role, patient.name, "", snapshot))
+        if front := _told(snapshot, rule, FRONTS):  # Ray shows both on one page
+            found.append(Part(front, patient.name, "", snapshot))
     order = list(Hop)
     yield from sorted(found, key=lambda part: order.index(Hop(part.role)))
 
 
-def _told(snapshot: Snapshot, rule: PathRule) -> str:
-    """What a server is by its own metrics."""
+def _told(snapshot: Snapshot, rule: PathRule, among: frozenset[Hop]) -> str:
+    """What a server is by its own metrics; "" where they do not tell."""
     for role, signal in rule.told:
-        reading = _read(snapshot, signal)
+        reading = _read(snapshot, signal) if role in among else None
         if isinstance(reading, Known) and isinstance(reading.value, float) and reading.value > 0:
             return role
-    return Hop.SERVER
+    return ""
 
 
 def _read(snapshot: Snapshot, signal: str) -> Reading:
@@ -118,8 +121,8 @@ def _wanted(catalogue: Catalogue) -> Iterator[tuple[str, str, str]]:
 
 
 def _facts(parts: Sequence[Part], catalogue: Catalogue, rule: PathRule) -> Iterator[tuple[str, Reading]]:
-    for role in Hop:
-        yield f"{role}.{_SOURCES}", Known(float(sum(part.role == role for part in parts)), origin="computed")
+    for hop in Hop:
+        yield f"{hop}.{_SOURCES}", Known(float(sum(part.role == hop for part in parts)), origin="computed")
     for role, name, fact in _wanted(catalogue):
         of_role = [part.snapshot for part in parts if part.role == role]
         if not of_role:
