@@ -106,7 +106,8 @@ def outcomes(rules: Sequence[Rule], catalogue: Catalogue, snapshot: Snapshot) ->
     reads the same of every engine, is judged once.
     """
     nothing: dict[str, Outcome] = {}
-    rules = [rule for rule in rules if rule.is_of_path is snapshot.is_path]
+    rules = [rule for rule in rules if rule.is_of_path] if snapshot.is_path else rules
+    nothing |= {rule.id: Outcome(State.NOT_APPLICABLE) for rule in rules if rule.is_of_path is not snapshot.is_path}
     for subject in snapshot.subjects:
         for rule in rules:
             reader = Reader(snapshot, subject, catalogue)
@@ -163,7 +164,7 @@ def diagnose(
     snapshots = list(snapshots)
     findings: dict[tuple[str, Subject], Finding] = {}
     unknown: dict[str, dict[str, Reason]] = {}
-    states = {rule.id: State.NOT_APPLICABLE for rule in rules if rule.is_of_path}
+    states: dict[str, State] = {}
     tried: dict[str, Tried] = {}
     complaints: list[Complaint] = []
     speeds: list[Expected] = []
@@ -177,7 +178,7 @@ def diagnose(
                 break
             done.append(engine)
             for rule, outcome, reader in judged:
-                if rule.id not in tried or outcome.state.rank < states[rule.id].rank:
+                if rule.id not in states or outcome.state.rank < states[rule.id].rank:
                     states[rule.id], tried[rule.id] = outcome.state, Tried(rule, outcome.state, reader)
                 if outcome.state is State.UNKNOWN:
                     unknown.setdefault(rule.id, {}).update(outcome.because)

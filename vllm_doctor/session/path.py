@@ -18,14 +18,14 @@ from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Finding, Problem
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.window import Window
-from vllm_doctor.rules.catalogue import Catalogue
+from vllm_doctor.rules.catalogue import LARGEST, Catalogue
 from vllm_doctor.rules.diagnosis_file import HopRule, PathRule
 from vllm_doctor.session.patients import Examined
 from vllm_doctor.text import words
 
 _ADDS_UP = frozenset({"requests", "tokens", "1/s", "bytes", "blocks"})
 """Units of what is counted."""
-_SOURCES, _LARGEST = "sources", ".largest"
+_SOURCES = "sources"
 _SERVING = frozenset(Hop) - FRONTS
 _FEWEST = 2
 """Without a gateway it takes two servers to make a path."""
@@ -106,28 +106,17 @@ def _read(snapshot: Snapshot, signal: str) -> Reading:
 
 def _named_by(catalogue: Catalogue, roles: frozenset[Hop]) -> list[str]:
     """The signals that the path's facts take from sources of these roles."""
-    return [signal for role, signal, _ in _wanted(catalogue) if role in roles]
-
-
-def _wanted(catalogue: Catalogue) -> Iterator[tuple[str, str, str]]:
-    """(role, signal of a source, name of the fact) that signals of the path ask for."""
-    roles = frozenset(Hop)
-    for signal in catalogue.signals.values():
-        role, dot, name = signal.definition.partition(".")
-        if signal.way == "fact" and dot and role in roles:
-            name = name.removesuffix(_LARGEST)
-            if name in catalogue.signals:
-                yield role, name, signal.definition
+    return [signal for role, signal, _ in catalogue.of_path if role in roles]
 
 
 def _facts(parts: Sequence[Part], catalogue: Catalogue, rule: PathRule) -> Iterator[tuple[str, Reading]]:
     for hop in Hop:
         yield f"{hop}.{_SOURCES}", Known(float(sum(part.role == hop for part in parts)), origin="computed")
-    for role, name, fact in _wanted(catalogue):
+    for role, name, fact in catalogue.of_path:
         of_role = [part.snapshot for part in parts if part.role == role]
         if not of_role:
             yield fact, Unknown(Reason.NOT_IN_PATH)
-        elif fact.endswith(_LARGEST):
+        elif fact.endswith(LARGEST):
             yield fact, _largest([_read(snapshot, name) for snapshot in of_role])
         elif catalogue.signals[name].unit in _ADDS_UP:
             yield fact, _sum([_read(snapshot, name) for snapshot in of_role])
