@@ -145,6 +145,7 @@ class SourceKind(_Word):
     BENCH = "bench", "the result of a benchmark"
     COLLECT_ENV = "collect-env", "what `vllm collect-env` printed of a machine"
     GPU_NAME = "gpu-name", "a GPU that is given by its name only"
+    AUTOSCALER = "autoscaler", "what an autoscaler is told to look at, as it is written"
     GATEWAY = "gateway", "the /metrics of a gateway or a router in front of servers"
 
     @property
@@ -156,6 +157,7 @@ class SourceKind(_Word):
 _TRUST = {
     SourceKind.LOG: Trust.LOGGED,
     SourceKind.COMMAND: Trust.WRITTEN,
+    SourceKind.AUTOSCALER: Trust.WRITTEN,
     SourceKind.COLLECT_ENV: Trust.COLLECTED,
     SourceKind.GPU_NAME: Trust.NAMED,
 }

@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING
 from vllm_doctor.session import inputs
 from vllm_doctor.session.attachment import Attachment, Opener
 from vllm_doctor.session.source import Source
-from vllm_doctor.session.sources import bench, collect_env, command, gpus, log, page, pid, prometheus, recording, server
+from vllm_doctor.session.sources import (
+    autoscaler,
+    bench,
+    collect_env,
+    command,
+    gpus,
+    log,
+    page,
+    pid,
+    prometheus,
+    recording,
+    server,
+)
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.text import redact
 
@@ -52,6 +64,7 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
         found = started.alone(how) or gpus.of_file(how.printed.name if how.printed else "", how)
     found += gpus.of_benchmarks(found, how)
     found += collect_env.of_texts(handed.environments, how, found)
+    found += autoscaler.of_texts(handed.triggers, [*said, *handed.commands], found)
     found += [*handed.problems, *gpus.unused(printed[1:])]
     found += bench.as_said(how, found)
     return [*found, *gpus.named(how, found)]

@@ -51,6 +51,7 @@ _READING, _JUDGING = 0.4, 0.8
 """Shares of the time: until when signals are computed, and until when rules are judged; the rest is to be written."""
 UNMEASURED = "Nothing was measured: only its command was checked"
 ONLY_GPUS = "Nothing was measured: only the GPUs were looked at"
+ONLY_TRIGGERS = "Nothing was measured: only the autoscaler's triggers were checked"
 SOUND = "No fault found in how the benchmark was made"
 AS_EXPECTED = "Requests get the speed that is typical of this model on these GPUs"
 
@@ -110,6 +111,8 @@ def judge(
         diagnosis = now if diagnosis is None or _is_broken_now(now, diagnosis) else diagnosis
     error = error or _unfinished(diagnosis, len(examined) - len(snapshots), log if past is not None else None)
     unmeasured = "" if is_measured else UNMEASURED if is_written else ONLY_GPUS
+    if {o.kind for o in observations} == {SourceKind.AUTOSCALER}:
+        unmeasured = ONLY_TRIGGERS
     verdict, headline = _concluded(
         diagnosis, error, unmeasured, is_benchmark_alone(observations), is_said(observations), strict
     )

@@ -21,7 +21,9 @@ from vllm_doctor.vllm import defaults, gpu_names, nested_flags
 if TYPE_CHECKING:
     from vllm_doctor.model.run import Run
 
-_OF_NO_RUN = frozenset({SourceKind.COMMAND, SourceKind.GPU, SourceKind.COLLECT_ENV, SourceKind.GPU_NAME})
+_OF_NO_RUN = frozenset(
+    {SourceKind.COMMAND, SourceKind.GPU, SourceKind.COLLECT_ENV, SourceKind.GPU_NAME, SourceKind.AUTOSCALER}
+)
 """What can be known of a server that does not run yet."""
 _MACHINES = (SourceKind.COLLECT_ENV, SourceKind.GPU_NAME)
 _TELLS_GPU = {SourceKind.GPU: "the driver reports", SourceKind.COLLECT_ENV: "collect-env tells"}

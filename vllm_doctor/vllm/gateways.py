@@ -49,3 +49,8 @@ def of(names: Iterable[str]) -> Gateway | None:
     if any(name.startswith(_VLLM) and name not in _REPEATED for name in shown):
         return None
     return next((one for one in table() if any(name.startswith(one.begins) for name in shown)), None)
+
+
+def shows(name: str) -> bool:
+    """Whether a gateway or a router that is known shows a metric of this name."""
+    return name in _REPEATED or any(name.startswith(one.begins) for one in table())
