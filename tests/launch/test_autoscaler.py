@@ -170,7 +170,8 @@ def test_the_threshold_of_a_replica(text: str, threshold: float | None) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "kind: Deployment\n", "kind: ScaledObject\nspec: [", "kind: ScaledObject\n", "a: kind: ScaledObject\n",
-     "kind: ScaledObject\nspec: {triggers: 3}\n", "kind: HorizontalPodAutoscaler\nspec: {metrics: [1, {type: Pods}]}\n"],
+     "kind: ScaledObject\nspec: {triggers: 3}\n",
+     "kind: HorizontalPodAutoscaler\nspec: {metrics: [1, {type: Pods}]}\n"],
 )  # fmt: skip
 def test_what_holds_no_trigger(text: str) -> None:
     assert read(text) == ()
