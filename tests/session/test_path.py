@@ -123,6 +123,27 @@ def test_a_router_that_counts_a_stream_to_its_headers_tells_no_way_to_the_server
     assert not path.blamed
 
 
+def test_a_stream_is_no_loss_between_gateway_and_router() -> None:
+    path = path_of(litellm(total=0.22, api=0.21), vllm_router(total=0.01), server(A, http=0.2))
+    told = milliseconds(path)
+    assert isinstance(told["gateway-to-router"], Reason)
+    assert told["to-servers"] == 10  # by the gateway's own count, the router's time in it
+    assert not path.blamed
+    slow = path_of(litellm(total=0.27, api=0.26), vllm_router(total=0.01), server(A, http=0.2))
+    assert blamed(slow) == {"to-servers": "path-to-servers-slow"}
+
+
+def test_an_older_epp_tells_its_queue_and_the_choice() -> None:
+    counts = {
+        **histogram("inference_objective_request_duration_seconds", 100, 0.5, '{model_name="m"}'),
+        **histogram("inference_extension_scheduler_e2e_duration_seconds", 100, 0.02),
+        **histogram("inference_extension_flow_control_request_queue_duration_seconds", 100, 0.27),
+    }
+    path = path_of(counted(EPP, counts), server(A, http=0.2))
+    told = milliseconds(path)
+    assert (told["router-queue"], told["router"], told["to-servers"]) == (270, 20, 10)
+
+
 # ---- who else stands in front
 
 

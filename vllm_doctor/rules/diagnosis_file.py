@@ -157,7 +157,9 @@ class HopRule:
     signal: str
     says: str
     by: str
-    """How its time is known, in a sentence over signals; "" where it is measured as such."""
+    """How its time is known, in a sentence over signals; "" where it is measured as such. `lacks`: what stands against
+    it where it is not known."""
+    lacks: str
     rules: tuple[str, ...]
     is_optional: bool
     """Not every gateway or router tells it: where none does, it is no part of the path."""
@@ -180,7 +182,7 @@ class PathRule:
     @property
     def signals(self) -> tuple[str, ...]:
         """All that is read for it."""
-        of_hops = (name for hop in self.hops for name in (hop.signal, *words.names(hop.by)))
+        of_hops = (name for hop in self.hops for name in (hop.signal, *words.names(hop.by), *words.names(hop.lacks)))
         return (self.total, self.requests, *self.weight, *(name for _, name in self.told), *of_hops)
 
 
@@ -304,15 +306,17 @@ def _path(table: Table, signals: Mapping[str, Signal]) -> PathRule:
     table.allow("total", "requests", "weight", "told", "hops")
     hops = []
     for entry in table.tables("hops"):
-        entry.allow("hop", "signal", "says", "by", "rules", "optional")
-        by = entry.text("by") if "by" in entry else ""
+        entry.allow("hop", "signal", "says", "by", "rules", "optional", "lacks")
+        by, lacks = (entry.text(key) if key in entry else "" for key in ("by", "lacks"))
         _check_sentence(entry, by, "by", signals)
+        _check_sentence(entry, lacks, "lacks", signals)
         hops.append(
             HopRule(
                 entry.text("hop"),
                 _signal(entry, "signal", signals),
                 entry.text("says"),
                 by,
+                lacks,
                 entry.texts("rules"),
                 entry.get("optional") is True,
             )

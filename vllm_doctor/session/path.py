@@ -206,7 +206,8 @@ def _hop(rule: HopRule, snapshot: Snapshot, total: Reading, blaming: set[str], c
     if isinstance(reading, Known) and isinstance(total, Known) and total.value:
         share = float(reading.value) / float(total.value)
     blamed = next((id for id in rule.rules if id in blaming), None)
-    by = words.fill(rule.by, worded) or "" if rule.by else ""
+    says = rule.by if isinstance(reading, Known) else rule.lacks
+    by = words.fill(says, worded) or "" if says else ""
     return HopSeen(rule.hop, rule.says, reading if isinstance(reading, Known) else reading.reason, share, by, blamed)
 
 

@@ -25,7 +25,8 @@ def path(report: Report, whole: bool) -> tuple[Labelled, ...]:
         return ()
     width = len(_HEAD) if whole else len(_HEAD) - 1
     rows = tuple(tuple(row[:width]) for row in _rows(seen, whole))
-    table = (Table(_HEAD[:width], rows, frozenset({1, 2})),) if rows else ()
+    notes = () if whole else tuple(f"{hop.says} is not known: {hop.by}" for hop in seen.hops if _is_unknown(hop))
+    table = (Table(_HEAD[:width], rows, frozenset({1, 2}), notes),) if rows else ()
     return (Labelled("Path", (*_way(seen), f": {_total(seen)}", *_blamed(seen)), table),)
 
 
@@ -61,6 +62,10 @@ def _rows(seen: PathSeen, whole: bool) -> Iterator[list[Words]]:
     if seen.rest is not None and isinstance(seen.total, Known) and (whole or _is_much(seen)):
         total = float(seen.total.value)
         yield ["in none of them", words.number(seen.rest, "s"), words.number(seen.rest / total, "share"), ""]
+
+
+def _is_unknown(hop: HopSeen) -> bool:
+    return isinstance(hop.seen, Reason) and bool(hop.by)
 
 
 def _is_much(seen: PathSeen) -> bool:
