@@ -3,7 +3,8 @@
 usage: load.py URL '{"clients": 8, "seconds": 60, "prompt": 256, "out": 200}', with the Python that vLLM is in
 shared: leading tokens all prompts share; timeout: a client gives up after; think: a client rests; vary: lengths vary;
 seed: other prompts; burst: all clients begin at once, every so many seconds; body: more of the request (n, logprobs);
-stop_after: a client has enough after about so many chunks, and hangs up; embed: embeddings are asked for.
+text: the prompt is text, for a gateway that takes no token ids; embed: embeddings are asked for;
+stop_after: a client has enough after about so many chunks, and hangs up.
 SIGTERM ends it. Prints one line of JSON: requests, tokens, timeouts, stops, errors, seconds.
 """
 
@@ -55,7 +56,8 @@ async def client(session: aiohttp.ClientSession, number: int) -> None:
             if load.get("embed"):
                 await answered(session, "embeddings", {"input": tokens})
             else:
-                body = {"prompt": tokens, "max_tokens": out, "temperature": 0, "ignore_eos": True}
+                prompt = " ".join(map(str, tokens)) if load.get("text") else tokens
+                body = {"prompt": prompt, "max_tokens": out, "temperature": 0, "ignore_eos": True}
                 await answered(session, "completions", body | load.get("body", {}), chance)
         except TimeoutError:
             counts["timeouts"] += 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import promql_parser
 import pytest
 
@@ -11,6 +9,7 @@ from tests.making import shipped_catalogue
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.prometheus import query
 from vllm_doctor.prometheus.query import Matcher, Scope
+from vllm_doctor.rules.signal import metrics
 
 SIGNALS = shipped_catalogue().signals
 TWO = Scope(identity=("job", "instance"), window="10m")
@@ -136,7 +135,7 @@ def test_a_scope_that_would_not_be_promql_is_refused(wrong: dict[str, object]) -
 OF_VLLM = [
     name
     for name, signal in SIGNALS.items()
-    if signal.way == "promql" and not re.search(r"\b(http|process)_", signal.definition)
+    if signal.way == "promql" and all(metric.startswith("vllm:") for metric in metrics(signal))
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from vllm_doctor.cli.options import Parser, add_examining
+from vllm_doctor.cli.options import Parser, add_examining, words_of
 from vllm_doctor.cli.output import is_interactive
 
 TYPE_CHECKING = False  # as in options.py
@@ -24,17 +24,18 @@ vllm-doctor regressions [SOURCE] [VERSION | FROM TO]; vllm-doctor recipe [SOURCE
 def run(arguments: Sequence[str]) -> int:
     """Examine what was named; the exit code is that of the verdict."""
     options = _parsed(arguments)
+    words = words_of(options)
     if is_interactive(options):
         from vllm_doctor.cli import terminal  # with textual, which nobody else pays for
 
-        return terminal.run(options.source, options)
-    if not any(map(os.path.exists, options.source)):  # a live server; what is read from files may take long
+        return terminal.run(words, options)
+    if not any(map(os.path.exists, words)):  # a live server; what is read from files may take long
         from vllm_doctor.sources.server import own_time
 
         own_time.hurry()
     from vllm_doctor.cli import one_shot  # with rules and sources: a terminal is drawn before these are loaded
 
-    return one_shot.run(options.source, options)
+    return one_shot.run(words, options)
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:

@@ -33,7 +33,14 @@ _JUDGING = 1.0
 """Seconds to judge what was observed to the last moment: an engine takes a hundredth of it."""
 _LEFT_TO_DO = 0.24
 """Seconds of a CPU that it takes to judge one server and to write, beside looks that were late (measured)."""
-_PAST = (SourceKind.LOG, SourceKind.COMMAND, SourceKind.COLLECT_ENV, SourceKind.GPU_NAME, SourceKind.BENCH)
+_PAST = (
+    SourceKind.LOG,
+    SourceKind.COMMAND,
+    SourceKind.COLLECT_ENV,
+    SourceKind.GPU_NAME,
+    SourceKind.BENCH,
+    SourceKind.AUTOSCALER,
+)
 """Kinds of sources that were all there before: they are read to their end."""
 
 

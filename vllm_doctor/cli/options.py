@@ -96,6 +96,15 @@ def add_sourcing(parser: Parser) -> None:
     add("--command", metavar="TEXT|FILE", help="how the server was, or will be, started, where a file does not tell")
     add_accessing(parser)
     add(
+        "--role",
+        type=_role,
+        action="append",
+        default=[],
+        metavar="ROLE=URL",
+        help="what a source is on the path of a request: gateway, router, prefill, decode, server; they are one"
+        " examination",
+    )
+    add(
         "--nvidia-smi",
         metavar="FILE",
         help="GPUs from a file, not from the driver: what nvidia-smi printed (-q -x tells most), gpustat, rocm-smi,"
@@ -135,6 +144,16 @@ def _measured(figure: str) -> Measured:
         raise UsageError(f"--measured: {error}") from None
 
 
+def _role(text: str) -> tuple[str, str]:
+    """What a source is on the path of a request, and the word that names it."""
+    from vllm_doctor.model.kinds import Hop
+
+    role, _, word = text.partition("=")
+    if role not in list(Hop) or not word:
+        raise UsageError(f"--role {text}: write ROLE=URL, with one of {', '.join(Hop)}")
+    return role, word
+
+
 def _token(path: str) -> str:
     """Read with the command line, once: a pipe cannot be read again."""
     from vllm_doctor.sources.server import token_file  # these two late: --help and the lists need neither
@@ -158,6 +177,11 @@ def seconds(text: str) -> float:
     if value > ONE_DAY:
         raise ValueError(text)
     return value
+
+
+def words_of(options: argparse.Namespace) -> list[str]:
+    """The words that name sources: those that stand alone, and those that are given a role."""
+    return list(dict.fromkeys((*options.source, *(word for _, word in options.role))))
 
 
 def form_of(options: argparse.Namespace) -> str:
@@ -226,6 +250,7 @@ def attachment_of(
         gpu=options.gpu,
         rules=cache(lambda: chosen_rules.version(options)),
         folders=chosen_rules.folders(options),
+        roles={word: role for role, word in options.role},
     )
 
 

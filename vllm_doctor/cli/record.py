@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_doctor.cli import chosen_rules, packing
-from vllm_doctor.cli.options import Parser, access_of, add_choosing, add_sourcing, attachment_of, seconds, wishes_of
+from vllm_doctor.cli.options import (
+    Parser,
+    access_of,
+    add_choosing,
+    add_sourcing,
+    attachment_of,
+    seconds,
+    wishes_of,
+    words_of,
+)
 from vllm_doctor.cli.output import say, write_whole
 from vllm_doctor.compare import bench_run, measure, vllm_bench
 from vllm_doctor.model.errors import UsageError
@@ -53,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
         parts = _on(options, look, rules, signals, wishes, name)
     else:
         with contextlib.ExitStack() as opened:
-            sources = attach(options.source, look, opened)
+            sources = attach(words_of(options), look, opened)
             if any(source.recording for source in sources):
                 raise UsageError("a recording is recorded already: copy it")
             if any(source.kind == SourceKind.PAGE for source in sources):
@@ -130,7 +139,7 @@ def _benched(
 ) -> dict[str, bytes]:
     """What was seen from the benchmark's first request to its end, with its result, as parts."""
     with ExitStack() as opened:
-        sources = attach(options.source, look, opened)
+        sources = attach(words_of(options), look, opened)
         servers = [source for source in sources if source.server is not None]
         if len(servers) != 1 or (server := servers[0].server) is None:
             raise UsageError("--bench loads one open_run server: give its URL or its pid")
@@ -173,7 +182,7 @@ def _on(
     parts: list[dict[str, bytes]] = []
 
     def attached(opened: ExitStack) -> Sequence[Source]:
-        sources = attach(options.source, look, opened)
+        sources = attach(words_of(options), look, opened)
         if not any(source.server for source in sources):
             raise UsageError("--on watches a open_run server: give its URL or its pid")
         return sources

@@ -172,7 +172,8 @@ class Fleet:
     @cached_property
     def _states(self) -> list[list[State]]:
         """By rule, each engine's state."""
-        return [self._columns.states(rule) for rule in self._rules]
+        none = [State.NOT_APPLICABLE] * len(self._survey.engines)  # an engine alone is no path
+        return [none if rule.is_of_path else self._columns.states(rule) for rule in self._rules]
 
     @cached_property
     def _alike(self) -> Mapping[str, Outcome]:
@@ -182,6 +183,8 @@ class Fleet:
         common = _Alone(self._survey, 0, self._catalogue, self._common)
         found = {}
         for rule in self._rules:
+            if rule.is_of_path:
+                continue
             asked = self._catalogue.behind(rule.signals())
             if all(isinstance(self._column(n), Known | Unknown) for n in asked if self._is_base(n)):
                 found[rule.id] = rule.judge(lambda name: common.read(name, self._survey.engines[0])[1])

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from vllm_doctor.intake.inputs import Input
-from vllm_doctor.launch import engines, python_calls
+from vllm_doctor.launch import autoscaler, engines, python_calls
 from vllm_doctor.launch import source as launch
+from vllm_doctor.launch.autoscaler import Trigger
 from vllm_doctor.launch.source import StartSource
 from vllm_doctor.launch.start import Form
 from vllm_doctor.model.errors import SourceError, UsageError
@@ -46,6 +47,8 @@ class Parts:
     """Whether collect-env printed of it."""
     scrape: str | None = field(default=None, repr=False)
     """Its lines of /metrics, beside other parts."""
+    triggers: tuple[Trigger, ...] = ()
+    """What an autoscaler is told to look at."""
     other_engines: tuple[str, ...] = ()
     """Commands of engines that are not vLLM: one line each."""
     problem: str = ""
@@ -57,7 +60,13 @@ class Parts:
     def is_only_log(self) -> bool:
         """Whether no more than a log is recognised."""
         return not (
-            self.commands or self.gpus or self.is_environment or self.scrape or self.other_engines or self.problem
+            self.commands
+            or self.gpus
+            or self.is_environment
+            or self.scrape
+            or self.triggers
+            or self.other_engines
+            or self.problem
         )
 
     @property
@@ -83,6 +92,7 @@ def of(given: Input, is_log: Callable[[Input], bool]) -> Parts:
         gpus,
         is_environment,
         scrape,
+        autoscaler.read(given.text),
         tuple(f"{given.name}: {said}" for said in others),
         problem,
         unread,

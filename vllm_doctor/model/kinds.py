@@ -106,6 +106,7 @@ class Stage(_Word):
     BLIND = "blind", "the statistics are off"
     BROKEN = "broken", "it crashed, or serves wrong answers"
     CLIENT = "client", "who asks limits the load"
+    PATH = "path", "a hop in front of the servers, or between them, takes the time"
     HOST = "host", "the machine starves the server"
     LIMIT = "limit", "a limit of the server's own settings is reached"
     MEASUREMENT = "measurement", "a benchmark was made so that its figures mislead"
@@ -144,6 +145,8 @@ class SourceKind(_Word):
     BENCH = "bench", "the result of a benchmark"
     COLLECT_ENV = "collect-env", "what `vllm collect-env` printed of a machine"
     GPU_NAME = "gpu-name", "a GPU that is given by its name only"
+    AUTOSCALER = "autoscaler", "what an autoscaler is told to look at, as it is written"
+    GATEWAY = "gateway", "the /metrics of a gateway or a router in front of servers"
 
     @property
     def trust(self) -> Trust:
@@ -154,9 +157,24 @@ class SourceKind(_Word):
 _TRUST = {
     SourceKind.LOG: Trust.LOGGED,
     SourceKind.COMMAND: Trust.WRITTEN,
+    SourceKind.AUTOSCALER: Trust.WRITTEN,
     SourceKind.COLLECT_ENV: Trust.COLLECTED,
     SourceKind.GPU_NAME: Trust.NAMED,
 }
 
 SERVERS = frozenset({SourceKind.SERVER, SourceKind.PROMETHEUS, SourceKind.PAGE})
 """The kinds that hold a server's metrics."""
+
+
+class Hop(_Word):
+    """What a source is on the path of a request: `sources[].role` in JSON, and --role."""
+
+    GATEWAY = "gateway", "what clients ask: an API gateway"
+    ROUTER = "router", "what picks the server"
+    PREFILL = "prefill", "a server that computes prompts for others"
+    DECODE = "decode", "a server that generates from a KV cache that it gets"
+    SERVER = "server", "a server that does both"
+
+
+FRONTS = frozenset({Hop.GATEWAY, Hop.ROUTER})
+"""What stands in front of the servers."""

@@ -63,6 +63,9 @@ class Observation:
     taken_as: str = ""
     """What a text was taken for: "a compose file"; "" of what is no text."""
     patient: str = ""
+    role: str = ""
+    """What it is on the path of a request (kinds.Hop); "" where nothing tells. `product`: of a gateway or a router."""
+    product: str = ""
     command: tuple[str, ...] = ()
     variables: Mapping[str, bool] = field(default_factory=dict)
     """Pieces of `command` that a shell expands, and whether to several words."""

@@ -10,6 +10,7 @@ from enum import StrEnum
 from vllm_doctor.model.elimination import Gate
 from vllm_doctor.model.expectation import Expectation
 from vllm_doctor.model.kinds import GRAVE, SERVERS, Confidence, Role, Severity, SourceKind, Stage, State
+from vllm_doctor.model.path import PathSeen
 from vllm_doctor.model.reading import Known, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.speed import Expected, Standing
@@ -227,6 +228,8 @@ class SourceSeen:
     notes: tuple[str, ...] = ()
     taken_as: str = ""
     """What a text was taken for: "a compose file"; "" of what is no text."""
+    role: str = ""
+    """What it is on the path of a request; "" where it is not on one."""
 
 
 @dataclass(frozen=True)
@@ -446,6 +449,8 @@ class Report:
     """Results that were given."""
     expect: Expectation | None = None
     """Of a command that does not run yet: what it will give."""
+    path: PathSeen | None = None
+    """Where the time of a request goes between several sources: gateway, router, servers."""
     speeds: tuple[Expected, ...] = ()
     """Of each engine: the speed that requests get, beside what is expected."""
     gates: tuple[Gate, ...] = ()

@@ -60,6 +60,8 @@ class Snapshot:
     """Signals that are the same for every engine, as all are that they are computed from."""
     left_out: int = 0
     """Engines for which there was no time."""
+    is_path: bool = False
+    """Of the path of a request, through several sources, and of no engine."""
 
     def read(self, name: str, subject: Subject) -> tuple[Subject, Reading]:
         """A signal for one engine, and the subject that the reading belongs to."""

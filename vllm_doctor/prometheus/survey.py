@@ -281,6 +281,8 @@ def _asked(catalogue: Catalogue, scope: Scope) -> list[Question]:
     found = []
     infos: dict[str, list[Signal]] = {}
     for signal in catalogue.signals.values():
+        if {signal.name, signal.way_of} & catalogue.of_path_only:
+            continue
         if signal.way == "promql":
             bounds = query.buckets(signal.definition, scope)
             texts = (query.text(signal.definition, scope), *((bounds,) if bounds else ()))

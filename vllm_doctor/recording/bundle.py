@@ -28,7 +28,7 @@ from typing import Any
 
 from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
-from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.model.kinds import Hop, SourceKind
 from vllm_doctor.model.observation import GpuSeen, Observation, ProcessSeen
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
@@ -53,6 +53,8 @@ _SILENT = 2.5
 """Seconds after its last answer, when a server that did not answer to the end counts as lost."""
 _MAX_JSON = 16 << 20
 _MAX_SOURCES = 300
+_SCRAPED = (SourceKind.SERVER, SourceKind.GATEWAY)
+"""The kinds whose answers are kept as such."""
 
 Fact = dict[str, Any]
 
@@ -64,6 +66,8 @@ class Recorded:
     kind: SourceKind
     target: str
     patient: str = ""
+    role: str = ""
+    """What the user said that it is on the path of a request."""
     error: Problem | None = None
     notes: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
@@ -125,7 +129,7 @@ class Recorded:
             lacking = Problem("incomplete", f"{self.target}: the recording holds no answer of /metrics")
             return Observation(self.kind, self.target, error=error or lacking, notes=self.notes)
         try:
-            identity = scrapes.identity(self.target, told[0].page, self.version, self.models_answer)
+            identity = scrapes.identity(self.target, told[0].page, self.version, self.models_answer, self.role)
         except SourceError as problem:
             return Observation(self.kind, self.target, error=Problem(problem.kind, str(problem)), notes=self.notes)
         seen = scrapes.seen(self.target, told, identity, error)
@@ -146,7 +150,9 @@ class Replayed:
         if self._scrapes:
             try:
                 page = self._scrapes[0].page
-                self._identity = scrapes.identity(recorded.target, page, recorded.version, recorded.models_answer)
+                self._identity = scrapes.identity(
+                    recorded.target, page, recorded.version, recorded.models_answer, recorded.role
+                )
             except SourceError as problem:
                 self._error = Problem(problem.kind, str(problem))
 
@@ -264,7 +270,7 @@ def parsed(name: str, parts: Mapping[str, bytes]) -> Recording:
         sources = about["sources"]
         if not isinstance(sources, list) or not 0 < len(sources) <= _MAX_SOURCES:
             raise ValueError("it names no sources, or too many")
-        servers = max(1, sum(source["kind"] == SourceKind.SERVER for source in sources))
+        servers = max(1, sum(source["kind"] in _SCRAPED for source in sources))
         report, bench = _json(name, parts, "report.json"), _json(name, parts, "bench.json")
         return Recording(
             name=name,
@@ -292,7 +298,7 @@ def _source(name: str, parts: Mapping[str, bytes], told: Any, metrics_file: str,
     error = Problem(str(problem["kind"]), str(problem["message"])) if problem else None
     answers = _metrics(name, parts, folder, servers)
     needed = {
-        SourceKind.SERVER: [] if answers is not None else [metrics_file],
+        **dict.fromkeys(_SCRAPED, [] if answers is not None else [metrics_file]),
         SourceKind.LOG: [str(log["file"]) for log in told.get("logs", [])],
     }.get(kind, ["facts.json"])
     rows = _json(name, parts, f"{folder}/rows.json")
@@ -302,6 +308,7 @@ def _source(name: str, parts: Mapping[str, bytes], told: Any, metrics_file: str,
         kind=kind,
         target=str(told["target"]),
         patient=str(told.get("patient", "")),
+        role=role if (role := told.get("role", "")) in list(Hop) else "",
         error=error,
         notes=_texts(told.get("notes", [])),
         models=_texts(told.get("models", [])),

@@ -13,6 +13,7 @@ from typing import Any
 
 from vllm_doctor.model.elimination import Compared
 from vllm_doctor.model.kinds import Fate, State
+from vllm_doctor.model.path import PathSeen
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import (
     SCHEMA,
@@ -77,6 +78,7 @@ def document(report: Report) -> dict[str, Any]:
         ],
         "command": _command(report),
         "expected": _expected(report.expected),
+        "path": _path(report.path),
         "coverage": _coverage(report),
         "excluded": [f"{gate.title}: {elimination.because(gate.by)}" for gate in elimination.excluded(report)],
         "measure_next": elimination.measure_next(report) or None,
@@ -122,6 +124,33 @@ def _expected(speed: Expected | None) -> dict[str, Any] | None:
         "assumptions": [f"{one.says} ({one.origin})" for one in speed.assumptions],
         "why_unknown": list(speed.lacks),
         "measure_next": list(speed.measure_next),
+    }
+
+
+def _path(path: PathSeen | None) -> dict[str, Any] | None:
+    """null where one server was looked at, or several side by side."""
+    if path is None:
+        return None
+    return {
+        "sources": [
+            {"role": source.role, "target": source.target, "product": source.product or None} for source in path.sources
+        ],
+        "seconds": known(path.total) if isinstance(path.total, Known) else None,
+        "unknown": None if isinstance(path.total, Known) else path.total.value,
+        "requests": number(path.requests),
+        "hops": [
+            {
+                "hop": hop.hop,
+                "says": hop.says,
+                "seconds": known(hop.seen) if isinstance(hop.seen, Known) else None,
+                "unknown": None if isinstance(hop.seen, Known) else hop.seen.value,
+                "share": number(hop.share),
+                "because": hop.by or None,
+                "blamed_by": hop.blamed,
+            }
+            for hop in path.hops
+        ],
+        "rest": number(path.rest),
     }
 
 
@@ -289,6 +318,7 @@ def _source(source: SourceSeen) -> dict[str, Any]:
         "error": _problem(source.error),
         "notes": list(source.notes),
         "taken_as": source.taken_as or None,
+        "role": source.role or None,
     }
 
 

@@ -7,6 +7,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 from vllm_doctor.model.facts import ENGINE_METRIC
+from vllm_doctor.model.kinds import Hop
 from vllm_doctor.model.reading import Reading, Subject
 from vllm_doctor.model.snapshot import Evaluated, Snapshot
 from vllm_doctor.model.window import Window
@@ -30,11 +31,16 @@ class Catalogue:
         self.outliers = diagnosis.outliers
         self.speed = diagnosis.speed
         self.gates = diagnosis.gates
+        self.path_of_requests = diagnosis.path
         self.path = path
         self.metrics = frozenset(name for signal in signals.values() for name in metrics(signal)) | {ENGINE_METRIC}
         uses = {name: signal.formula.names if signal.formula else () for name, signal in signals.items()}
         self.in_order = tuple(signals[name] for name in TopologicalSorter(uses).static_order())
         """The signals, each below what it is computed from."""
+        self.of_path = tuple(_of_path(signals))
+        """What the path of a request takes from its sources: (role, signal, name of the fact)."""
+        self.of_path_only = frozenset(name for _, name, _ in self.of_path)
+        """Signals of a whole source: asked of no engine."""
 
     def behind(self, names: Iterable[str]) -> frozenset[str]:
         """These signals and all that they are computed from."""
@@ -80,6 +86,19 @@ class Catalogue:
         `is_over`: whether there is no time for another engine.
         """
         return evaluation.snapshot(self.in_order, window, facts, tag, evaluated, is_over)
+
+
+LARGEST = ".largest"
+"""Behind a fact of the path: the share that the largest of its sources has."""
+
+
+def _of_path(signals: Mapping[str, Signal]) -> Iterable[tuple[str, str, str]]:
+    for signal in signals.values():
+        role, dot, name = signal.definition.partition(".")
+        if signal.way == "fact" and dot and role in frozenset(Hop):
+            name = name.removesuffix(LARGEST)
+            if name in signals:
+                yield role, name, signal.definition
 
 
 def load(shipped: Path, *folders: Path, problems: Problems | None = None) -> Catalogue:

@@ -106,6 +106,8 @@ def outcomes(rules: Sequence[Rule], catalogue: Catalogue, snapshot: Snapshot) ->
     reads the same of every engine, is judged once.
     """
     nothing: dict[str, Outcome] = {}
+    rules = [rule for rule in rules if rule.is_of_path] if snapshot.is_path else rules
+    nothing |= {rule.id: Outcome(State.NOT_APPLICABLE) for rule in rules if rule.is_of_path is not snapshot.is_path}
     for subject in snapshot.subjects:
         for rule in rules:
             reader = Reader(snapshot, subject, catalogue)
@@ -186,7 +188,7 @@ def diagnose(
                         findings[rule.id, named] = finding_of(
                             rule, severity, outcome.evidence, named, reader, catalogue
                         )
-        for subject in snapshot.subjects:
+        for subject in () if snapshot.is_path else snapshot.subjects:
             reader = by_speed = Reader(snapshot, subject, catalogue)
             named = (*subject, *snapshot.tag)
             if catalogue.speed is not None and measured:
@@ -499,7 +501,7 @@ def _engines(catalogue: Catalogue, snapshots: Sequence[Snapshot]) -> tuple[Engin
     """Each engine with its vital signs, in the catalogue's order."""
     seen = []
     for snapshot in snapshots:
-        for subject in snapshot.subjects:
+        for subject in () if snapshot.is_path else snapshot.subjects:
             vitals = []
             for signal in _vital_signals(catalogue):
                 _, reading = snapshot.read(signal.name, subject)
@@ -546,6 +548,7 @@ def _targets(catalogue: Catalogue, snapshots: Sequence[Snapshot]) -> tuple[Targe
         readings = [
             (reading, s.read(signal.target, subject)[1])
             for s in snapshots
+            if not s.is_path
             for subject in s.subjects
             for _, reading in [s.read(signal.name, subject)]
         ]

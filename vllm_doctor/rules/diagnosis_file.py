@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vllm_doctor.expr.condition import Condition
 from vllm_doctor.expr.parser import ConditionError
-from vllm_doctor.model.kinds import Stage
+from vllm_doctor.model.kinds import Hop, Stage
 from vllm_doctor.rules import document
 from vllm_doctor.rules.signal import Signal
 from vllm_doctor.rules.table import Problems, Table, gathered
@@ -150,6 +150,43 @@ class GateRule:
 
 
 @dataclass(frozen=True, slots=True)
+class HopRule:
+    """A part of the path of a request: the signal of its time, how it is known, and the rules that blame it."""
+
+    hop: str
+    signal: str
+    says: str
+    by: str
+    """How its time is known, in a sentence over signals; "" where it is measured as such. `lacks`: what stands against
+    it where it is not known."""
+    lacks: str
+    rules: tuple[str, ...]
+    is_optional: bool
+    """Not every gateway or router tells it: where none does, it is no part of the path."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathRule:
+    """The path of a request: the signal of the whole time, of how many requests it is the mean, and its hops in order.
+
+    `weight`: the signal by which several sources of a role are weighted. `told`: role -> the signal that is above 0 for
+    a server that has it without being told so.
+    """
+
+    total: str
+    requests: str
+    weight: tuple[str, ...]
+    told: tuple[tuple[str, str], ...]
+    hops: tuple[HopRule, ...]
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """All that is read for it."""
+        of_hops = (name for hop in self.hops for name in (hop.signal, *words.names(hop.by), *words.names(hop.lacks)))
+        return (self.total, self.requests, *self.weight, *(name for _, name in self.told), *of_hops)
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """The whole file."""
 
@@ -159,6 +196,7 @@ class Diagnosis:
     outliers: tuple[Outlier, ...] = ()
     speed: SpeedRule | None = None
     gates: tuple[GateRule, ...] = ()
+    path: PathRule | None = None
 
 
 def load(path: Path, signals: Mapping[str, Signal], problems: Problems | None = None) -> Diagnosis:
@@ -171,7 +209,7 @@ def load(path: Path, signals: Mapping[str, Signal], problems: Problems | None = 
 
 
 def _read(root: Table, signals: Mapping[str, Signal]) -> Diagnosis:
-    root.allow("symptoms", "refusals", "negligible", "outliers", "speed", "gates")
+    root.allow("symptoms", "refusals", "negligible", "outliers", "speed", "gates", "path")
     return Diagnosis(
         tuple(_symptom(entry, signals) for entry in root.tables("symptoms")),
         tuple(_refusal(entry, signals) for entry in root.tables("refusals")),
@@ -179,6 +217,7 @@ def _read(root: Table, signals: Mapping[str, Signal]) -> Diagnosis:
         tuple(_outlier(entry, signals) for entry in root.tables("outliers")),
         _speed(root.table("speed"), signals) if "speed" in root else None,
         tuple(_gate(entry, signals) for entry in root.tables("gates")),
+        _path(root.table("path"), signals) if "path" in root else None,
     )
 
 
@@ -260,6 +299,39 @@ def _gate(entry: Table, signals: Mapping[str, Signal]) -> GateRule:
         shows=entry.texts("shows"),
         binds=condition_of(entry, "binds", signals.__contains__) if "binds" in entry else None,
         measure=_measurements(entry, "measure", signals),
+    )
+
+
+def _path(table: Table, signals: Mapping[str, Signal]) -> PathRule:
+    table.allow("total", "requests", "weight", "told", "hops")
+    hops = []
+    for entry in table.tables("hops"):
+        entry.allow("hop", "signal", "says", "by", "rules", "optional", "lacks")
+        by, lacks = (entry.text(key) if key in entry else "" for key in ("by", "lacks"))
+        _check_sentence(entry, by, "by", signals)
+        _check_sentence(entry, lacks, "lacks", signals)
+        hops.append(
+            HopRule(
+                entry.text("hop"),
+                _signal(entry, "signal", signals),
+                entry.text("says"),
+                by,
+                lacks,
+                entry.texts("rules"),
+                entry.get("optional") is True,
+            )
+        )
+    told = table.table("told")
+    told.allow(*Hop)
+    for name in (weights := table.texts("weight")):
+        if name not in signals:
+            table.mistake(f"{name!r} is not a signal; the list: vllm-doctor rules --signals", "weight")
+    return PathRule(
+        _signal(table, "total", signals),
+        _signal(table, "requests", signals),
+        weights,
+        tuple((role, _signal(told, role, signals)) for role in told),
+        tuple(hops),
     )
 
 

@@ -30,10 +30,12 @@ GOALS = ("throughput", "latency", "")
 BY = ("you", "administrator")
 """Who can carry out a remedy's commands."""
 STATUSES = ("experimental", "stable")
+OF = ("server", "path")
+"""What a rule is judged for: each engine of a server, or the whole path of a request."""
 ID = "[a-z0-9]+(-[a-z0-9]+)*"
 """The form of a rule's id."""
 KEYS = (
-    "rule", "title", "status", "stage", "role", "confidence", "why", "here", "not_this_rule", "applies",
+    "rule", "title", "status", "of", "stage", "role", "confidence", "why", "here", "not_this_rule", "applies",
     "when", "cases", "next", "explains", "threshold_from", "gain", "costs", "remedies", "see", "examples",
 )  # fmt: skip
 REMEDY_KEYS = (
@@ -132,6 +134,12 @@ class Rule:
     """Where, and why, its conditions were changed."""
     cases: tuple[Case, ...] = ()
     """What it looks for, where that stands in a table: one of them is enough."""
+    of: str = "server"
+
+    @property
+    def is_of_path(self) -> bool:
+        """Whether it is judged for the path of a request, over several sources, and for no engine."""
+        return self.of == "path"
 
     def signals(self) -> tuple[str, ...]:
         """The signals its conditions name."""
@@ -266,6 +274,7 @@ def read(path: Path, catalogue: Catalogue, problems: Problems | None = None, fau
         table=table,
         cases=cases,
         next=_next(table, catalogue),
+        of=table.one_of("of", OF, "server"),
     )
     for sentence in rule.here:
         _check_places(table, "here", sentence, catalogue)

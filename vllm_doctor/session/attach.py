@@ -13,11 +13,24 @@ from typing import TYPE_CHECKING
 from vllm_doctor.session import inputs
 from vllm_doctor.session.attachment import Attachment, Opener
 from vllm_doctor.session.source import Source
-from vllm_doctor.session.sources import bench, collect_env, command, gpus, log, page, pid, prometheus, recording, server
+from vllm_doctor.session.sources import (
+    autoscaler,
+    bench,
+    collect_env,
+    command,
+    gpus,
+    log,
+    page,
+    pid,
+    prometheus,
+    recording,
+    server,
+)
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.text import redact
 
 if TYPE_CHECKING:
+    from vllm_doctor.model.observation import Observation
     from vllm_doctor.session.view_model import Choice
 
 OPENERS = (bench.OPENER, recording.OPENER, page.OPENER, log.OPENER, pid.OPENER, prometheus.OPENER, server.OPENER)
@@ -51,6 +64,7 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
         found = started.alone(how) or gpus.of_file(how.printed.name if how.printed else "", how)
     found += gpus.of_benchmarks(found, how)
     found += collect_env.of_texts(handed.environments, how, found)
+    found += autoscaler.of_texts(handed.triggers, [*said, *handed.commands], found)
     found += [*handed.problems, *gpus.unused(printed[1:])]
     found += bench.as_said(how, found)
     return [*found, *gpus.named(how, found)]
@@ -61,12 +75,25 @@ def _named(words: Sequence[tuple[Opener, str]], how: Attachment, opened: ExitSta
     if not words:
         how.access.check_found()
         return pid.every(how, opened)
-    named = sorted(words, key=lambda pair: pair[0].turn)
+    named = sorted(words, key=lambda pair: (pair[0].turn, how.roles.get(pair[1], "")))
     found: list[Source] = []
-    for opener, pairs in groupby(named, key=lambda pair: pair[0]):
-        new = opener.open([word for _, word in pairs], how, opened, found)
+    for (opener, role), pairs in groupby(named, key=lambda pair: (pair[0], how.roles.get(pair[1], ""))):
+        each = [word for _, word in pairs]
+        new = opener.open(each, replace(how, role=role) if role else how, opened, found)
+        new = [_with_role(one, role) for one in new] if role else new
         found = [one for one in found if one.kind != opener.in_place_of or one.recording is not None] + [*new]
     return _once(found)
+
+
+def _with_role(source: Source, role: str) -> Source:
+    """The source, of which each look says what it is on the path of a request."""
+    look, so_far = source.look, source.so_far
+
+    def so_far_with() -> Observation | None:
+        seen = so_far()
+        return replace(seen, role=role) if seen is not None else None
+
+    return replace(source, look=lambda: replace(look(), role=role), so_far=so_far_with)
 
 
 def _opener(word: str) -> Opener | None:

@@ -71,6 +71,9 @@ class Attachment:
     """Words that name files with more in them than a log."""
     texts: Mapping[str, bytes] = field(default_factory=dict)
     """By the words that name them: what people wrote, taken out of exports."""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """What words are on the path of a request (--role), and the role of those that are opened now."""
+    role: str = ""
     waited: float | None = None
     """Seconds that the doctor had waited for a CPU when its time began; None: it begins with each look."""
 

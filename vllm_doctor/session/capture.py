@@ -233,6 +233,8 @@ class Recorder:
         """Its entry in recording.json, and its parts: texts as str, answers packed as bytes, all else for JSON."""
         source = seen.source
         entry: dict[str, Any] = {"kind": source.kind, "target": source.target, "patient": source.patient}
+        if source.server is not None and source.server.role:
+            entry["role"] = source.server.role
         if seen.metrics is not None:
             parts: dict[str, Any] = {}
             if seen.metrics.count:

@@ -25,6 +25,7 @@ from vllm_doctor.sources.bench import signs
 if TYPE_CHECKING:
     from vllm_doctor.intake.inputs import Input
     from vllm_doctor.intake.parts import Parts
+    from vllm_doctor.launch.autoscaler import Trigger
     from vllm_doctor.launch.source import StartSource
     from vllm_doctor.session.local import PrintedGpus
 
@@ -56,6 +57,8 @@ class Inputs:
     """Names, and texts in which collect-env's printout stands."""
     scrapes: list[tuple[str, str]] = field(default_factory=list)
     """Names, and lines of /metrics."""
+    triggers: list[tuple[str, tuple[Trigger, ...]]] = field(default_factory=list)
+    """Names, and what an autoscaler is told to look at."""
     problems: list[Source] = field(default_factory=list)
     """What cannot be read, or is not used: each says why."""
 
@@ -67,7 +70,7 @@ class Inputs:
     @property
     def has_parts(self) -> bool:
         """Whether something else than a log, a server or a result is there."""
-        return bool(self.commands or self.gpus or self.environments or self.scrapes)
+        return bool(self.commands or self.gpus or self.environments or self.scrapes or self.triggers)
 
 
 def sorted_out(words: Sequence[str], how: Attachment, opener: Callable[[str], Opener | None]) -> Inputs:
@@ -233,6 +236,8 @@ class _Sorter:
             self.found.gpus.append(PrintedGpus(name, told.gpus))
         if told.is_environment:
             self.found.environments.append((name, told.input.text))
+        if told.triggers:
+            self.found.triggers.append((name, told.triggers))
         if told.scrape is not None:
             self.found.scrapes.append((name, told.scrape))
         for said in told.other_engines:
@@ -291,6 +296,14 @@ def _is_gpu(word: str) -> bool:
     return gpu_names.named(word) is not None
 
 
+def _triggers_beside(commands: StartSource) -> list[tuple[str, tuple[Trigger, ...]]]:
+    """What an autoscaler is told to look at in the file of a command."""
+    from vllm_doctor.launch import autoscaler
+
+    told = autoscaler.read(commands.document.text) if commands.document is not None else ()
+    return [(commands.name, told)] if told else []
+
+
 def of_options(how: Attachment, found: Inputs) -> tuple[list[StartSource], list[PrintedGpus]]:
     """What --command and --nvidia-smi name. Where that cannot be read, it is a problem beside what can. Raises
     UsageError and SourceError, where there is nothing else."""
@@ -301,6 +314,7 @@ def of_options(how: Attachment, found: Inputs) -> tuple[list[StartSource], list[
 
         try:
             commands.append(source.open_command(how.command, how.deadline))
+            found.triggers += _triggers_beside(commands[-1])
         except SourceError as error:
             if found.is_empty:
                 raise

@@ -31,6 +31,7 @@ from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose
 from vllm_doctor.rules.rule import Rule
+from vllm_doctor.session import path
 from vllm_doctor.session.cure import Cure
 from vllm_doctor.session.patients import (
     Examined,
@@ -52,6 +53,7 @@ _READING, _JUDGING = 0.4, 0.8
 """Shares of the time: until when signals are computed, and until when rules are judged; the rest is to be written."""
 UNMEASURED = "Nothing was measured: only its command was checked"
 ONLY_GPUS = "Nothing was measured: only the GPUs were looked at"
+ONLY_TRIGGERS = "Nothing was measured: only the autoscaler's triggers were checked"
 SOUND = "No fault found in how the benchmark was made"
 AS_EXPECTED = "Requests get the speed that is typical of this model on these GPUs"
 
@@ -77,10 +79,10 @@ def judge(
     wishes = {name: value for seen in recordings for name, value in seen.wishes.items()} | dict(wishes)
     wished: dict[str, Reading] = {name: Known(value, origin="user") for name, value in wishes.items()}
     observations = without_named_where_seen(observations)
-    every = patients(observations)
+    every = patients(path.without_fronts(observations))
     examined = [patient for patient in every if patient.can_be_judged]
-    error = _error(observations, examined)
-    if not examined:
+    error = _error(observations, examined) or path.servers_lacking(observations, examined)
+    if not examined and not any(o.kind is SourceKind.GATEWAY and o.window.times for o in observations):
         return _nothing_to_judge(at, observations, error, recordings)
 
     is_measured, is_written = not is_unmeasured(observations), is_written_alone(observations)
@@ -100,6 +102,8 @@ def judge(
         examined[place].without_scrapes().snapshot(catalogue, wished, len(every) > 1) if place in cut else snapshot
         for place, snapshot in enumerate(snapshots)
     ]
+    way = path.of(observations, list(zip(examined, snapshots, strict=False)), catalogue)
+    judged += [way.snapshot] if way is not None else []
     diagnosis = past.diagnosis if past is not None else None
     if diagnosis is None or _is_seen_now(observations):
         now = diagnose(rules, catalogue, judged, is_measured, is_over=lambda: is_over(_JUDGING), explained=explained)
@@ -109,6 +113,8 @@ def judge(
         diagnosis = now if diagnosis is None or _is_broken_now(now, diagnosis) else diagnosis
     error = error or _unfinished(diagnosis, len(examined) - len(snapshots), log if past is not None else None)
     unmeasured = "" if is_measured else _of_command(diagnosis.findings) if is_written else ONLY_GPUS
+    if {o.kind for o in observations} == {SourceKind.AUTOSCALER}:
+        unmeasured = ONLY_TRIGGERS
     verdict, headline = _concluded(
         diagnosis, error, unmeasured, is_benchmark_alone(observations), is_said(observations), strict
     )
@@ -141,6 +147,7 @@ def judge(
         recordings=recordings,
         expect=expectation.expected(examined[0], snapshots[0], catalogue, wishes) if is_one_command else None,
         benchmarks=tuple(o.bench for o in observations if o.bench is not None),
+        path=path.seen(way, diagnosis.findings, catalogue) if way is not None else None,
     )
 
 
@@ -157,6 +164,7 @@ def _sources(observations: Sequence[Observation]) -> tuple[SourceSeen, ...]:
             o.error,
             o.notes,
             o.taken_as,
+            o.role,
         )
         for o in observations
     )
@@ -167,7 +175,9 @@ def _error(observations: Sequence[Observation], examined: Sequence[Examined]) ->
     got no CPU to look at the host, its server may lack one too."""
     failed = [o for o in observations if o.error is not None]
     starved = [o for o in failed if o.kind is SourceKind.HOST and o.error is not None and o.error.kind == "starved"]
-    decisive = [o for o in failed if o.kind in SERVERS] or starved or ([] if examined else failed)
+    decisive = (
+        [o for o in failed if o.kind in (*SERVERS, SourceKind.GATEWAY)] or starved or ([] if examined else failed)
+    )
     return decisive[0].error if decisive else None
 
 

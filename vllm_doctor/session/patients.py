@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from vllm_doctor.model.run import Run
 
 _WINDOW = "flags_window"
-_OF_NO_RUN = frozenset({SourceKind.COMMAND, SourceKind.GPU, SourceKind.COLLECT_ENV, SourceKind.GPU_NAME})
+_OF_NO_RUN = frozenset(
+    {SourceKind.COMMAND, SourceKind.GPU, SourceKind.COLLECT_ENV, SourceKind.GPU_NAME, SourceKind.AUTOSCALER}
+)
 """What can be known of a server that does not run yet."""
 _MACHINES = (SourceKind.COLLECT_ENV, SourceKind.GPU_NAME)
 _TELLS_GPU = {SourceKind.GPU: "the driver reports", SourceKind.COLLECT_ENV: "collect-env tells"}

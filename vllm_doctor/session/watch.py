@@ -34,7 +34,7 @@ from vllm_doctor.session.view_model import DEFAULT_WINDOW, Control, Event, Fact,
 from vllm_doctor.sources.server.scrapes import START_TIME
 from vllm_doctor.text import redact
 
-_ASKED = (SourceKind.SERVER, SourceKind.PROMETHEUS)
+_ASKED = (SourceKind.SERVER, SourceKind.PROMETHEUS, SourceKind.GATEWAY)
 """The kinds of sources that are asked again and again for a server's signals."""
 _EVENTS, _SPANS = 500, 300
 _SILENT = 2.5

@@ -28,7 +28,7 @@ def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Seq
 
     found: list[Source] = []
     for word in words:
-        look = partial(saved_scrape.examine, Path(word), how.wanted)
+        look = partial(saved_scrape.examine, Path(word), how.wanted, how.role)
         found += [Source(SourceKind.PAGE, word, word, look), *gpus.of_file(word, how)]
     return found
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from vllm_doctor.model.errors import DoctorError, told
-from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.model.kinds import FRONTS, SourceKind
 from vllm_doctor.session.attachment import Attachment, Opener, Turn
 from vllm_doctor.session.source import Source, failed, noted
 from vllm_doctor.session.sources import gpus, processes
@@ -40,7 +40,8 @@ def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Seq
                 raise
             from vllm_doctor.sources.server.fetch import shown
 
-            found.append(failed(SourceKind.SERVER, shown(word), *told(error)))
+            kind = SourceKind.GATEWAY if how.role in FRONTS else SourceKind.SERVER
+            found.append(failed(kind, shown(word), *told(error)))
     return found
 
 
@@ -64,7 +65,7 @@ def client(url: str, route: Route, how: Attachment, opened: ExitStack) -> Server
     """A connection to a server. Raises UsageError where it is no URL."""
     from vllm_doctor.sources.server.server import Server
 
-    return opened.enter_context(closing(Server(url, how.wanted, how.access, route=route)))
+    return opened.enter_context(closing(Server(url, how.wanted, how.access, route=route, role=how.role)))
 
 
 def of_url(server: Server, how: Attachment) -> Source:
@@ -72,7 +73,7 @@ def of_url(server: Server, how: Attachment) -> Source:
     from vllm_doctor.sources.server.server import Followed
 
     return Source(
-        SourceKind.SERVER,
+        server.kind,
         server.target,
         server.target,
         lambda: server.examine(how.seconds, how.deadline, how.state, how.waited),

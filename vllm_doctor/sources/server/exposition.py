@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.window import Labels, Sample
+from vllm_doctor.vllm import gateways
+from vllm_doctor.vllm.gateways import Gateway
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -49,12 +51,14 @@ _families = _parser()
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One scrape. `is_metrics`: a line of it parses at all. `has_vllm`: one is a vLLM metric."""
+    """One scrape. `is_metrics`: a line of it parses at all. `has_vllm`: one is a vLLM metric. `gateway`: whose it is,
+    where it is no server's but of what stands in front of servers."""
 
     samples: tuple[Sample, ...]
     is_metrics: bool
     has_vllm: bool
     refused_lines: int
+    gateway: Gateway | None = None
 
 
 Heads = dict[str, tuple[str, Labels]]
@@ -71,6 +75,7 @@ def parse(text: str, wanted: frozenset[str], heads: Heads | None = None) -> Page
     samples: list[Sample] = []
     known = heads if heads is not None else {}
     has_vllm = is_metrics = False
+    shown: set[str] = set()
     whole, _, torn = text.rpartition("\n")  # a page without a last newline was cut: its last value may be half a number
     refused = 1 if torn.strip() else 0
     for raw in whole.split("\n"):
@@ -82,6 +87,7 @@ def parse(text: str, wanted: frozenset[str], heads: Heads | None = None) -> Page
             if number is not None and name in wanted:
                 samples.append(Sample(name, labels, number))
             if number is not None or name not in wanted or _is_unknown(value):
+                shown.add(name)
                 has_vllm = has_vllm or name.startswith("vllm:")
                 continue
         line = raw.strip(" \t\r")
@@ -95,6 +101,7 @@ def parse(text: str, wanted: frozenset[str], heads: Heads | None = None) -> Page
         if name.startswith("ray_vllm"):
             name = _RAY.sub("vllm:", name, count=1)
             line = name + line[match.end() :]
+        shown.add(name)
         if name.startswith("vllm:"):
             has_vllm = True
         if name in wanted and len(line) > _MOST_CHARS:
@@ -108,7 +115,7 @@ def parse(text: str, wanted: frozenset[str], heads: Heads | None = None) -> Page
         raise SourceError("too-large", f"{count:,} series of vLLM on one page, more than {MAX_SERIES:,}")
     new, bad = _read(lines, heads)
     samples += new
-    return Page(tuple(samples), is_metrics or bool(samples), has_vllm, refused + bad)
+    return Page(tuple(samples), is_metrics or bool(samples), has_vllm, refused + bad, gateways.of(shown))
 
 
 def _read(lines: list[str], heads: Heads | None) -> tuple[list[Sample], int]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vllm_doctor.model.errors import SourceError
-from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.model.kinds import FRONTS, SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Problem
 from vllm_doctor.sources.server import scrapes
@@ -64,7 +64,7 @@ def within(text: str) -> str | None:
     return "\n".join(lines) + "\n" if samples >= _FEWEST else None
 
 
-def examine(path: Path, wanted: frozenset[str]) -> Observation:
+def examine(path: Path, wanted: frozenset[str], role: str = "") -> Observation:
     """What the page tells. What needs two of them is unknown; nothing tells the server's version."""
     target = str(path)
     try:
@@ -77,20 +77,21 @@ def examine(path: Path, wanted: frozenset[str]) -> Observation:
         )
     except SourceError as error:
         return Observation(SourceKind.PAGE, target, error=Problem(error.kind, str(error)))
-    return of_text(target, decoded(data), wanted)
+    return of_text(target, decoded(data), wanted, role=role)
 
 
-def of_text(target: str, text: str, wanted: frozenset[str], patient: str = "") -> Observation:
-    """The same of a page that was read already; `patient`: whose it is, where that is known."""
+def of_text(target: str, text: str, wanted: frozenset[str], patient: str = "", role: str = "") -> Observation:
+    """The same of a page that was read already; `patient`: whose it is, where that is known; `role`: on the path."""
     try:
         page = parse(text, wanted | {scrapes.START_TIME})
-        if not page.has_vllm:
+        if not page.has_vllm and page.gateway is None and role not in FRONTS:
             named = _NAMED.search(text)
             what = "; it names vLLM's, but has no value of any" if named else ", but none of vLLM's"
             raise SourceError("not-vllm", f"{target} is a page of metrics{what}")
         told = scrapes.seen(
-            target, [Scrape(0.0, page, scrapes.started(page), None)], scrapes.identity(target, page, {}, {})
+            target, [Scrape(0.0, page, scrapes.started(page), None)], scrapes.identity(target, page, {}, {}, role)
         )
     except SourceError as error:
         return Observation(SourceKind.PAGE, target, error=Problem(error.kind, str(error)))
-    return replace(told, kind=SourceKind.PAGE, notes=(*told.notes, _NOTE), patient=patient or told.patient)
+    kind = told.kind if told.kind is SourceKind.GATEWAY else SourceKind.PAGE
+    return replace(told, kind=kind, notes=(*told.notes, _NOTE), patient=patient or told.patient)

@@ -12,7 +12,7 @@ from typing import Any
 
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.facts import ENGINE_METRIC
-from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.model.kinds import FRONTS, SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.report import Problem
@@ -45,6 +45,15 @@ class Identity:
     models: tuple[str, ...] = ()
     version_answer: Any = None
     models_answer: Any = None
+    role: str = ""
+    """On the path of a request; "" where neither the user nor its page tells."""
+    product: str = ""
+    """Of a gateway or a router: what it is."""
+
+    @property
+    def is_front(self) -> bool:
+        """Whether it stands in front of servers, and is none."""
+        return self.role in FRONTS
 
 
 class Answers:
@@ -88,8 +97,15 @@ def stands_still(scrapes: Sequence[Scrape]) -> bool:
     return before == after
 
 
-def identity(target: str, page: Page, version: Any, cards_answer: Any) -> Identity:
-    """What the answers of /version and /v1/models say. Raises SourceError where this is no vLLM."""
+def identity(target: str, page: Page, version: Any, cards_answer: Any, role: str = "") -> Identity:
+    """What the answers of /version and /v1/models say. `role`: what the user says that it is. Raises SourceError where
+    this is no vLLM, nor something in front of one."""
+    if page.gateway is not None or role in FRONTS:
+        product = page.gateway.product if page.gateway is not None else ""
+        told = role if role in FRONTS else page.gateway.role if page.gateway is not None else role
+        if not page.is_metrics:
+            raise SourceError("not-metrics", f"{target}: its /metrics has no metrics; give the port and path of them")
+        return Identity(role=told, product=product)
     found = version.get("version") if isinstance(version, dict) else None
     cards = _cards(cards_answer)
     owners = {str(card["owned_by"]) for card in cards if card.get("owned_by") is not None}
@@ -116,7 +132,7 @@ def identity(target: str, page: Page, version: Any, cards_answer: Any) -> Identi
     roots = {root for card in own if isinstance(root := card.get("root"), str)}
     if len(roots) == 1:
         facts["model_root"] = _told(roots.pop()[:500])
-    return Identity(facts, tuple(names), version, cards_answer)
+    return Identity(facts, tuple(names), version, cards_answer, role)
 
 
 def seen(
@@ -134,8 +150,11 @@ def seen(
         window = Window()
         for scrape in scrapes:
             window.add(scrape.at, scrape.page.samples)
+    kind = SourceKind.GATEWAY if identity.is_front else SourceKind.SERVER
     refused = next((scrape.page.refused_lines for scrape in scrapes if scrape.page.refused_lines), 0)
     notes = [f"{refused} lines of /metrics could not be read and were left out"] if refused else []
+    if identity.is_front and not identity.product:
+        notes.append(f"{identity.role}: its metrics are of no gateway or router that is known here")
     try:
         if error is None:
             _one_server(target, window, scrapes, notes)
@@ -150,7 +169,17 @@ def seen(
         notes.append(f"it answered {len(window.times)} times before")
     if error is not None and error.kind in ("changed-server", "too-large"):
         window = Window()
-    return Observation(SourceKind.SERVER, target, window, identity.facts, identity.models, error, tuple(notes))
+    return Observation(
+        kind,
+        target,
+        window,
+        identity.facts,
+        identity.models,
+        error,
+        tuple(notes),
+        role=identity.role,
+        product=identity.product,
+    )
 
 
 def _one_server(target: str, window: Window, scrapes: Sequence[Scrape], notes: list[str]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
-from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.model.kinds import FRONTS, SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.report import Problem
@@ -78,7 +78,7 @@ class _Look:
 
 class Server:
     """One server under examination. `clock` must not step (time.monotonic); `sleep` waits; `waited`: the seconds that
-    the doctor itself waited for a CPU since it began.
+    the doctor itself waited for a CPU since it began. `role`: what the user says that it is on the path of a request.
     """
 
     def __init__(
@@ -90,7 +90,9 @@ class Server:
         sleep: Callable[[float], None] = time.sleep,
         route: Route = DIRECT,
         waited: Callable[[], float] = lambda: own_time.of_all().waited,
+        role: str = "",
     ) -> None:
+        self.role = role
         self.base = base_of(url)
         self._wanted = wanted | {START_TIME}
         self._clock, self._sleep, self._waited = clock, sleep, waited
@@ -105,6 +107,11 @@ class Server:
 
     def close(self) -> None:
         self._connection.close()
+
+    @property
+    def kind(self) -> SourceKind:
+        """What it is as long as it has not answered."""
+        return SourceKind.GATEWAY if self.role in FRONTS else SourceKind.SERVER
 
     def examine(
         self, seconds: float, deadline: float, state: State | None = None, waited: float | None = None
@@ -243,9 +250,11 @@ class Server:
                 break
 
     def identify(self, page: Page, deadline: float) -> Identity:
-        """What /version and /v1/models say; SourceError if this is no vLLM."""
+        """What /version and /v1/models say; SourceError if this is no vLLM. What stands before one is not asked."""
+        if page.gateway is not None or self.role in FRONTS:
+            return identity(self.target, page, {}, {}, self.role)
         version = self._json("/version", deadline)
-        return identity(self.target, page, version, self._json("/v1/models", deadline))
+        return identity(self.target, page, version, self._json("/v1/models", deadline), self.role)
 
     def health(self, deadline: float) -> dict[str, Reading]:
         """What vLLM says of its engine: 200, or 503 of one that is dead. Nothing where it is not vLLM that answers."""
@@ -300,7 +309,7 @@ class Followed:
                 self._identity = server.identify(scrape.page, deadline)
         except SourceError as problem:
             self._identity = None  # who answers next may be another
-            return Observation(SourceKind.SERVER, server.target, error=Problem(problem.kind, str(problem)))
+            return Observation(server.kind, server.target, error=Problem(problem.kind, str(problem)), role=server.role)
         self._keep(scrape, seconds)
         self._recent.add(scrape.at, scrape.page.samples)
         if len(self._recent.times) > _RECENT:
