@@ -31,6 +31,7 @@ SLOW = (
     "tests/fuzz/test_structures.py*",
     "tests/launch/test_budget.py*",
     "tests/launch/test_patches.py*",
+    "tests/launch/test_region.py*",
     "tests/prometheus/test_real_prometheus.py*",
     "tests/prometheus/test_survey.py*",
     "tests/recording/test_demo.py*",

@@ -112,6 +112,7 @@ def test_no_command_knows_another() -> None:
             "flags",
             "expect",
             "regressions",
+            "recipe",
         )
     }
     known = {name for module in names for name, _ in imported(module)}

@@ -42,15 +42,16 @@ def vllm(
     more_env: Mapping[str, str] | None = None,
     model: Path = LAB / "tiny",
     output: int | None = None,
+    executable: Path = VLLM / "vllm",
 ) -> Iterator[str]:
     """A vLLM server on a free loopback port; gives its URL. Whatever its model, it is called "tiny".
 
-    `output`: the descriptor that it writes to, in place of its log.
+    `output`: the descriptor that it writes to, in place of its log. `executable`: of which release.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [str(VLLM / "vllm"), "serve", str(model), "--served-model-name", "tiny"]
+    command = [str(executable), "serve", str(model), "--served-model-name", "tiny"]
     command += ["--host", "127.0.0.1", "--port", str(port), *args]
     with started(command, port, name, more_env, output) as url:
         yield url

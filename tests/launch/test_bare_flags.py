@@ -56,3 +56,9 @@ def test_a_value_that_is_not_in_the_text() -> None:
 def test_what_is_no_flag_of_vllm(text: str) -> None:
     with pytest.raises(SourceError):
         read(text)
+
+
+def test_a_remark_in_brackets_is_no_word_of_the_command() -> None:
+    [start] = read("--max-num-seqs 16 --limit-mm-per-prompt '{\"image\":1}' (max_pixels 3145728) --api-server-count 2")
+    assert start.command.flags["--api-server-count"] == 2.0
+    assert "(max_pixels" not in start.argv

@@ -245,3 +245,16 @@ def test_hostile_texts_take_little_and_raise_one_error(text: str) -> None:
         with suppress(SourceError):
             read(whole, "x.py")
     assert time.process_time() - begin < 8
+
+
+def test_words_without_their_quotes_are_taken_as_they_are_meant() -> None:
+    [start] = read("LLM(model=DeepSeek-R1-Distill-Llama-8B, tensor_parallel_size=8, dtype=bfloat16, seed=SEED)")
+    assert start.command.model == "DeepSeek-R1-Distill-Llama-8B"
+    assert start.command.flags["--dtype"] == "bfloat16"
+    assert "--seed" in start.unknown_flags
+
+
+def test_a_variable_is_no_word_without_quotes() -> None:
+    [start] = starts("LLM(model=name, dtype=kind)")
+    assert start.command.model is None
+    assert "--dtype" in start.unknown_flags

@@ -124,7 +124,7 @@ def test_a_byte_order_mark_is_no_part_of_the_program(tmp_path: Path) -> None:
         (b"vllm serve m " + b"x" * 10_000_000, "too-large", "larger than 1 MB"),
         (b"vllm serve m" + b" --x" * 3000, "too-large", "arguments"),
         (b"vllm serve " + b"m" * 140_000, "too-large", "no system takes it"),
-        (b"vllm serve m\n" * 65, "too-large", "65 vLLM commands"),
+        (b"vllm serve m\n" * 65, "too-large", "more than 64 vLLM commands"),
         (b"ls -l", "not-vllm", "no vLLM server is started here: give a line with"),
         (b"vllm bench serve --model m", "not-vllm", "starts no server"),
         (b"'vllm serve m", "not-vllm", "line 1: nothing closes this quote"),

@@ -11,7 +11,7 @@ from vllm_doctor.rules import rule_set
 from vllm_doctor.vllm import flags
 
 FAULTS = rule_set.load([]).faults
-GPT_OSS_ON_HOPPER: dict[str, float | str] = {"model_type": "gpt_oss", "gpu_capability": 9.0}
+NVFP4_ON_B300: dict[str, float | str] = {"weights_kind": "modelopt_fp4", "gpu_capability": 10.3}
 
 
 def of(known: dict[str, float | str]) -> upgrade.Read:
@@ -26,16 +26,34 @@ def _ids(found: tuple[upgrade.Listed, ...], held: str) -> set[str]:
 
 
 def test_an_upgrade_brings_what_began_between() -> None:
-    found = upgrade.upgrade(FAULTS, "0.16.0", "0.18.0", of(GPT_OSS_ON_HOPPER))
-    assert "gpt-oss-hopper-0.17" in _ids(found.brings, "certain")
-    kept = upgrade.upgrade(FAULTS, "0.17.0", "0.18.0", of(GPT_OSS_ON_HOPPER))
-    assert "gpt-oss-hopper-0.17" in _ids(kept.keeps, "certain")
+    found = upgrade.upgrade(FAULTS, "0.21.0", "0.23.0", of(NVFP4_ON_B300))
+    assert "nvfp4-b300-0.22" in _ids(found.brings, "certain")
+    kept = upgrade.upgrade(FAULTS, "0.22.0", "0.23.0", of(NVFP4_ON_B300))
+    assert "nvfp4-b300-0.22" in _ids(kept.keeps, "certain")
+    assert "nvfp4-b300-0.22" in _ids(upgrade.of_builds(found).brings, "possible")
 
 
 def test_what_is_not_told_is_possible_and_what_is_otherwise_is_left_out() -> None:
-    assert "gpt-oss-hopper-0.17" in _ids(upgrade.listing(FAULTS, "0.17.0"), "possible")
-    other = of({**GPT_OSS_ON_HOPPER, "gpu_capability": 8.0})
-    assert "gpt-oss-hopper-0.17" not in {one.fault.id for one in upgrade.listing(FAULTS, "0.17.0", other)}
+    assert "nvfp4-b300-0.22" in _ids(upgrade.listing(FAULTS, "0.22.0"), "possible")
+    (part,) = (
+        one
+        for one in upgrade.listing(FAULTS, "0.22.0", of({"weights_kind": "nvfp4"}))
+        if one.fault.id == "nvfp4-b300-0.22"
+    )
+    assert (part.held, part.unknown) == ("possible", ("gpu_capability",))
+    other = of({**NVFP4_ON_B300, "gpu_capability": 8.0})
+    assert "nvfp4-b300-0.22" not in {one.fault.id for one in upgrade.listing(FAULTS, "0.22.0", other)}
+
+
+def test_a_setup_of_which_nothing_is_known_has_none() -> None:
+    assert upgrade.listing(FAULTS, "0.22.0", upgrade.unknown) == ()
+
+
+def test_what_is_certain_and_first_of_what_is_possible_is_quoted() -> None:
+    found = upgrade.upgrade(FAULTS, "0.21.0", "0.23.0", of(NVFP4_ON_B300))
+    assert any(line.startswith("0.21.0 to 0.23.0 brings: NVFP4 decodes slowly") for line in upgrade.lines(found))
+    found = upgrade.upgrade(FAULTS, "0.16.0", "0.18.0", of({"model_type": "gpt_oss", "gpu_capability": 9.0}))
+    assert any("possibly brings: gpt-oss is slower on Hopper" in line for line in upgrade.lines(found))
 
 
 def test_every_fault_with_an_end_is_fixed_by_the_upgrade_to_it() -> None:
@@ -66,5 +84,22 @@ def test_an_upgrade_goes_forward() -> None:
     with pytest.raises(UsageError, match="does not come after"):
         upgrade.upgrade(FAULTS, "0.20.0", "0.19.0")
     with pytest.raises(UsageError, match="no release"):
-        upgrade.release("9.9")
-    assert upgrade.release("v0.19.0") == "0.19.0"
+        upgrade.release("nightly")
+    with pytest.raises(UsageError, match="newer than all"):
+        upgrade.release("99.0.0")
+
+
+@pytest.mark.parametrize(
+    ("written", "release", "is_release"),
+    [
+        ("v0.19.0", "0.19.0", True),
+        ("0.19", "0.19.0", True),
+        ("0.26.0+cpu", "0.26.0", True),
+        ("0.20.1rc1.dev5+gabc", "0.20.1", False),
+    ],
+)
+def test_as_people_write_a_version(written: str, release: str, is_release: bool) -> None:
+    assert upgrade.is_version(written)
+    assert upgrade.release(written) == release
+    assert upgrade.is_release(written) is is_release
+    assert not upgrade.is_version("server-0.19.log")

@@ -18,6 +18,7 @@ from vllm_doctor.rules import diagnose, rule
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnose import Diagnosis
 from vllm_doctor.rules.rule import Rule
+from vllm_doctor.vllm import flags
 
 SIGNALS = """
 signals:
@@ -372,6 +373,34 @@ def test_the_version_a_remedy_is_validated_for(
     made = remedy(rules, text, **({"vllm_version": version} if version else {}))
     assert made is not None
     assert made.validated_for == validated
+
+
+@pytest.mark.parametrize(
+    ("window", "given", "validated"),
+    [
+        pytest.param("0.24.0 0.25.0", {}, "0.25.0", id="each possible release has it"),
+        pytest.param("0.22.0 0.25.0", {}, None, id="one has not"),
+        pytest.param("0.22.0 0.25.0", {"--watermark": 0.1}, None, id="the command has it, one of its releases has not"),
+        pytest.param("", {}, None, id="nothing tells the release"),
+    ],
+)
+def test_what_each_possible_release_has_is_checked_without_a_version(
+    rules: Rules, window: str, given: dict[str, Value], validated: str | None
+) -> None:
+    rules.add(
+        "ill", "queue > 0", remedies="[{do: it, cost: restart, risk: none, expect: more, set: {--watermark: 0.02}}]"
+    )
+    common: dict[str, Any] = {"flags_window": window} if window else {}
+    seen = server({"queue": 5.0}, **common)
+    assert remedy_of(rules.diagnose(replace(seen, flags=given))).validated_for == validated
+
+
+def test_what_the_command_has_and_every_release_is_checked_without_a_version(rules: Rules) -> None:
+    rules.add(
+        "ill", "queue > 0", remedies="[{do: it, cost: restart, risk: none, expect: more, set: {--max-num-seqs: 8}}]"
+    )
+    seen = replace(server({"queue": 5.0}), flags={"--max-num-seqs": 4.0})
+    assert remedy_of(rules.diagnose(seen)).validated_for == flags.newest()
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ RELEASE, CALLS = log_calls.read(DATA / "log_calls.tsv.gz")
 FORMATS = [text for _, _, _, text in CALLS]
 
 
-FROM_PARTS = {"banner-version", "stats"}
-"""Put together from parts in vLLM: no one call has the text."""
+FROM_PARTS = {"banner-version", "stats", "cpu-threads-bound"}
+"""Put together from parts in vLLM, or in its C++ (csrc/cpu/utils.cpp): no one call has the text."""
 
 
 def id_of(line: log_lines.LogLine) -> str:

@@ -27,6 +27,7 @@ regressions:
     since: 0.17.0
     until: 0.19.0
     when: model_type == 'gpt_oss' and gpu_capability == 9
+    cause: PR 1
     effect: 8 % less throughput
     way:
       do: Set it
@@ -85,6 +86,12 @@ def test_certain_possible_and_not(tmp_path: Path) -> None:
 def test_what_no_signal_tells_makes_it_possible_only(tmp_path: Path) -> None:
     (entry,) = _loaded(ENTRY.replace("    effect:", "    also: the moon is full\n    effect:"), tmp_path)
     assert _held(entry, vllm_number=_number("0.18.0"), model_type="gpt_oss", gpu_capability=9.0) == ["possible"]
+
+
+def test_what_has_no_cause_is_possible_only(tmp_path: Path) -> None:
+    (entry,) = _loaded(ENTRY.replace("    cause: PR 1\n", ""), tmp_path)
+    assert _held(entry, vllm_number=_number("0.18.0"), model_type="gpt_oss", gpu_capability=9.0) == ["possible"]
+    assert not entry.can_be_certain
 
 
 def test_the_end_of_a_window(tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ def doctor(words: Sequence[str], given: str = "") -> tuple[int, dict[str, Any], 
         text=True,
         check=False,
     )
-    return run.returncode, json.loads(run.stdout) if run.stdout else {}, run.stderr
+    told = run.stdout if run.stdout.startswith("{") else "{}"
+    return run.returncode, json.loads(told), run.stderr
 
 
 def written(folder: Path, **texts: str) -> list[str]:
@@ -162,6 +163,39 @@ def test_lines_of_a_scrape_within_an_issue(tmp_path: Path) -> None:
             "server.log",
             "INFO 11-20 13:30:00 [core.py:1] $({code}) non-default args: {{'model': '$({code})'}}\n",
         ),
+        ("app.py", "import os\nos.system('{code}')\nfrom vllm import LLM\nLLM('m', enforce_eager=True)\n"),
+        ("job.sbatch", "#!/bin/bash\n#SBATCH --gres=gpu:$({code})\n{code}\nsrun vllm serve m --enforce-eager\n"),
+        ("Dockerfile", 'FROM vllm/vllm-openai\nRUN {code}\nCMD ["--model", "$({code})", "--enforce-eager"]\n'),
+        ("vllm.container", "[Container]\nImage=vllm/vllm-openai\nExec=--model $({code}) --enforce-eager\n"),
+        ("vllm.service", "[Service]\nExecStartPre={code}\nExecStart=vllm serve $({code}) --enforce-eager\n"),
+        ("supervisord.conf", "[program:a]\ncommand=vllm serve $({code}) --enforce-eager\n"),
+        ("Makefile", "X := $(shell {code})\nserve:\n\t{code}\n\tvllm serve $(X) --enforce-eager\n"),
+        ("justfile", "x := `{code}`\nserve:\n    {code}\n    vllm serve {{{{x}}}} --enforce-eager\n"),
+        (
+            "main.tf",
+            'resource "a" "b" {{\n  image = "vllm/vllm-openai"\n  args = ["--model", "$({code})"]\n}}\n',
+        ),
+        (
+            "pod.yaml",
+            "apiVersion: v1\nkind: Pod\nspec: {{containers: [{{image: vllm/vllm-openai,"
+            " command: [bash, -c, '{code}; vllm serve m --enforce-eager']}}]}}\n",
+        ),
+        ("values.yaml", "vllm: {{args: ['$({code})', --enforce-eager], model: '{{{{ {code} }}}}'}}\n"),
+        (
+            "dynamo.yaml",
+            "Common: {{model: '$({code})'}}\nVllmWorker: {{ServiceArgs: {{workers: 1}}, seed: '$({code})'}}\n",
+        ),
+        ("config.yaml", "model: $({code})\nenforce-eager: true\n"),
+        ("launch.ps1", "{code}\nvllm serve m `\n  --max-num-seqs $({code}) `\n  --enforce-eager\n"),
+        ("ps.txt", "root 7 0.0 0.1 1 1 ? Ssl 10:00 0:01 python3 /usr/bin/vllm serve $({code}) --enforce-eager\n"),
+        ("env.txt", "Collecting environment information...\nVLLM_X=$({code})\nGPU 0: NVIDIA A100 `{code}`\n"),
+        ("smi.xml", "<nvidia_smi_log><gpu><product_name>$({code})</product_name></gpu></nvidia_smi_log>\n"),
+        ("smi.csv", "index, name, memory.total [MiB]\n0, $({code}), 81920 MiB\n"),
+        ("rocm.txt", "GPU[0]\t\t: Card Series: \t\t$({code})\n"),
+        ("result.txt", "$ vllm bench serve --model $({code})\n= Serving Benchmark Result =\nSuccessful requests: 9\n"),
+        ("page.prom", 'vllm:num_requests_running{{engine="0",model_name="$({code})"}} 1.0\n'),
+        ("export.json", '[{{"textPayload": "INFO 11-20 13:30:00 [core.py:1] $({code})", "insertId": "1"}}]\n'),
+        ("chat.txt", "It is slow for us, as one can see here: `vllm serve $({code}) --enforce-eager` and `{code}`.\n"),
     ],
 )
 def test_nothing_that_is_read_is_run(name: str, text: str, tmp_path: Path) -> None:
@@ -169,6 +203,7 @@ def test_nothing_that_is_read_is_run(name: str, text: str, tmp_path: Path) -> No
     path = tmp_path / name
     path.write_text(text.format(code=f"touch {marker}"), "utf-8")
     doctor([str(path)])
+    doctor([str(path), "--format", "patch"])  # which reads what it would write
     assert not marker.exists()
     assert os.listdir(tmp_path) == [name]
 
@@ -185,3 +220,45 @@ def test_gpus_beside_a_result_are_those_of_its_server(tmp_path: Path) -> None:
     )  # fmt: skip
     _, report, _ = doctor([*written(tmp_path, result_txt=result), str(SMI)])
     assert kinds(report) == ["bench", "gpu"]
+
+
+SQUASHED = (
+    "It is slow on our H100: APIServer pid=7) INFO 11-20 13:30:00 [chat_utils.py:560] Detected the chat template"
+    ' (APIServer pid=7) INFO: 10.0.0.25:53030 - "POST /v1/chat/completions HTTP/1.1" 200 OK (APIServer pid=7) '
+    + " (APIServer pid=7) ".join(LOG.splitlines())
+    + " and nothing else.\n"
+)
+
+
+def test_records_in_a_sentence_are_a_log(tmp_path: Path) -> None:
+    _, report, _ = doctor(written(tmp_path, told_txt=SQUASHED))
+    assert kinds(report) == ["log"]
+    assert "max-num-seqs-cap" in {f["rule"] for f in report["findings"]} or report["vitals"]["requests_waiting"] == 26
+
+
+def test_why_a_manifest_cannot_be_read_is_said(tmp_path: Path) -> None:
+    code, report, _ = doctor(written(tmp_path, compose_yaml="services:\n  a:\n    image: vllm/vllm-openai\n   b: [\n"))
+    assert code == 3
+    assert "this is no valid YAML" in report["error"]["message"]
+    _, report, _ = doctor(written(tmp_path, compose_yaml="services: [\n", server_log=LOG))
+    [problem] = [source["error"]["message"] for source in report["sources"] if source["error"]]
+    assert "compose.yaml: line 2: this is no valid YAML" in problem
+
+
+def test_flags_of_a_command_are_judged_by_the_version_beside_its_log(tmp_path: Path) -> None:
+    environment = "Collecting environment information...\nPyTorch version: 2.5.1+cu124\nOS: Ubuntu 22.04 (x86_64)\n"
+    environment += "GPU models and configuration: \nGPU 0: NVIDIA H100 80GB HBM3\n\nvLLM Version: 0.6.6.post1\n"
+    command = "vllm serve m --model-max-len 16"
+    issue = f"It is slow here, as one can see:\n```\n{command}\n```\n```\n{LOG}```\n```\n{environment}```\n"
+    _, report, _ = doctor(written(tmp_path, issue_md=issue))
+    [finding] = [finding for finding in report["findings"] if finding["rule"] == "flag-unknown"]
+    assert "vLLM 0.6.6.post1 does not have --model-max-len" in finding["here"]
+
+
+def test_an_issue_may_have_the_line_ends_of_a_form(tmp_path: Path) -> None:
+    issue = f"It is slow.\n```\n{COMMAND}```\n```\n{LOG}```\n".replace("\n", "\r\n")
+    path = tmp_path / "issue.md"
+    path.write_bytes(issue.encode())
+    _, report, _ = doctor([str(path)])
+    assert kinds(report) == ["command", "log"]
+    assert not any("Windows" in note for source in report["sources"] for note in source.get("notes", ()))

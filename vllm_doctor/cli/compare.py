@@ -20,6 +20,8 @@ from vllm_doctor.text import redact
 
 _WINDOW = 20.0
 """Seconds of each result: fewer say less of the difference."""
+_LOOKED_AT = ("recording", "server", "log")
+"""Kinds of results that hold more of their setup than a result tells."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -44,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
     if before.model is not None and after.model is not None and before.model != after.model:
         raise UsageError(f"two different models cannot be compared: {before.model} before, {after.model} after")
     compared = comparison.compared(before, after, options.goal or "throughput", options.open_loop)
-    found = redact.anything(replace(compared, notes=(*compared.notes, *_known_faults(before, after, options.rules))))
+    found = redact.anything(replace(compared, notes=(*compared.notes, *_known_faults(before, after, options))))
     if form == "json":
         from vllm_doctor.render import compare_json
 
@@ -57,8 +59,8 @@ def run(arguments: Sequence[str]) -> int:
     return found.outcome.exit_code
 
 
-def _known_faults(before: Result, after: Result, folders: Sequence[str]) -> list[str]:
-    """Of two releases, what is certainly known of this setup, one line each."""
+def _known_faults(before: Result, after: Result, options: argparse.Namespace) -> list[str]:
+    """Of two releases, what is known of this setup, one line each."""
     from vllm_doctor.model.errors import DoctorError
     from vllm_doctor.vllm import flags
 
@@ -69,16 +71,28 @@ def _known_faults(before: Result, after: Result, folders: Sequence[str]) -> list
     from vllm_doctor.rules import rule_set
     from vllm_doctor.session import written
 
-    options = [f"{name}={value}" for name, value in (after.flags or {}).items() if name.startswith("--")]
-    command = shlex.join(["vllm", "serve", *([after.model] if after.model else []), *options])
-    rules = rule_set.load([Path(folder) for folder in folders])
+    rules = rule_set.load([Path(folder) for folder in options.rules])
     first, last = (before.vllm, after.vllm) if one < other else (after.vllm, before.vllm)
     try:
-        read = written.read(command, after.hardware, after.vllm, rules.catalogue)
+        if after.kind in _LOOKED_AT:
+            read = written.look(None, None, None, rules.catalogue, [options.after]).read
+        else:
+            read = written.look(_command(after), after.hardware, after.vllm, rules.catalogue).read
     except DoctorError:
         read = upgrade.unknown
     lines = list(upgrade.lines(upgrade.upgrade(rules.faults, first, last, read)))
     return [*lines, f"what is known of these two releases: vllm-doctor regressions {first} {last}"]
+
+
+def _command(result: Result) -> str:
+    """What its server was started with, as far as it tells."""
+    words = ["vllm", "serve", *([result.model] if result.model else [])]
+    for name, value in (result.flags or {}).items():
+        if name.startswith("--") and value is True:
+            words.append(name)
+        elif name.startswith("--") and value is not False:
+            words.append(f"{name}={int(value) if isinstance(value, float) and value.is_integer() else value}")
+    return shlex.join(words)
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:

@@ -17,6 +17,7 @@ exit codes: 0 ok, 1 warning, 2 critical, 3 no verdict.
 other commands: vllm-doctor record [SOURCE]... -o FILE.tar.gz; vllm-doctor compare BEFORE AFTER;
 vllm-doctor fleet PROMETHEUS_URL; vllm-doctor alerts [-o DIR]; vllm-doctor rules [ID] [--check DIR] [--signals];
 vllm-doctor demo [NAME]; vllm-doctor flags VERSION [FLAG...]; vllm-doctor expect --model MODEL --gpu 4xH100
+vllm-doctor regressions [SOURCE] [VERSION | FROM TO]; vllm-doctor recipe [SOURCE]
 """
 
 

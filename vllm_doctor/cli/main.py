@@ -124,6 +124,10 @@ def _dispatched(arguments: Sequence[str]) -> int:
             from vllm_doctor.cli import regressions
 
             return regressions.run(arguments[1:])
+        case ["recipe"]:
+            from vllm_doctor.cli import recipe
+
+            return recipe.run(arguments[1:])
         case ["demo"]:
             from vllm_doctor.cli import demo
 
@@ -178,6 +182,10 @@ def _failure(command: Sequence[str], kind: str, line: str) -> str:
             from vllm_doctor.render import regressions_json
 
             return regressions_json.failed(now, problem)
+        case ["recipe"]:
+            from vllm_doctor.render import recipe_json
+
+            return recipe_json.failed(now, problem)
         case _:
             from vllm_doctor.render import json_v1
 

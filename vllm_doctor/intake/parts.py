@@ -25,6 +25,8 @@ from vllm_doctor.sources.server import saved_scrape
 
 _MOST_OF_COMMAND = launch.MAX_BYTES
 _MOST_OF_DESCRIPTION = 500
+_TOO_LARGE = "too-large"
+_OF_MANIFESTS = (".yaml", ".yml")
 _DESCRIBED = "no command stands in it: only the model and the GPUs that it names are known"
 _FENCE = re.compile(r"^[ \t]{0,3}(?:>[ \t]?)?(?:`{3}|~{3})", re.MULTILINE)
 _SENTENCE = re.compile(r"^[ \t]{0,8}(?:[A-Z][a-z]{0,20}|I|I'm|I've)(?: [\w'’,()/-]{1,30}){4,60}[.?!:]", re.MULTILINE)
@@ -48,6 +50,8 @@ class Parts:
     """Commands of engines that are not vLLM: one line each."""
     problem: str = ""
     """Why the GPUs that stand in it cannot be read."""
+    unread: SourceError | None = None
+    """Why the commands that may stand in it cannot be read."""
 
     @property
     def is_only_log(self) -> bool:
@@ -66,7 +70,7 @@ def of(given: Input, is_log: Callable[[Input], bool]) -> Parts:
     """The parts of a text. `is_log`: whether a reader of logs recognises a line of it."""
     logged = is_log(given)
     gpus, problem = _gpus(given)
-    commands = _commands(given, logged)
+    commands, unread = _commands(given, logged)
     others = engines.said(given.text) if commands is None and not logged else ()
     is_environment = collect_env.holds(given.raw)
     if is_environment and gpus is not None and not any(_is_measured(sample) for sample in gpus.samples):
@@ -81,6 +85,7 @@ def of(given: Input, is_log: Callable[[Input], bool]) -> Parts:
         scrape,
         tuple(f"{given.name}: {said}" for said in others),
         problem,
+        unread,
     )
 
 
@@ -111,23 +116,25 @@ def _is_measured(sample: GpuSample) -> bool:
     return isinstance(sample.memory_used, Known) or isinstance(sample.utilization, Known)
 
 
-def _commands(given: Input, is_log: bool) -> StartSource | None:
+def _commands(given: Input, is_log: bool) -> tuple[StartSource | None, SourceError | None]:
     """Those of the text as a whole, by its form; of one that is written for people those of its blocks, else of its
-    sentences."""
+    sentences. And why its form cannot be read, where that is known to be its form."""
+    unread = None
     if given.program is not None:
         try:
-            return launch.of_text(given.name, given.program)
-        except SourceError:
-            return None
+            return launch.of_text(given.name, given.program), None
+        except SourceError as error:
+            return None, error
     is_prose = given.is_export or is_log or _SENTENCE.search(given.text) is not None
     is_marked_up = sum(1 for _ in _FENCE.finditer(given.text)) > 1
     is_program = len(given.text) <= _MOST_OF_COMMAND and python_calls.is_python(given.text, given.path or "")
     if (is_program or is_marked_up or not is_prose) and len(given.text) <= _MOST_OF_COMMAND:
         try:
-            return launch.of_text(given.name, given.text, given.path or "")
-        except SourceError:
-            pass
+            return launch.of_text(given.name, given.text, given.path or ""), None
+        except SourceError as error:
+            if error.kind == _TOO_LARGE or (given.path or "").endswith(_OF_MANIFESTS):
+                unread = error
     found = tuple(prose_command.starts(given.text)) if is_prose or is_marked_up else ()
     if is_log:  # what vLLM logged of its arguments is the log's own
         found = tuple(start for start in found if start.form is not Form.LOG)
-    return StartSource(given.name, found) if found else None
+    return (StartSource(given.name, found), None) if found else (None, unread)

@@ -23,6 +23,7 @@ _VARIABLE = re.compile(r"\$\{?[A-Za-z_]\w{0,80}\}?|<[A-Za-z][\w.-]{0,80}>")
 _LEFT_OUT = re.compile(rf"{_VARIABLE.pattern}|\.\.\.|…")
 """In a value: `{... "num_speculative_tokens": 3}`."""
 _SHARE = 0.5
+_REMARK = re.compile(r"\([A-Za-z][^()]{0,80}\)")
 _NOTE = "the program is not in the text: these were read as flags of `vllm serve`"
 _RUN = ("docker", "run")
 _RUN_NOTE = "the program is not in the text: this was read as what follows `docker run`"
@@ -75,10 +76,22 @@ def _words(lines: list[str], line: int) -> Iterator[Word]:
     for number, text in enumerate(lines, line):
         bare = text[_bullet(text) :].rstrip().rstrip("`\\,").rstrip()
         if bare and not bare.startswith("#"):
-            for word in shell.words(bare.rstrip(","), number)[0]:
+            for word in _without_remarks(shell.words(bare.rstrip(","), number)[0]):
                 is_whole = word.text in _OPEN or _FLAG.match(word.text)
                 pattern = _VARIABLE if is_whole else _LEFT_OUT
                 yield Word(pattern.sub(lambda match: mark(match[0]), word.text), number)
+
+
+def _without_remarks(words: Sequence[Word]) -> Iterator[Word]:
+    """The words without those in a bracket, "(max_pixels 3145728)", which is no flag's value."""
+    at = 0
+    while at < len(words):
+        end = next((n for n, one in enumerate(words[at:], at) if one.text.endswith(")")), None)
+        if end is not None and _REMARK.fullmatch(" ".join(word.text for word in words[at : end + 1])):
+            at = end
+        else:
+            yield words[at]
+        at += 1
 
 
 def _bullet(text: str) -> int:

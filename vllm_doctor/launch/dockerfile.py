@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from vllm_doctor.launch import budget, docker, shell
+from vllm_doctor.launch import budget, docker, region, shell
+from vllm_doctor.launch.region import Region, Wording
 from vllm_doctor.launch.start import Form, Word, Written
 from vllm_doctor.launch.unexpanded import is_marked, mark
 from vllm_doctor.launch.unwrap import of_words
@@ -26,6 +28,7 @@ _VARIABLE = re.compile(
     r"\\\$|\$(?:\{(?P<name>[A-Za-z_]\w{0,100})(?::?-(?P<default>[^{}]{0,300}))?\}|(?P<bare>[A-Za-z_]\w{0,100}))"
 )
 _IN_EXEC = re.compile(r"\$\{?[A-Za-z_]\w{0,100}\}?")
+_STARTING = re.compile(r"\s*(?:CMD|ENTRYPOINT)[ \t]+", re.IGNORECASE)
 _NAMES = ("dockerfile", "containerfile")
 _SHELL = ("/bin/sh", "-c")
 
@@ -66,6 +69,7 @@ def starts(text: str, line: int = 1) -> list[Written]:
     argv = list(built.command)
     if built.entrypoint != ():
         argv, guessed = docker.argv(built.image, built.entrypoint, built.command)
+    held = built.command or built.entrypoint or argv
     return [
         Written.of(
             launch,
@@ -74,9 +78,18 @@ def starts(text: str, line: int = 1) -> list[Written]:
             environment={**environment, **launch.environment},
             image=built.image,
             notes=(*launch.notes, *built.notes, *guessed),
+            holder=_region(text, held[0].line - line + 1),
         )
         for launch in of_words(argv, Form.DOCKERFILE, environment)
     ]
+
+
+def _region(text: str, number: int) -> Region:
+    """Where the instruction of this line has its words."""
+    start, end = region.behind(text, region.continued(text, number), _STARTING)
+    wording = Wording.LIST if text[start : start + 1] == "[" else Wording.SCRIPT
+    quote = region.as_json if wording is Wording.LIST else shlex.quote
+    return Region(text, start, end, wording, starts, quote=quote)
 
 
 def entrypoint(text: str, line: int = 1) -> Built:

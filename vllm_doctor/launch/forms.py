@@ -12,6 +12,7 @@ from vllm_doctor.launch import (
     bare_flags,
     budget,
     dockerfile,
+    flag_variables,
     justfile,
     llm_d_scenario,
     logged_start,
@@ -74,7 +75,8 @@ def starts(piece: Piece) -> list[Written]:
 # ---- texts that hold others
 
 
-def _is_page(piece: Piece) -> bool:
+def is_page(piece: Piece) -> bool:
+    """Whether it is written for people, with what is quoted between fences."""
     return len(_fences(piece)) > 1
 
 
@@ -164,7 +166,7 @@ def _of_yaml(piece: Piece) -> list[Written]:
 
 
 def _is_script(piece: Piece) -> bool:
-    return not (_is_page(piece) or _writes_files(piece) or _is_yaml(piece))
+    return not (is_page(piece) or _writes_files(piece) or _is_yaml(piece))
 
 
 def _of_script(piece: Piece) -> list[Written]:
@@ -227,7 +229,7 @@ def _of_python(piece: Piece) -> list[Written]:
 
 
 def _has_call(piece: Piece) -> bool:
-    return not _is_page(piece)
+    return not is_page(piece)
 
 
 def _of_calls(piece: Piece) -> list[Written]:
@@ -244,7 +246,7 @@ def _of_log(piece: Piece) -> list[Written]:
 
 FORMS: tuple[TextForm, ...] = (
     TextForm("notebook", _is_notebook, _of_notebook),
-    TextForm("page", _is_page, _of_page),
+    TextForm("page", is_page, _of_page),
     TextForm("Python", _is_python, _of_python),
     TextForm(
         "Dockerfile",
@@ -271,5 +273,6 @@ FORMS: tuple[TextForm, ...] = (
     TextForm("text with Python's calls", _has_call, _of_calls),
     TextForm("list of processes", _is_script, lambda piece: process_list.starts(piece.text, piece.line)),
     TextForm("a model's name and flags", _is_script, _of_flags),
+    TextForm("variables", _is_script, lambda piece: flag_variables.starts(piece.text, piece.line)),
 )
 """In this order: what another form could be taken for stands before it."""

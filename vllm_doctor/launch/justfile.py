@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from vllm_doctor.launch import budget
+from vllm_doctor.launch import budget, region
+from vllm_doctor.launch.region import Region, Wording
+from vllm_doctor.launch.rewrite import UnwritableError
 from vllm_doctor.launch.start import Form, Written
 from vllm_doctor.launch.unwrap import of_script
 from vllm_doctor.text.secret_names import is_secret
@@ -24,6 +27,7 @@ _DEFAULT = re.compile(
 )
 _TERM = re.compile(r"[A-Za-z_][\w-]{0,80}")
 _TEMPLATE = re.compile(r"\{\{[ \t]*(?P<name>[A-Za-z_][\w-]{0,80})[ \t]*\}\}")
+_PREFIX = re.compile(r"[ \t@-]*")
 _INDENTED = re.compile(r"^[A-Za-z_@][^\n]{0,600}:[^\n=]*\n[ \t]+\S", re.MULTILINE)
 _ASSIGNED = re.compile(r"^(?:export[ \t]+)?[A-Za-z_][\w-]{0,80}[ \t]*:=", re.MULTILINE)
 _MOST_TERMS = 20
@@ -53,7 +57,7 @@ def is_it(text: str, name: str) -> bool:
 
 def starts(text: str, line: int = 1) -> list[Written]:
     """The servers that its recipes start; it begins in this line."""
-    found = []
+    found: list[Written] = []
     for recipe in _recipes(text, line):
         used: set[str] = set()
         script = "\n".join(_filled(part, recipe.values, used) for part in recipe.lines)
@@ -61,8 +65,21 @@ def starts(text: str, line: int = 1) -> list[Written]:
             names = ", ".join(sorted(used))
             told = (f"read with the defaults of {names}, which may be set to others where just runs",) if used else ()
             here = Form.JUSTFILE if written.form is Form.SHELL else written.form
-            found.append(replace(written, form=here, holder=None, notes=(*written.notes, *told)))
+            holder = replace(_region(text, written.words[0].line - line + 1), number=len(found))
+            found.append(replace(written, form=here, holder=holder, notes=(*written.notes, *told)))
     return found
+
+
+def _region(text: str, number: int) -> Region:
+    """Where the recipe's line has its words, just's own templates among them."""
+    place = region.behind(text, region.continued(text, number), _PREFIX)
+    return Region(text, *place, Wording.SCRIPT, starts, quote=_quoted)
+
+
+def _quoted(text: str) -> str:
+    if "{{" in text:
+        raise UnwritableError("just takes what stands between {{ and }} for its own")
+    return shlex.quote(text)
 
 
 def _recipes(text: str, first: int) -> Iterator[_Recipe]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
-from vllm_doctor.launch import budget
+from vllm_doctor.launch import budget, region
+from vllm_doctor.launch.region import Region, Wording
 from vllm_doctor.launch.start import Form, Written
 from vllm_doctor.launch.unexpanded import mark
 from vllm_doctor.launch.unwrap import of_script
@@ -20,6 +22,7 @@ _DEFINITION = re.compile(
 )
 _COMMENT = re.compile(r"(?<!\\)#.*", re.DOTALL)
 _REFERENCE = re.compile(r"\$(?:\$|(?P<sign>[@<^*?%+])|[({](?P<name>[\w.-]{1,100})[)}]|(?P<letter>[A-Za-z]))")
+_PREFIX = re.compile(r"\t[ \t@+-]*")
 _STRIPPED = re.compile(r"\$\(strip[ \t]+(\$[({][\w.-]{1,100}[)}])\)")
 _OPENS, _CLOSES = ("ifeq", "ifneq", "ifdef", "ifndef"), "endif"
 _MOST_NESTED = 8
@@ -35,13 +38,20 @@ def starts(text: str, line: int = 1) -> list[Written]:
     make = _Make(text)
     script = "\n".join(make.recipes())
     found = []
-    for written in of_script(script, line):
+    for number, written in enumerate(of_script(script, line)):
         defaults = sorted(make.defaults_of(written.words[0].line - line))
         names = ", ".join(defaults)
         told = (f"read with the defaults of {names}, which may be set to others where make runs",) if defaults else ()
         here = Form.MAKEFILE if written.form is Form.SHELL else written.form
-        found.append(replace(written, form=here, holder=None, notes=(*written.notes, *told)))
+        holder = replace(_region(text, written.words[0].line - line + 1), number=number)
+        found.append(replace(written, form=here, holder=holder, notes=(*written.notes, *told)))
     return found
+
+
+def _region(text: str, number: int) -> Region:
+    """Where the recipe's line has its words, make's own references among them."""
+    place = region.behind(text, region.continued(text, number), _PREFIX)
+    return Region(text, *place, Wording.SCRIPT, starts, quote=lambda word: shlex.quote(word).replace("$", "$$"))
 
 
 class _Make:

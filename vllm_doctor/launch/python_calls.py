@@ -31,6 +31,7 @@ _LONGEST_CALL = 20_000
 _DEEPEST = 100
 _CALL = re.compile(r"(?<![\w.])(?:[A-Za-z_]\w{0,40}\.){0,3}(?P<name>LLM|AsyncEngineArgs|EngineArgs|LLMConfig)\(")
 _IMPORT = re.compile(r"^[ \t]{0,40}(?:>>> )?(?:from[ \t]+[\w.]{1,200}[ \t]+import[ \t(]|import[ \t]+\w)", re.MULTILINE)
+_UNQUOTED = re.compile(r"([a-z_]{1,60})[ ]?=[ ]?([A-Za-z0-9][\w./-]{0,200})")
 _ABOUT = re.compile(r"vllm|LLM\(")
 _PROMPT = re.compile(r"^[ \t]{0,40}(?:>>>|In \[\d{1,4}\]:)(?: |$)", re.MULTILINE)
 _PROMPTED = re.compile(r"[ \t]{0,40}(?:>>>|\.\.\.|In \[\d{1,4}\]:|\.\.\.:)(?: |$)(.*)")
@@ -230,7 +231,7 @@ def _call_in(name: str, body: str) -> tuple[ast.Call | None, bool]:
     is_whole = is_closed
     for item, line in items:
         try:
-            one = ast.parse("f(" + item.strip() + ")", mode="eval").body
+            one = ast.parse("f(" + _quoted(item.strip()) + ")", mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             is_whole = False
             continue
@@ -244,6 +245,30 @@ def _call_in(name: str, body: str) -> tuple[ast.Call | None, bool]:
         return None, False
     func = ast.Name(name, ast.Load(), lineno=1, col_offset=0)
     return ast.Call(func, args, keywords, lineno=1, col_offset=0), is_whole
+
+
+def _quoted(item: str) -> str:
+    """The keyword with the quotes that people leave out where they tell of a call: `model=Qwen2-7B` is no Python, and
+    `dtype=bfloat16` is what the flag takes, not a variable."""
+    match = _UNQUOTED.fullmatch(item)
+    if match is None:
+        return item
+    name, value = match.groups()
+    return f'{name}="{value}"' if _is_no_expression(value) or _is_choice(name, value) else item
+
+
+def _is_no_expression(value: str) -> bool:
+    try:
+        ast.parse(value, mode="eval")
+    except SyntaxError:
+        return True
+    return False
+
+
+def _is_choice(name: str, value: str) -> bool:
+    from vllm_doctor.vllm import flags  # late: the names of all releases
+
+    return bool(flags.value_spans(f"--{name.replace('_', '-')}", value))
 
 
 def _items(body: str) -> tuple[list[Line], bool]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from vllm_doctor.launch import docker, shell, systemd
+from vllm_doctor.launch import docker, region, shell, systemd
+from vllm_doctor.launch.region import Region, Wording
 from vllm_doctor.launch.start import Fault, Form, Resources, Word, Written
 from vllm_doctor.launch.unexpanded import is_marked
 from vllm_doctor.launch.unwrap import SAYS, of_words
 
 _CONTAINER = re.compile(r"^\[Container\][ \t]*$|^Exec=[^\n]{0,2000}--[a-z]", re.MULTILINE)
+_EXEC = re.compile(r"\s*Exec[ \t]*=[ \t]*")
 _CDI = re.compile(r"nvidia\.com/gpu=(?P<which>[\w:-]{1,80})")
 _VLLM = "vllm"
 """Stands for the image of a quadlet of which only a part is given, and which sets variables of vLLM's."""
@@ -49,9 +51,16 @@ def starts(text: str, line: int = 1) -> list[Written]:
             resources=_resources(given, run.resources),
             faults=(*faults, *launch.faults),
             notes=(*launch.notes, *guessed, *([files] if files else ())),
+            holder=_region(text, at - line + 1) if at else None,
         )
         for launch in of_words(argv, Form.QUADLET, environment)
     ]
+
+
+def _region(text: str, number: int) -> Region:
+    """Where Exec= of this line has its words."""
+    place = region.behind(text, region.continued(text, number), _EXEC)
+    return Region(text, *place, Wording.WORDS, starts, quote=systemd.quoted)
 
 
 def _words(given: dict[str, list[systemd.Setting]], name: str) -> tuple[list[Word], list[Fault], int]:

@@ -20,6 +20,8 @@ from vllm_doctor.vllm.environment import is_shown
 
 Quote = Callable[[str], str]
 
+SECRET = "the text to change may hold a secret, which is not printed: change it by hand"
+
 _BLANKS = re.compile(r"[ \t]+(?=[^\s\\#])")
 _GAP = re.compile(r"(?:\\\n|\s)*")
 _SET = re.compile(r"(?<![\w-])(?:-e)?([A-Za-z_]\w*)\+?=([^\s;&|]+)")

@@ -28,6 +28,7 @@ _QUOTED_LETTERS = re.compile(r'[^"\\$`{]+')
 _ANSI_LETTERS = re.compile(r"[^'\\]+")
 _ENDS = ";&|\n()"
 _BROKEN = re.compile(r"[ \t]+(?=\n|$|#)")
+_REMARK = re.compile(r"\([A-Za-z][^()\n;|&$`\"']{0,80}\)(?=[ \t\n]|$)")
 _PLACEHOLDER = re.compile(r"<[A-Za-z](?:[\w./:-]|[ ](?![ ])){0,60}[\w.]>(?=[\s'\"/:,]|$)")
 """<your-model>, as documentation writes what the reader has to fill in; no shell would find such a file."""
 _TEMPLATE = re.compile(r"\{\{[^{}\n]{0,300}\}\}")
@@ -227,7 +228,7 @@ class _Reader:
                 self._next()
             elif self._plain:
                 self._piece(char)
-            elif char == "(" and self._array():
+            elif char == "(" and (self._array() or self._remark()):
                 pass
             elif self._ends_with(char):
                 return self._done(char)
@@ -378,6 +379,14 @@ class _Reader:
             if isinstance(before, str):
                 budget.spend_on(before)
             self._assigned[name] = before + value if isinstance(before, str) and not is_marked(value) else None
+
+    def _remark(self) -> bool:
+        """Take `(cut)`, `(recipe of May)` within a command: no shell takes it there, people write it."""
+        match = _REMARK.match(self._all, self._at)
+        if match is None or self._in_word or not self._simple.words:
+            return False
+        self._at = match.end()
+        return True
 
     def _array(self) -> bool:
         """`NAME=(…)` at the start of a command: take it."""

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from vllm_doctor.launch import budget, dated, engines, forms, manifests, model, notebook, processes, unwrap
+from vllm_doctor.launch import budget, dated, engines, forms, manifests, model, notebook, offered, processes, unwrap
 from vllm_doctor.launch.forms import Piece
 from vllm_doctor.launch.patches import WrittenDocument
-from vllm_doctor.launch.start import Flaw, Form, Start, Written, judged, printed
+from vllm_doctor.launch.start import MAX_STARTS, Flaw, Form, Start, Written, judged, printed
 from vllm_doctor.launch.unexpanded import without_marks
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.facts import COMMAND, ENVIRONMENT, FORM
@@ -28,7 +28,6 @@ from vllm_doctor.vllm.environment import number_or_text
 
 STDIN = "-"
 MAX_BYTES = 1_000_000
-MAX_STARTS = 64
 
 _PLATFORM = re.compile(r"(?:^|[-_/:.])(cpu|xpu|tpu|hpu|rocm)(?=$|[-_/:.\d])")
 _SHM_DEFAULT = 64.0 * 2**20
@@ -195,13 +194,18 @@ def _read(text: str, name: str) -> tuple[tuple[Start, ...], tuple[Written, ...]]
     with budget.limited():
         written = forms.starts(Piece(text, name))
         if len(written) > MAX_STARTS:
-            raise SourceError("too-large", f"{len(written):,} vLLM commands are more than one examination takes")
+            raise SourceError(
+                "too-large", f"more than {MAX_STARTS} vLLM commands: one examination does not take so many"
+            )
         found = tuple(map(judged, written))
     if not found:
         return (), ()
     if others := engines.said(text):
         found = (replace(found[0], notes=(*found[0].notes, *others)), *found[1:])
-    if is_windows and any(start.form in (Form.SHELL, Form.DOCKER_RUN) for start in found):
+    if len(found) == 1 and not found[0].benchmark:
+        found = (replace(found[0], benchmark=offered.of_text(text)),)
+    is_script = is_windows and not forms.is_page(Piece(text, name))
+    if is_script and any(start.form in (Form.SHELL, Form.DOCKER_RUN) for start in found):
         found = tuple(replace(start, notes=(*start.notes, _WINDOWS)) for start in found)
     return found, tuple(written)
 

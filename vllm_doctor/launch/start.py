@@ -200,6 +200,8 @@ class Written(Launch):
         return cls(**{field.name: getattr(launch, field.name) for field in fields(launch)} | more)
 
 
+MAX_STARTS = 64
+"""That one examination takes."""
 MAX_WORDS = 2000
 _LEVEL = "--optimization-level"
 """What -O3 sets; the older releases take the short form alone."""

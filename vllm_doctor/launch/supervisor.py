@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from vllm_doctor.launch import budget, shell
+from vllm_doctor.launch import budget, region, shell
+from vllm_doctor.launch.region import Region, Wording
+from vllm_doctor.launch.rewrite import UnwritableError
 from vllm_doctor.launch.start import Fault, Form, Word, Written
 from vllm_doctor.launch.unexpanded import is_marked, mark
 from vllm_doctor.launch.unwrap import SAYS, of_words
@@ -14,6 +17,7 @@ from vllm_doctor.launch.unwrap import SAYS, of_words
 _PROGRAM = re.compile(r"^\[(?:program|fcgi-program):(?P<name>[^\]\n]{1,200})\]", re.MULTILINE)
 _SECTION = re.compile(r"\[([^\]\n]{1,200})\]")
 _EXPANSION = re.compile(r"%%|%\([\w:]{1,80}\)[a-z0-9]")
+_COMMAND = re.compile(r"\s*command[ \t]*=[ \t]*")
 _COMMENT = re.compile(r"[ \t];.*")
 _STEPS_OF_A_LINE = 2
 
@@ -47,15 +51,30 @@ def starts(text: str, line: int = 1) -> list[Written]:
             faults = [] if broken is None else [Fault(broken.kind, broken.line, SAYS[broken.kind])]
         for launch in of_words(words, Form.SUPERVISOR, environment):
             own = {} if launch.image is not None else environment
-            found.append(
-                Written.of(
-                    launch,
-                    place=f"program:{name}, line {command.line}",
-                    environment={**own, **launch.environment},
-                    faults=(*faults, *launch.faults),
-                )
+            written = Written.of(
+                launch,
+                place=f"program:{name}, line {command.line}",
+                environment={**own, **launch.environment},
+                faults=(*faults, *launch.faults),
             )
-    return [replace(written, holder=None) for written in found]
+            found.append((written, command.line))
+    return [
+        replace(written, holder=replace(_region(text, at - line + 1), number=number))
+        for number, (written, at) in enumerate(found)
+    ]
+
+
+def _region(text: str, number: int) -> Region:
+    """Where command= of this line has its words: its value goes on in lines that begin with a blank."""
+    place = region.continued(text, number, lambda _, after: after[:1] in (" ", "\t") and bool(after.strip()))
+    return Region(text, *region.behind(text, place, _COMMAND), Wording.WORDS, starts, quote=_quoted)
+
+
+def _quoted(text: str) -> str:
+    """A word as supervisord reads it back: `%` is a sign of its own, and a `;` behind a blank begins a comment."""
+    if ";" in text:
+        raise UnwritableError("supervisord takes what stands behind a semicolon for a comment")
+    return shlex.quote(text.replace("%", "%%"))
 
 
 def _programs(text: str, first: int) -> Iterator[tuple[str, Mapping[str, _Option]]]:

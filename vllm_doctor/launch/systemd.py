@@ -159,6 +159,15 @@ def expanded(words: Sequence[Word], environment: Mapping[str, str | None]) -> It
             yield Word(expanded, word.line, is_split=bool(whole and pieces(expanded)))
 
 
+def quoted(text: str, is_command: bool = True) -> str:
+    """A word as systemd reads it back: `%` and, in a command, `$` are signs of its own."""
+    text = text.replace("%", "%%")
+    text = text.replace("$", "$$") if is_command else text
+    if re.fullmatch(r"[\w@%+=:,./$-]+", text):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 def _resources(settings: Mapping[str, str]) -> Resources:
     quota = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)%", settings.get("CPUQuota", ""))
     listed = settings.get("AllowedCPUs") or settings.get("CPUAffinity") or ""

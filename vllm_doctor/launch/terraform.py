@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from vllm_doctor.launch import budget, docker
+from vllm_doctor.launch import budget, docker, region
+from vllm_doctor.launch.region import Region, Wording
 from vllm_doctor.launch.start import Form, Resources, Word, Written
 from vllm_doctor.launch.unexpanded import is_marked, mark
 from vllm_doctor.launch.unwrap import of_words
@@ -57,15 +58,16 @@ def starts(text: str, line: int = 1) -> list[Written]:
         line += text.count("\n", before, at)
         before = at
         block = text[at:end]
-        lists = list(_lists(block, line))
+        lists = list(_lists(block, line, at))
         image = _IMAGE.search(block)
         if not lists or image is None:
             continue
         named = _filled(image[1])
-        is_kubernetes = any(key == "args" for key, _ in lists)
+        is_kubernetes = any(key == "args" for key, _, _ in lists)
         first = {*_ENTRYPOINTS, *(["command"] if is_kubernetes else [])}
-        entrypoint = [word for key, words in lists if key in first for word in words]
-        arguments = [word for key, words in lists if key not in first for word in words]
+        entrypoint = [word for key, words, _ in lists if key in first for word in words]
+        arguments = [word for key, words, _ in lists if key not in first for word in words]
+        place = next((place for key, _, place in reversed(lists) if key not in first), lists[-1][2])
         environment = _environment(block)
         argv, guessed = docker.argv(named, entrypoint or None, arguments)
         gpus = _GPUS.search(block)
@@ -79,6 +81,7 @@ def starts(text: str, line: int = 1) -> list[Written]:
                     image=named,
                     resources=Resources(gpus=float(gpus[1]) if gpus else None),
                     notes=(*launch.notes, *guessed),
+                    holder=Region(text, *place, Wording.LIST, starts, number=len(found), quote=_quoted),
                 )
             )
     return found
@@ -92,16 +95,18 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
         yield from zip(within, [*within[1:], end], strict=True)
 
 
-def _lists(block: str, line: int) -> Iterator[tuple[str, list[Word]]]:
+def _lists(block: str, line: int, offset: int) -> Iterator[tuple[str, list[Word], tuple[int, int]]]:
+    """The lists of a block by their keys, each with its place in the text in which the block begins at `offset`."""
     before = 0
     for match in _LIST.finditer(block):
         words: list[Word] = []
         line += block.count("\n", before, match.end())
-        at = before = match.end()
+        begins = at = before = match.end()
         for _ in range(_MOST_ITEMS):
             budget.spend()
             item = _ITEM.match(block, at)
             if item is None or item["end"]:
+                at = item.end() if item else at
                 break
             at = item.end()
             line += block.count("\n", before, at)
@@ -110,7 +115,12 @@ def _lists(block: str, line: int) -> Iterator[tuple[str, list[Word]]]:
                 words.append(Word(_filled(_unescaped(item["text"])), line))
             elif item["other"]:
                 words.append(Word(mark(item["other"].strip()), line))
-        yield match["key"], words
+        yield match["key"], words, (offset + begins - 1, offset + at)
+
+
+def _quoted(text: str) -> str:
+    """A text as Terraform reads it back: `${` and `%{` begin what it puts in."""
+    return region.as_json(text.replace("${", "$${").replace("%{", "%%{"))
 
 
 def _unescaped(text: str) -> str:

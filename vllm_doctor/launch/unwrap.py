@@ -5,11 +5,13 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
+from itertools import islice, tee
 
 from vllm_doctor.launch import budget, docker, dynamo, programs, slurm
 from vllm_doctor.launch.shell import Broken, Simple, commands, lost_after
-from vllm_doctor.launch.start import Fault, Flaw, Form, Holder, Launch, Word, Written, flags_in
+from vllm_doctor.launch.start import MAX_STARTS, Fault, Flaw, Form, Holder, Launch, Word, Written, flags_in
 from vllm_doctor.launch.unexpanded import is_marked
 from vllm_doctor.vllm.command_line import program_of
 
@@ -49,10 +51,13 @@ class Script(Holder):
 
 
 def of_script(text: str, line: int = 1, variables: Mapping[str, str | None] | None = None) -> list[Written]:
-    """The servers that a shell script starts, in its order; it begins in this line. `variables` are set before it."""
+    """The servers that a shell script starts, in its order; it begins in this line. `variables` are set before it.
+
+    Of too many the first ones, and one more than can be examined: then the rest of the script is not read."""
+    launches = islice(_of_script(text, Form.SHELL, line, variables or {}, _MAX_DEPTH), MAX_STARTS + 1)
     return [
         Written.of(launch, place=f"line {launch.words[0].line}", holder=Script(text, number))
-        for number, launch in enumerate(_of_script(text, Form.SHELL, line, variables or {}, _MAX_DEPTH))
+        for number, launch in enumerate(launches)
     ]
 
 
@@ -81,10 +86,10 @@ def _of_script(
     depth: int,
     arguments: Sequence[Word] | None = None,
 ) -> Iterator[Launch]:
-    simples = list(commands(text, line, variables, arguments))
-    for place, simple in enumerate(simples):
+    [simples] = tee(commands(text, line, variables, arguments), 1)
+    for simple in simples:
         for launch in _of_words(simple.words, form, simple.environment, depth):
-            fault = _ended_early(simple, (simples[n] for n in range(place + 1, len(simples))))
+            fault = _ended_early(simple, copy(simples))
             set_before = {} if launch.inside or launch.image is not None else simple.assignments
             yield replace(
                 launch,

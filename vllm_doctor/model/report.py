@@ -175,12 +175,16 @@ class NextCap:
 
 @dataclass(frozen=True)
 class Correction:
-    """What to start instead: the whole command line, and in what it differs. Variables stand in `changes` only."""
+    """What to start instead: the whole command line, and in what it differs. Variables stand in `changes` only.
+
+    `settings`: where Python makes the engine, what changes in its call, as lines that go ("-") and come ("+").
+    """
 
     now: tuple[str, ...]
     changes: tuple[Change, ...]
     left_out: tuple[LeftOut, ...] = ()
     next_caps: tuple[NextCap, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -193,8 +193,8 @@ def _body(block: Table | Diff | Shell | Command | Lines, label: str, width: int)
 
 def _note(note: Note, width: int) -> Iterator[Line]:
     details = plain(note.text)
-    text = f"{note.title} [{note.rule}]{f': {details}' if details else ''}"
-    yield from _paragraph(note.label, f"[{note.rule}]" if note.repeats else text, width)
+    title = "" if note.repeats else f"{note.title} "
+    yield from _paragraph(note.label, f"{title}[{note.rule}]{f': {details}' if details else ''}", width)
     if note.advice:
         yield from _paragraph("", f"→ {plain(note.advice)}", width)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Problem
 from vllm_doctor.model.version import __version__
 from vllm_doctor.regressions import bench, upgrade
@@ -15,12 +16,13 @@ from vllm_doctor.regressions.upgrade import Listed, Upgrade
 SCHEMA = "vllm-doctor/regressions/v1"
 
 
-def listed(found: Sequence[Listed], version: str | None, at: datetime) -> str:
-    """One release, or all."""
-    return _rendered({**_head(at), "error": None, "version": version, "faults": [_entry(one) for one in found]})
+def listed(found: Sequence[Listed], told: Mapping[str, Value], version: str | None, at: datetime) -> str:
+    """One release, or all. `told`: what is known of the setup."""
+    faults = [_entry(one) for one in found]
+    return _rendered({**_head(at), "error": None, "version": version, "setup": dict(told), "faults": faults})
 
 
-def upgraded(found: Upgrade, model: str, is_amd: bool, at: datetime) -> str:
+def upgraded(found: Upgrade, told: Mapping[str, Value], model: str, is_amd: bool, at: datetime) -> str:
     """From one release to another."""
     becomes: dict[str, Any] = {name: [_entry(one) for one in getattr(found, name)] for name in upgrade.BECOMES}
     order = upgrade.bisection(found.before, found.after)
@@ -32,7 +34,8 @@ def upgraded(found: Upgrade, model: str, is_amd: bool, at: datetime) -> str:
         ],
         "benchmark": bench.command(model),
     }
-    return _rendered({**_head(at), "error": None, "from": found.before, "to": found.after, **becomes, "bisect": plan})
+    head = {**_head(at), "error": None, "from": found.before, "to": found.after, "setup": dict(told)}
+    return _rendered({**head, **becomes, "bisect": plan})
 
 
 def failed(at: datetime, problem: Problem) -> str:
@@ -55,6 +58,8 @@ def _entry(one: Listed) -> dict[str, Any]:
         "seen": None if fault.until else fault.seen,
         "when": fault.when.text,
         "also": fault.also or None,
+        "cause": fault.cause or None,
+        "unknown": list(one.unknown),
         "way": None
         if way is None
         else {

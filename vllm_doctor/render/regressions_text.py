@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from vllm_doctor.model.reading import Value
 from vllm_doctor.regressions import bench, upgrade
 from vllm_doctor.regressions.upgrade import Listed, Upgrade
+from vllm_doctor.rules.signal import Signal
 
 _WIDTH = 100
 _HEADS = {
@@ -17,24 +20,53 @@ _HEADS = {
 }
 
 
-def listed(found: Sequence[Listed], version: str | None, of: int) -> str:
+@dataclass(frozen=True, slots=True)
+class About:
+    """`is_told`: whether a setup was given; `told`: what was read of it; `notes`: of the versions; `signals`: what each
+    means."""
+
+    is_told: bool
+    told: Mapping[str, Value]
+    notes: Sequence[str]
+    signals: Mapping[str, Signal]
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """What was read, and what was not, so that nobody takes silence for health."""
+        for note in self.notes:
+            yield from _wrapped(note, "")
+        if self.told:
+            said = ", ".join(f"{name} {_value(value)}" for name, value in self.told.items())
+            yield from _wrapped(f"Read of this setup: {said}.", "")
+        lacking = [name for name in upgrade.NEEDED if self.is_told and name not in self.told]
+        if lacking:
+            names = " and ".join(f"{name} ({self.signals[name].says})" for name in lacking)
+            yield from _wrapped(f"Not known: {names}. An entry of which nothing else is known to hold is left out.", "")
+
+
+def listed(found: Sequence[Listed], about: About, version: str | None, of: int) -> str:
     """One release, or all."""
-    where = f"vLLM {version}" if version else "any vLLM"
-    head = f"{len(found)} of {of} known faults are those of {where}, {_sure(found)} certainly of this setup."
-    return _joined([head, "", *(line for one in found for line in _entry(one))])
+    where = f"vLLM {version}" if version else "some vLLM (no version is told)"
+    sure = f", {_sure(found)} certainly of this setup" if about.is_told else ""
+    head = f"{len(found)} of {of} known faults are those of {where}{sure}."
+    return _joined([head, *about.lines, "", *(line for one in found for line in _entry(one, about.signals))])
 
 
-def upgraded(found: Upgrade, model: str, is_amd: bool) -> str:
+def upgraded(found: Upgrade, about: About, model: str, is_amd: bool) -> str:
     """From one release to another, and how to find the release that made a difference."""
-    lines = [f"From vLLM {found.before} to {found.after}:", ""]
+    lines = [f"From vLLM {found.before} to {found.after}:", *about.lines, ""]
     for becomes in upgrade.BECOMES:
         entries: tuple[Listed, ...] = getattr(found, becomes)
         if entries:
             lines += [f"{_HEADS[becomes]}:", ""]
-            lines += [line for one in entries for line in _entry(one)]
+            lines += [line for one in entries for line in _entry(one, about.signals)]
     if not any(getattr(found, becomes) for becomes in upgrade.BECOMES):
         lines += ["Nothing that is known of this setup. That says only that nobody's report is in the table.", ""]
     return _joined([*lines, *_plan(found, model, is_amd)])
+
+
+def _value(value: Value) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _plan(found: Upgrade, model: str, is_amd: bool) -> Iterator[str]:
@@ -57,8 +89,13 @@ def _plan(found: Upgrade, model: str, is_amd: bool) -> Iterator[str]:
     yield f"  {bench.command(model)}"
 
 
-def _entry(one: Listed) -> Iterator[str]:
+def _entry(one: Listed, signals: Mapping[str, Signal]) -> Iterator[str]:
     yield from _wrapped(f"[{one.fault.id}] {one.says}", "  - ")
+    if one.fault.cause:
+        yield from _wrapped(f"cause: {one.fault.cause}", "    ")
+    if one.unknown:
+        names = "; ".join(f"{name} ({signals[name].says})" for name in one.unknown)
+        yield from _wrapped(f"not known here: {names}", "    ")
     way = one.fault.way
     if way is not None:
         parts = [

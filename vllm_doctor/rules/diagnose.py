@@ -392,7 +392,7 @@ def _remedy(written: RemedyRule, reader: Reader) -> Remedy | None:
         by=written.by,
         computed="; ".join(_filled(written.computed, reader)) or None,
         needs=needs,
-        validated_for=vllm if all(flags.has(vllm, flag) for flag in (*values.set, *values.unset)) else None,
+        validated_for=_validated_for((*values.set, *values.unset), vllm, reader),
         cost=written.cost,
         risk="; ".join((written.risk, *_later(values.set, reader))),
         expect=written.expect,
@@ -424,20 +424,31 @@ def _lacks(vllm: str | None, flag: str, reader: Reader) -> bool:
     """Whether this vLLM has no such flag; where its version is not told, whether no release has it that it can be."""
     if vllm is not None:
         return flags.has(vllm, flag) is False
-    releases = _window(reader)
+    releases = _possible(reader)
     return bool(releases) and all(flags.has(release, flag) is False for release in releases)
 
 
-def _window(reader: Reader) -> list[str]:
-    """The releases that it can be of, where its version is not told; oldest first."""
+def _validated_for(named: Sequence[str], vllm: str | None, reader: Reader) -> str | None:
+    """The version that is known to have all of these flags; None: they may be strange to this vLLM. Where no version is
+    told, the newest that is possible, if each of those has them, or the command has them already."""
+    if vllm is not None:
+        return vllm if all(flags.has(vllm, flag) for flag in named) else None
+    is_given = bool(named) and all(flag in reader.flags for flag in named)
+    releases = _possible(reader) or (flags.releases() if is_given else ())
+    is_there = bool(releases) and all(flags.has(release, flag) for release in releases for flag in named)
+    return releases[-1] if is_there else None
+
+
+def _possible(reader: Reader) -> Sequence[str]:
+    """The releases that it can be of, as its flags or its log tell, where its version is not told; oldest first."""
     is_told = isinstance(reader(_VERSION), Known) and not isinstance(reader(_CHECKED_BY), Known)
     window = reader(_WINDOW)
-    return str(window.value).split() if isinstance(window, Known) and not is_told else []
+    return str(window.value).split() if isinstance(window, Known) and not is_told else ()
 
 
 def _later(named: Iterable[str], reader: Reader) -> Iterator[str]:
-    """Of the flags those that not every release has that the command can be of, in sentences."""
-    releases = _window(reader)
+    """Of the flags those that not every release has that it can be of, in sentences."""
+    releases = _possible(reader)
     for flag in named:
         if any(flags.has(release, flag) is False for release in releases):
             known = flags.flag(releases[-1], flag)

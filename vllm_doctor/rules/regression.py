@@ -1,8 +1,9 @@
 """What is known to be wrong in which vLLM: rules/regressions, one entry a fault, each with a thread that says so.
 
 An entry has a window of releases, and a condition over signals under which its source saw it. Of a server it holds
-certainly, where its release lies within what the source vouches for and all of its condition is known to hold;
-possibly, where nothing of it is known not to hold, but a part is not known. Else it says nothing.
+certainly, where its release lies within what the source vouches for, all of its condition is known to hold, and what of
+the release brings it about is known, so that it is so wherever the condition holds; possibly, where nothing of it is
+known not to hold, but a part, or the cause, is not known. Else it says nothing.
 
     regressions:
       - id            as a rule's, and points
@@ -13,6 +14,7 @@ possibly, where nothing of it is known not to hold, but a part is not known. Els
         good          the last release that a source saw without it, where it came with an upgrade
         when          the condition, over signals
         also          what else the source had that no signal tells, in words: with it nothing is certain
+        cause         what in the release does it (a pull request, a dependency): without it nothing is certain
         effect        what it does, with the source's figure
         severity      warning, unless said otherwise; info
         way           a remedy as in a rule (do, set, unset, env, cost, risk, expect): the way round
@@ -39,7 +41,7 @@ from vllm_doctor.rules.table import Problems, Table, gathered
 from vllm_doctor.vllm import flags
 
 KEYS = (
-    "id", "title", "good", "since", "until", "seen", "when", "also", "effect", "severity", "way", "sources",
+    "id", "title", "good", "since", "until", "seen", "when", "also", "cause", "effect", "severity", "way", "sources",
 )  # fmt: skip
 WAY_KEYS = ("do", "set", "unset", "env", "cost", "risk", "expect")
 NUMBER = "vllm_number"
@@ -91,10 +93,16 @@ class Regression:
     seen: str
     when: Condition
     also: str
+    cause: str
     effect: str
     severity: Severity
     way: Way | None
     sources: tuple[Source, ...]
+
+    @property
+    def can_be_certain(self) -> bool:
+        """Whether it is so wherever its condition holds, as far as its sources go."""
+        return bool(self.cause) and not self.also
 
     @property
     def ends(self) -> str:
@@ -139,18 +147,18 @@ class Regression:
         """Whether it holds certainly, or only possibly: in two values. The window is looked at first, as most fail."""
         holds = _is_true(self.when.root)
         if held == "certain":
-            sure: tuple[TruthNode, ...] = () if self.also else (holds,)
-            return Condition(_is_true(self._window, sure) if sure else NEVER)
+            return Condition(_is_true(self._window, (holds,)) if self.can_be_certain else NEVER)
         open_to: list[TruthNode] = [
             nodes.Not(_is_true(nodes.Not(self.when.root))),
-            nodes.Or(tuple(map(_is_true, self._parts))),
+            nodes.Or(tuple(map(_is_true, self.parts))),
         ]
-        if not self.also:
+        if self.can_be_certain:
             open_to.append(nodes.Not(holds))
         return Condition(_is_true(self._window, tuple(open_to)))
 
     @property
-    def _parts(self) -> tuple[TruthNode, ...]:
+    def parts(self) -> tuple[TruthNode, ...]:
+        """What must hold together."""
         return self.when.root.parts if isinstance(self.when.root, nodes.And) else (self.when.root,)
 
 
@@ -206,6 +214,7 @@ def _entry(table: Table, signals: Mapping[str, object]) -> Regression:
         seen=seen,
         when=condition_of(table, "when", signals.__contains__),
         also=table.text("also") if "also" in table else "",
+        cause=table.text("cause") if "cause" in table else "",
         effect=table.text("effect"),
         severity=table.one_of("severity", (Severity.WARNING, Severity.INFO), Severity.WARNING),
         way=_way(table.table("way"), _releases(since, until or seen, not until)) if "way" in table else None,

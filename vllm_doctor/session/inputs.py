@@ -161,6 +161,7 @@ class _Sorter:
         if given is None:
             self._add_log_at(word)
             return
+        given = self._with_lines(given)
         if signs.SERVER_LOG.search(given.raw) and not given.is_export and not _HAS_MORE.search(given.text):
             self._add_log(word)
             return
@@ -184,8 +185,21 @@ class _Sorter:
             self.said.append(word)
         elif told.is_empty and (server := self._described(given)) is not None:
             self.found.commands.append(server)
+        elif told.is_empty and told.unread is not None:
+            self._fail(SourceKind.COMMAND, word, told.unread.kind, f"{given.name}: {told.unread}")
         elif told.is_empty:
             self.unknown.append(word)
+
+    def _with_lines(self, given: Input) -> Input:
+        """The text, with records on lines of their own where no line can be read as a log's."""
+        if not signs.SERVER_LOG.search(given.raw):
+            return given
+        from vllm_doctor.intake import lost_lines
+
+        restored = lost_lines.restored(given.text)
+        if restored is None or self._reads_as_log(given):
+            return given
+        return replace(given, text=restored, path=None, is_export=True)
 
     def _described(self, given: Input) -> StartSource | None:
         """A server that a line or two describe; with --measured such a line is read as what people say of a speed."""
@@ -248,8 +262,9 @@ class _Sorter:
 
     def _is_log(self, given: Input) -> bool:
         """Whether a reader of logs recognises a line."""
-        if signs.SERVER_LOG.search(given.raw):
-            return True
+        return signs.SERVER_LOG.search(given.raw) is not None or self._reads_as_log(given)
+
+    def _reads_as_log(self, given: Input) -> bool:
         from vllm_doctor.rules import log_lines, rule
         from vllm_doctor.sources.log import source
         from vllm_doctor.sources.log.bytes_stream import Held

@@ -14,6 +14,7 @@ from vllm_doctor.model.observation import Document, Observation
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.report import (
     Change,
+    Correction,
     Finding,
     Patch,
     Patient,
@@ -46,6 +47,7 @@ from vllm_doctor.session.patients import (
 if TYPE_CHECKING:
     from vllm_doctor.rules.postmortem import Postmortem  # imported late below: a live server needs none
 
+_OF_PYTHON = Known("engine", origin="cmdline")
 _READING, _JUDGING = 0.4, 0.8
 """Shares of the time: until when signals are computed, and until when rules are judged; the rest is to be written."""
 UNMEASURED = "Nothing was measured: only its command was checked"
@@ -106,7 +108,7 @@ def judge(
             now = replace(now, vitals=shown.vitals, engines=shown.engines)
         diagnosis = now if diagnosis is None or _is_broken_now(now, diagnosis) else diagnosis
     error = error or _unfinished(diagnosis, len(examined) - len(snapshots), log if past is not None else None)
-    unmeasured = "" if is_measured else UNMEASURED if is_written else ONLY_GPUS
+    unmeasured = "" if is_measured else _of_command(diagnosis.findings) if is_written else ONLY_GPUS
     verdict, headline = _concluded(
         diagnosis, error, unmeasured, is_benchmark_alone(observations), is_said(observations), strict
     )
@@ -130,7 +132,7 @@ def judge(
         error=error,
         command=command,
         variables=variables,
-        correction=cure(diagnosis.findings, command),
+        correction=_in_its_words(cure(diagnosis.findings, command), examined),
         patches=_patches(examined, diagnosis.findings, cure) if patched else (),
         runs=_runs(log),
         spans=past.spans if past is not None else (),
@@ -200,6 +202,12 @@ def _nothing_to_judge(
         error=error,
         recordings=recordings,
     )
+
+
+def _of_command(findings: Sequence[Finding]) -> str:
+    """The headline of a command that nobody has run: what is suspected of it, where something is."""
+    suspected = next((finding for finding in findings if finding.role is Role.ROOT), None)
+    return UNMEASURED if suspected is None else f"{suspected.title}; nothing was measured that tells what it costs"
 
 
 def _concluded(
@@ -294,6 +302,17 @@ def _command(examined: Sequence[Examined]) -> tuple[tuple[str, ...], Mapping[str
     """What the one server was started with, and its pieces that a shell expands; nothing where there are several."""
     started = examined[0].started if len(examined) == 1 else None
     return (started.command, started.variables) if started is not None else ((), {})
+
+
+def _in_its_words(correction: Correction | None, examined: Sequence[Examined]) -> Correction | None:
+    """The correction; where Python makes the engine, with the keywords that change: nobody starts a command."""
+    started = examined[0].started if len(examined) == 1 else None
+    if correction is None or started is None or started.facts.get("usage_context") != _OF_PYTHON:
+        return correction
+    from vllm_doctor.launch import python_edit  # late: few are programs
+
+    lines = python_edit.settings(correction.changes)
+    return replace(correction, settings=tuple((line[0], line[1:]) for line in lines))
 
 
 def _patches(examined: Sequence[Examined], findings: Sequence[Finding], cure: Cure) -> tuple[Patch, ...]:

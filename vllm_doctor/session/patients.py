@@ -21,6 +21,7 @@ from vllm_doctor.vllm import defaults, gpu_names, nested_flags
 if TYPE_CHECKING:
     from vllm_doctor.model.run import Run
 
+_WINDOW = "flags_window"
 _OF_NO_RUN = frozenset({SourceKind.COMMAND, SourceKind.GPU, SourceKind.COLLECT_ENV, SourceKind.GPU_NAME})
 """What can be known of a server that does not run yet."""
 _MACHINES = (SourceKind.COLLECT_ENV, SourceKind.GPU_NAME)
@@ -194,7 +195,7 @@ def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observat
     for run in runs:
         facts: Mapping[str, Reading] = run.facts
         for more in added:
-            facts = _completed(facts, more)
+            facts = _completed(facts, more) | _of_both_windows(facts, more)
         facts = _judged_by_version(facts, observations)
         if (share := run.largest_request) is not None:
             facts = {**facts, "largest_request": Known(share, origin=LOG)}
@@ -214,6 +215,17 @@ def _judged_by_version(facts: Mapping[str, Reading], observations: Sequence[Obse
     from vllm_doctor.launch import dated  # late: where a command is given
 
     return _without_window(facts) | dated.by_version(written, str(version.value))
+
+
+def _of_both_windows(logged: Mapping[str, Reading], written: Mapping[str, Reading]) -> dict[str, Reading]:
+    """By which release a written command is judged that a log dates more closely than its flags do."""
+    of_log, of_command = logged.get(_WINDOW), written.get(_WINDOW)
+    if not isinstance(of_log, Known) or not isinstance(of_command, Known) or "vllm_version" in logged:
+        return {}
+    both = [name for name in str(of_command.value).split() if name in str(of_log.value).split()]
+    if not both:
+        return {}
+    return {_WINDOW: replace(of_log, value=" ".join(both)), "flags_judged_as": replace(of_log, value=both[-1])}
 
 
 def without_load(facts: Mapping[str, Reading]) -> dict[str, Reading]:

@@ -43,6 +43,10 @@ def to_copy(report: Report, group: Sequence[Finding]) -> tuple[str, str]:
     chosen = group[0].rule if group else ""
     correction = report.correction
     if correction is not None and (not chosen or any(change.rule == chosen for change in correction.changes)):
+        if correction.settings:
+            added = [text for sign, text in correction.settings if sign == "+"]
+            gone = [text for sign, text in correction.settings if sign == "-"]
+            return "\n".join(added or gone), "what the call gets" if added else "what to take out of the call"
         variables = [words.variable(c.name, c.now) for c in correction.changes if _is_variable(c.name) and c.now]
         command = [words.quoted(word, report.variables) for word in correction.now]
         return " ".join([*variables, *command]), "the corrected command"

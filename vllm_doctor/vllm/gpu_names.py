@@ -33,6 +33,8 @@ _IN_TEXT = re.compile(
 """As rules/log-lines/startup.yaml has them: gpu-listed, nvidia-smi-row."""
 _CHANNEL = 8
 """Bytes that a channel of memory moves at a time."""
+_NO_NAMES = frozenset(("gpu", "gpus", "card", "cards", "accelerator", "accelerators", "device", "devices"))
+_VENDORS = frozenset(("nvidia", "amd", "intel"))
 _ASIDE = re.compile(r" ?\(.*| ?, .*")
 _COUNTS = {"single": 1, "one": 1, "dual": 2, "two": 2, "four": 4, "quad": 4, "eight": 8}
 
@@ -118,6 +120,12 @@ def _rented(instance: instances.Instance, told: Counted) -> Named | None:
     return Named(found, instance.count, machines)
 
 
+def is_number_alone(name: str) -> bool:
+    """Whether such words, without their number, name no GPU: "GPUs", "cards (TP4), CUDA 13.0"."""
+    words = set(_ASIDE.sub("", name, count=1).lower().split()) - _VENDORS
+    return bool(words) and words <= _NO_NAMES
+
+
 def _without_aside(told: Counted) -> Named | None:
     """What stands before a bracket or a comma, where that says what we do not know: "AMD Instinct MI210 (gfx90a)",
     "H20 141 GB, TP8"; that there is no NVLink is understood there, too."""
@@ -125,6 +133,8 @@ def _without_aside(told: Counted) -> Named | None:
     found = named(told.name[: aside.start()]) if aside is not None else None
     if aside is None or found is None:
         return None
+    if found.gpu.architecture == "cpu" and (beside := named(aside[0].strip(" ,()+"))) is not None:
+        return beside
     is_unlinked = _UNLINKED.search(aside[0]) is not None
     note = f"{aside[0].strip(' ,')!r} in the GPU's name is not understood{' but for NVLink' if is_unlinked else ''}"
     gpu = _unlinked(found.gpu) if is_unlinked else found.gpu

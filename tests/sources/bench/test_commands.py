@@ -52,3 +52,12 @@ def test_a_copy_of_the_script_is_known_by_its_flags() -> None:
     (found,) = commands("python test_serving.py --backend vllm --num-prompts 1000 --request-rate 60\n")
     assert (found.tool, found.flags["--request-rate"]) == (SERVE, "60")
     assert list(commands("python serve.py --port 8000 --num-prompts 3\npython3 -m http.server\n")) == []
+
+
+def test_an_abbreviated_flag_is_the_one_that_argparse_takes_it_for() -> None:
+    [command] = commands("vllm bench serve --num-prompt=4096 --random-input 512 --dataset sharegpt --max-conc 8\n")
+    assert command.flags == {
+        "--num-prompts": "4096", "--random-input-len": "512", "--dataset": "sharegpt", "--max-concurrency": "8",
+    }  # fmt: skip
+    [command] = commands("vllm bench serve --num 4 --random 5\n")  # of several, or too short to be one
+    assert command.flags == {"--num": "4", "--random": "5"}

@@ -182,3 +182,16 @@ def test_lines_that_an_issue_has_in_bold_are_read() -> None:
     )
     (found,) = printed.runs(table)
     assert (found.duration, found.requests_per_second) == (118.85, 8.41)
+
+
+def test_a_command_in_another_fence_with_the_line_ends_of_a_form() -> None:
+    """vllm-project/vllm issue 9070: the command says 4,096, its result 979."""
+    text = (
+        "```\npython benchmark_serving.py \\\n  --backend vllm \\\n  --num-prompt=4096\n```\nBench Marking Output\n"
+        "```Initial test run completed. Starting main benchmark run...\nTraffic request rate: inf\n"
+        "============ Serving Benchmark Result ============\nSuccessful requests:                     979       \n"
+        "Benchmark duration (s):                  87.88     \n==================================================\n```\n"
+    )
+    for ends in ("\n", "\r\n"):
+        [run] = printed.runs(text.replace("\n", ends))
+        assert (run.completed, run.failed) == (979, 4096 - 979)

@@ -67,6 +67,24 @@ def test_a_name_like_none_has_no_nearest(text: str) -> None:
     assert len(note) < 150
 
 
+@pytest.mark.parametrize("text", ["4 GPUs", "4 GPUs (TP4), CUDA 13.0", "4 x NVIDIA GPU", "4 cards, DP4"])
+def test_a_number_of_gpus_without_a_name_is_no_unknown_gpu(text: str) -> None:
+    found = gpu_name.parse(text)
+    assert (found.count, found.gpu) == (4, None)
+    assert found.notes == ("which GPUs these 4 are is not told; speed is not judged",)
+
+
+@pytest.mark.parametrize("text", ["Xeon (172 threads)", "2x Xeon Platinum", "EPYC"])
+def test_a_family_of_cpus_is_a_cpu(text: str) -> None:
+    assert gpu_name.facts(gpu_name.parse(text))["device_written"] == Known("cpu", origin="--gpu")
+
+
+def test_a_cpu_beside_gpus_is_not_what_computes() -> None:
+    found = gpu_name.parse("2 sockets EPYC, L4")
+    assert found.gpu is not None
+    assert found.gpu.name == "L4"
+
+
 def test_how_many_unknown_ones_is_known() -> None:
     assert gpu_name.facts(gpu_name.parse("4 x XYZ")) == {"gpus_on_host": Known(4.0, origin="--gpu")}
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from vllm_doctor.launch import docker
+from vllm_doctor.launch.manifests import dynamo_serve
 from vllm_doctor.launch.manifests.container import Container
 from vllm_doctor.launch.manifests.pod import Pod, container_of, environment_of
 from vllm_doctor.launch.start import Resources, Written
@@ -18,6 +19,9 @@ _Keys = tuple[str | int, ...]
 def of_graph(owner: str, graph: Node) -> Iterator[Written]:
     """v1alpha1 has `services` with one main container each, v1beta1 `components` with pods."""
     shared = {**environment_of(graph.at("spec", "envs")), **environment_of(graph.at("spec", "env"))}
+    for variable in (*graph.at("spec", "envs").items, *graph.at("spec", "env").items):
+        if variable["name"].text == dynamo_serve.VARIABLE:
+            yield from dynamo_serve.in_variable(variable["value"].text, variable["value"].text_line)
     for name, service in graph.at("spec", "services").fields.items():
         keys: _Keys = ("spec", "services", name, "extraPodSpec")
         pod = Pod(f"{owner} {name}", graph, keys, service["extraPodSpec"])

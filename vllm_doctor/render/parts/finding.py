@@ -85,7 +85,7 @@ def note(group: Sequence[Finding], report: Report) -> Note:
     where, when = _where(group, report), times.held(group, report)
     parts = (
         f"({where})" if where else "",
-        finding.here,
+        "" if finding.here and finding.here in report.headline else finding.here,
         f"Gain: {words.bound(finding.gain.at_most, finding.gain.basis)}." if finding.gain else "",
         f"({when})" if when and "all the time" not in when else "",
     )
@@ -205,9 +205,11 @@ def correction(report: Report, whole: bool = False) -> tuple[Heading | Labelled,
     is_elsewhere = corrected.now == report.command  # in its --config file, or in its environment
     body: list[Diff | Command | Lines] = []
     # On a terminal the changes of a single finding stand with its fix.
-    if corrected.changes and (whole or len(rules) > 1 or is_elsewhere):
+    if corrected.settings:
+        body.append(Diff(corrected.settings))
+    elif corrected.changes and (whole or len(rules) > 1 or is_elsewhere):
         body.append(Diff(changes.differences(corrected)))
-    if not is_elsewhere:
+    if not is_elsewhere and not corrected.settings:
         body.append(Command(corrected.now, report.variables))
     said: list[Words] = []
     if any(source.kind == "command" for source in report.sources):
@@ -219,5 +221,7 @@ def correction(report: Report, whole: bool = False) -> tuple[Heading | Labelled,
         said.append(("does not fix ", code(left.rule), f" ({left.do}): {left.reason}"))
     body += [Lines(tuple(said))] if said else []
     what = "with these changes" if is_elsewhere else "with this command"
+    if corrected.settings:
+        what = "the program, with this in its call"
     start = Labelled("Restart", (f"{what}, to fix ", *listed(rules), ":"), tuple(body))
     return Heading("The corrected command, after one restart", signpost=False), start

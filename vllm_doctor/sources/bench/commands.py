@@ -30,6 +30,13 @@ _JOINED = re.compile(r"\\[ \t]*\n[ \t]{0,40}(?:>[ \t]{0,4})?")
 _END = re.compile(r"\n|[|;&]|(?<!\S)#|(?<!\S)\d?>")
 _NAMESPACE = re.compile(r"\bNamespace\(")
 _ENTRY = re.compile(r"\b(?P<name>[a-z][a-z0-9_]{0,60})=(?P<value>'[^'\n]{0,300}'|[^\s,()'{}\[\]<>]{1,100})(?=[,)])")
+_ABBREVIATED = (
+    "--num-prompts", "--request-rate", "--max-concurrency", "--dataset-name", "--dataset-path", "--random-input-len",
+    "--random-output-len", "--random-range-ratio", "--random-prefix-len", "--sharegpt-output-len", "--num-warmups",
+    "--batch-size", "--input-len", "--output-len", "--ignore-eos",
+)  # fmt: skip
+"""Flags that are looked up, and that no other flag of the tools is the beginning of."""
+_SHORTEST = len("--request")
 _DEFAULT_LENGTHS = {LATENCY: (32.0, 128.0)}
 _RANDOM = (1024.0, 128.0)
 """--random-input-len and --random-output-len, where they are not given: the same in all releases."""
@@ -89,11 +96,17 @@ def _flags(words: list[str]) -> dict[str, str]:
     for word in words:
         if re.match(r"-{1,2}[A-Za-z]", word):
             name, _, value = word.partition("=")
-            name = name.replace("_", "-")
+            name = _whole(name.replace("_", "-"))
             found[name] = value
         elif name and not found[name]:
             found[name] = word
     return found
+
+
+def _whole(name: str) -> str:
+    """The flag that argparse takes an abbreviation for: `--num-prompt`. Of one that several begin with, itself."""
+    meant = [flag for flag in _ABBREVIATED if flag.startswith(name)]
+    return meant[0] if len(meant) == 1 and len(name) >= _SHORTEST else name
 
 
 def _printed(text: str) -> Iterator[BenchCommand]:

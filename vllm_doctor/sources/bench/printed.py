@@ -41,6 +41,8 @@ _LABELS = frozenset(
 _NO_LIMIT = {"inf": math.inf, "not set": math.inf, "none": math.inf}
 _FOLDED = re.compile(r" ([-=]{5,}|[A-Z][\w-]{1,12}(?: [\w()/%.-]{1,12}){0,5}:)")
 """Where a line of a table begins, in a text that lost its line ends."""
+_MOST_AROUND = 1 << 20
+"""Characters in which a command may stand behind the last table."""
 _LONG, _MOST_FOLDED = 120, 200_000
 _LONGEST_LABEL = max(map(len, _LABELS))
 _OFFLINE = re.compile(
@@ -75,9 +77,9 @@ def holds_table(text: str) -> bool:
 
 def runs(text: str) -> tuple[BenchRun, ...]:
     """The runs whose tables stand in the text, in their order."""
-    text = _unfolded(_ANSI.sub("", text))
+    text = _unfolded(_ANSI.sub("", text.replace("\r\n", "\n")))  # GitHub keeps what people write with \r\n
     tables = list(_tables(text))
-    given = list(commands(text))
+    given = list(commands(text[: max(_MOST_AROUND, tables[-1].end)])) if tables else []
     found = []
     after = 0
     for table in tables:

@@ -402,9 +402,9 @@ class Runs:
             facts["weights_load_seconds"] = Known(ended - began, origin=LOG)
         for id, values in open_run.values.items():
             facts |= {f"log:{id}.{name}": Known(value, origin=LOG) for name, value in values.items()}
-        if version is None and (dating := self._dating(open_run)).says:
-            facts["flags_window_says"] = Known(dating.says, origin=LOG)
-            facts["flags_window"] = Known(" ".join(dating.releases), origin=LOG)
+        if version is None and (found := self._dating(open_run)).says:
+            facts["flags_window_says"] = Known(found.says, origin=LOG)
+            facts["flags_window"] = Known(" ".join(found.releases), origin=LOG)
         if given is not None:
             facts |= {flag: Known(value, origin=LOG) for flag, value in given.flags.items()}
             if given.whole:
