@@ -19,7 +19,7 @@ from vllm_doctor.launch.start import Form, Holder, Launch, Word, Written
 from vllm_doctor.launch.unexpanded import mark
 from vllm_doctor.model import outside
 
-_ITEM = re.compile(r'"(?:[^"\\\n]|\\.)*"|[A-Za-z_][\w.\[\]]*')
+_ITEM = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|[A-Za-z_][\w.\[\]]*')
 """A text, or what another program puts in: Terraform's `var.model`."""
 _GAP = re.compile(r"[\s\\]*,[\s\\]*")
 

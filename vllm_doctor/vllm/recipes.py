@@ -7,12 +7,12 @@ A recipe is a start that its authors found to work on that hardware; it is no me
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Literal
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.facts import COMMAND, ENVIRONMENT
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.vllm import flags, gpu_names
@@ -89,7 +89,7 @@ class Beside:
 def _read() -> tuple[Mapping[str, tuple[Recipe, ...]], str]:
     """By the model's name, and the commit."""
     lines = resources.files("vllm_doctor.vllm").joinpath("data", "recipes.jsonl").read_text("utf-8").splitlines()
-    head, *rows = map(json.loads, lines)
+    head, *rows = map(outside.json, lines)
     found: dict[str, list[Recipe]] = {}
     for row in rows:
         for gpu in row["gpus"]:
