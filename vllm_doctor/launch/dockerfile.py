@@ -28,7 +28,7 @@ _VARIABLE = re.compile(
     r"\\\$|\$(?:\{(?P<name>[A-Za-z_]\w{0,100})(?::?-(?P<default>[^{}]{0,300}))?\}|(?P<bare>[A-Za-z_]\w{0,100}))"
 )
 _IN_EXEC = re.compile(r"\$\{?[A-Za-z_]\w{0,100}\}?")
-_STARTING = re.compile(r"\s{0,20}(?:CMD|ENTRYPOINT)[ \t]+", re.IGNORECASE)
+_STARTING = re.compile(r"[ \t]{0,16}(?:CMD|ENTRYPOINT)[ \t]{1,16}", re.IGNORECASE)
 _NAMES = ("dockerfile", "containerfile")
 _SHELL = ("/bin/sh", "-c")
 

@@ -12,7 +12,7 @@ from vllm_doctor.launch.unexpanded import is_marked
 from vllm_doctor.launch.unwrap import SAYS, of_words
 
 _CONTAINER = re.compile(r"^\[Container\][ \t]*$|^Exec=[^\n]{0,2000}--[a-z]", re.MULTILINE)
-_EXEC = re.compile(r"\s{0,20}Exec[ \t]*=[ \t]*")
+_EXEC = re.compile(r"[ \t]{0,16}Exec[ \t]{0,16}=[ \t]{0,16}")
 _CDI = re.compile(r"nvidia\.com/gpu=(?P<which>[\w:-]{1,80})")
 _VLLM = "vllm"
 """Stands for the image of a quadlet of which only a part is given, and which sets variables of vLLM's."""

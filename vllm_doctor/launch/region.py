@@ -19,9 +19,9 @@ from vllm_doctor.launch.start import Form, Holder, Launch, Word, Written
 from vllm_doctor.launch.unexpanded import mark
 from vllm_doctor.model import outside
 
-_ITEM = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|[A-Za-z_][\w.\[\]]*')
+_ITEM = re.compile(r'"(?:[^"\\\n]|\\.){0,5000}"|[A-Za-z_][\w.\[\]]{0,500}')
 """A text, or what another program puts in: Terraform's `var.model`."""
-_GAP = re.compile(r"[\s\\]*,[\s\\]*")
+_BLANK = re.compile(r"[\s\\]*+")
 
 
 class Wording(Enum):
@@ -129,14 +129,21 @@ def _shifted(launch: Launch, by: int) -> Launch:
 def _items(text: str, start: int, end: int) -> list[Word]:
     """The items of a list. Raises UnwritableError where it holds anything else."""
     words: list[Word] = []
-    at = start + 1
-    for match in _ITEM.finditer(text, start, end):
-        if not _GAP.fullmatch(text, at, match.start()) and (words or text[at : match.start()].strip()):
-            raise UnwritableError("its list holds more than texts")
-        line = 1 + text.count("\n", 0, match.start())
-        words.append(Word(_plain(match[0]), line, False, match.start(), match.end()))
-        at = match.end()
+    at = _behind_blanks(text, start + 1)
+    is_parted = True
+    while is_parted and (match := _ITEM.match(text, at, end)) is not None:
+        words.append(Word(_plain(match[0]), 1 + text.count("\n", 0, at), False, at, match.end()))
+        at = _behind_blanks(text, match.end())
+        is_parted = text[at : at + 1] == ","
+        at = _behind_blanks(text, at + 1) if is_parted else at
+    if text[at : at + 1] != "]":
+        raise UnwritableError("its list holds more than texts")
     return words
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    match = _BLANK.match(text, at)
+    return match.end() if match else at
 
 
 def _plain(item: str) -> str:

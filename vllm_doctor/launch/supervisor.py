@@ -17,7 +17,7 @@ from vllm_doctor.launch.unwrap import SAYS, of_words
 _PROGRAM = re.compile(r"^\[(?:program|fcgi-program):(?P<name>[^\]\n]{1,200})\]", re.MULTILINE)
 _SECTION = re.compile(r"\[([^\]\n]{1,200})\]")
 _EXPANSION = re.compile(r"%%|%\([\w:]{1,80}\)[a-z0-9]")
-_COMMAND = re.compile(r"\s{0,20}command[ \t]*=[ \t]*")
+_COMMAND = re.compile(r"[ \t]{0,16}command[ \t]{0,16}=[ \t]{0,16}")
 _COMMENT = re.compile(r"[ \t];.*")
 _STEPS_OF_A_LINE = 2
 
