@@ -159,8 +159,10 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
             clock: Callable[[], float] | None = None,
             sleep: Callable[[float], None] | None = None,
             route: Route = DIRECT,
+            role: str = "",
         ) -> None:
             skipping = Clock()
-            super().__init__(url, wanted, access, clock or skipping.now, sleep or skipping.sleep, route, lambda: 0.0)
+            clock, sleep = clock or skipping.now, sleep or skipping.sleep
+            super().__init__(url, wanted, access, clock, sleep, route, lambda: 0.0, role)
 
     monkeypatch.setattr(server, "Server", Hurried)

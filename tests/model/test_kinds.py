@@ -29,5 +29,6 @@ def test_a_state_is_a_severity_or_none() -> None:
 
 def test_what_is_measured_is_believed_before_what_is_written_and_that_before_a_name() -> None:
     by_trust = sorted(SourceKind, key=lambda kind: kind.trust)
-    assert by_trust[-4:] == [SourceKind.LOG, SourceKind.COMMAND, SourceKind.COLLECT_ENV, SourceKind.GPU_NAME]
+    written = [SourceKind.COMMAND, SourceKind.AUTOSCALER]
+    assert by_trust[-5:] == [SourceKind.LOG, *written, SourceKind.COLLECT_ENV, SourceKind.GPU_NAME]
     assert SourceKind.SERVER.trust is Trust.MEASURED

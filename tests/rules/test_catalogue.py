@@ -69,6 +69,12 @@ def test_where_nothing_of_vllm_is_exported_one_unnamed_engine_is_all_unknown() -
     assert seen.read("vllm_version", ()) == ((), Known("0.32.0"))
 
 
+def test_what_is_assumed_of_a_server_is_assumed_of_each_of_its_engines() -> None:
+    """Though a way before the assumption is a formula that is not known."""
+    seen = snapshot(f"vllm:num_requests_running{{{ON_0}}} 3\nvllm:num_requests_running{{{ON_1}}} 4")
+    assert [seen.read("device_assumed", subject)[1] for subject in seen.subjects] == [Known(1.0, origin="")] * 2
+
+
 def test_an_engine_that_vanished_is_none() -> None:
     gone = f"vllm:num_requests_running{{{ON_1}}} 3\n"
     assert snapshot(RUNNING + gone, RUNNING).subjects == (ENGINE,)

@@ -232,7 +232,7 @@ def test_s_sorts_the_rows_by_something_else(view_model: ViewModel) -> None:
         assert "sorted by group" in shown(app)
         assert "preemption" not in lines(app)[4]
         await press(pilot, "s")
-        assert "admission-rejected" in lines(app)[4]
+        assert "admission-limit-self-made" in lines(app)[4]
         await press(pilot, "s")
         assert "preemption" in lines(app)[4]
 

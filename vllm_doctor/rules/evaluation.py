@@ -205,10 +205,8 @@ def _computed(
     for name, formula in formulas:
         if alike.issuperset(formula.names):
             alike.add(name)
-            key, reading = _value(formula, snapshot, subjects[0])
             # A formula over server-wide signals is server-wide: one reading, not one for each engine.
-            for subject in (key,) if isinstance(reading, Known) else subjects:
-                series[name].add(subject, reading)
+            series[name].add((), _value(formula, snapshot, subjects[0])[1])
         else:
             differing.append((name, formula))
     for place, subject in enumerate(subjects):
