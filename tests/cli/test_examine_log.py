@@ -382,11 +382,7 @@ FP8_WITHOUT = (
 @pytest.mark.parametrize(
     ("listed", "capability", "remedy"),
     [
-        (
-            "GPU 0: NVIDIA H100 80GB HBM3\n  MIG 1g.20gb     Device  0:\n",
-            "9",
-            "Upgrade vLLM, which does not recognise this GPU",
-        ),
+        ("GPU 0: NVIDIA H100 80GB HBM3\n  MIG 1g.20gb     Device  0:\n", "9", "Upgrade vLLM, which does not recognise"),
         ("GPU 0: NVIDIA A10\nGPU 1: NVIDIA A10\n", "8.6", "If prompts dominate, use an INT8"),
     ],
 )
