@@ -65,7 +65,7 @@ def test_the_engine_that_it_names_can_be_opened(doctor: Doctor) -> None:
     assert ran.report["findings"][0]["rule"] == "preemption"
     assert ran.report["sources"][0] == {
         "kind": "prometheus", "target": f"prom+{server.url}/?instance=host-1%3A8000", "window_s": 600.0, "scrapes": 25,
-        "error": None, "notes": [], "taken_as": None,
+        "error": None, "notes": [], "taken_as": None, "role": None,
     }  # fmt: skip
     assert ran.report["command"] is None
 

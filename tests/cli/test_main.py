@@ -398,6 +398,7 @@ def test_the_report_on_a_sick_server(doctor: Doctor) -> None:
         "error": None,
         "notes": [],
         "taken_as": None,
+        "role": None,
     }
     first = report["findings"][0]
     assert (first["rule"], first["severity"], first["role"]) == ("preemption", "critical", "root")

@@ -17,13 +17,17 @@ def listing(found: RuleSet) -> str:
     """All rules, a line each, by group."""
     rules = found.rules
     lines = []
+    column = 2 + max((len(rule.id) for rule in rules), default=0) + 1
     for group in dict.fromkeys(rule.group for rule in sorted(rules, key=lambda r: r.group)):
         lines.append(f"{group}")
         for rule in rules:
             if rule.group == group:
                 changed = " (skipped)" if rule.id in found.skipped else " (changed)" if rule.overridden else ""
                 lines += textwrap.wrap(
-                    f"  {rule.id:<30}{rule.title}{changed}", _WIDTH, subsequent_indent=" " * 32, break_on_hyphens=False
+                    f"{f'  {rule.id}':<{column}}{rule.title}{changed}",
+                    _WIDTH,
+                    subsequent_indent=" " * column,
+                    break_on_hyphens=False,
                 )
     return "\n".join(lines) + f"\n\n{len(rules)} rules; one rule's page: vllm-doctor rules ID\n"
 
