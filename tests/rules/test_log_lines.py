@@ -8,7 +8,7 @@ import pytest
 
 from tests.lab.release import log_calls
 from tests.paths import DATA
-from vllm_doctor.rules import catalogue, log_lines, rule
+from vllm_doctor.rules import catalogue, folders, log_lines, rule
 from vllm_doctor.vllm import flags
 
 TABLE = log_lines.load(rule.shipped() / log_lines.FOLDER)
@@ -70,6 +70,26 @@ def test_each_signal_of_a_log_names_a_line_or_its_value() -> None:
     signals = catalogue.load(rule.shipped()).signals.values()
     named = [(s.name, name) for s in signals if s.way == "log" for name in s.definition.split()]
     assert [pair for pair in named if not TABLE.has(pair[1])] == []
+
+
+WITHOUT_A_CURE = {
+    # They only introduce or repeat an exception: the traceback has the cause.
+    "worker-exception", "worker-failed", "worker-exception-v0", "worker-died-v0", "worker-method-failed",
+    "engine-exception", "engine-step-timeout-v0", "ray-actor-died", "python-fatal",
+    # Each says something else, and no flag is known for it.
+    "cpp-exception", "xla-oom",
+}  # fmt: skip
+
+
+def test_each_line_of_an_error_is_read_by_a_rule() -> None:
+    signals = catalogue.load(rule.shipped()).signals.values()
+    others = (folders.LOG_LINES, folders.SIGNALS)
+    rules = "".join(path.read_text() for path in rule.shipped().rglob("*.yaml") if path.parent.name not in others)
+    words = set(re.findall(r"\w+", rules))
+    used = [signal for signal in signals if signal.way == "log" and signal.name.partition(".")[0] in words]
+    read = {re.split(r"[.@]", name)[0] for signal in used for name in signal.definition.split()}
+    errors = {line.id for line in TABLE.lines.values() if line.marks == "error"}
+    assert errors - read == WITHOUT_A_CURE
 
 
 def test_what_is_a_scrape_is_not_counted() -> None:

@@ -177,6 +177,33 @@ def test_without_statistics_a_note_that_would_be_a_cause_leads(log: LogFolder) -
     assert slow.headline.endswith("the log holds no statistics that tell what it costs")
 
 
+def test_minutes_of_a_start_come_before_what_is_only_set(log: LogFolder) -> None:
+    begun = record(5, "Starting to load model /models/tiny...", "", source="model_runner.py:1072")
+    there = record(792, "Loading model weights took 16.4605 GB", "", source="model_runner.py:1077")
+    backends = "Using TRITON_ATTN attention backend out of potential backends: ['TRITON_ATTN']."
+    past = examine(log.run([*start(0)[:5], f"INFO 11-20 10:00:50 [cuda.py:363] {backends}", begun, there]))
+    assert past.diagnosis.headline.startswith(found(past)["slow-model-load"].title)
+    assert past.diagnosis.verdict is Verdict.UNKNOWN
+
+
+def test_an_earlier_start_that_stood_still_is_told(log: LogFolder) -> None:
+    past = examine(*log.runs([*start(0)[:6], *start(200, 300, 400)]))
+    assert past.diagnosis.headline == found(past)["start-unfinished"].title
+    assert "start-unfinished" not in found(examine(log.run(start(0))))
+
+
+def test_the_cure_of_memory_that_moved_and_of_a_large_image(log: LogFolder) -> None:
+    moved = (
+        "AssertionError: Error in memory profiling. Initial free memory 43.37 GiB, current free memory 43.94 GiB. This"
+    )
+    item = "ValueError: Chunked MM input disabled but max_tokens_per_mm_item (2496) is larger than"
+    for cause, cure in ((moved, "Start it again once"), (f"{item} max_num_batched_tokens (2048). Please", "Raise the")):
+        failed = record(25, "EngineCore failed to start.", "EngineCore pid=200", "ERROR", "core.py:1510")
+        finding = found(examine(log.run([*start(0)[:5], cause, failed])))["engine-died"]
+        assert finding.remedies[0].do.startswith(cure)
+        assert not any("Where the exception names a flag" in remedy.do for remedy in finding.remedies)
+
+
 def test_a_start_that_hangs_comes_before_what_would_make_it_slow(log: LogFolder) -> None:
     past = examine(
         log.run(

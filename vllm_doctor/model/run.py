@@ -90,12 +90,16 @@ class Run:
     @property
     def is_stopped_early(self) -> bool:
         """Whether it was stopped from outside while it started."""
-        return (
-            self.stopped
-            and self.began
-            and not (self.up or self.made)
-            and self.stage not in (None, "API server", "serving")
-        )
+        return self.stopped and self._is_half_started
+
+    @property
+    def is_open_start(self) -> bool:
+        """Whether it was starting, and nothing says how that ended."""
+        return not self.stopped and self.death is None and self._is_half_started
+
+    @property
+    def _is_half_started(self) -> bool:
+        return self.began and not (self.up or self.made) and self.stage not in (None, "API server", "serving")
 
     @property
     def hung(self) -> float:

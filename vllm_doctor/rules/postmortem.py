@@ -31,6 +31,8 @@ _FULL = 0.9
 NO_STATISTICS = "The log holds no statistics: what the server did is unknown"
 HUNG = 60.0
 """Seconds in which requests run and nothing moves, from which on it is no long step (rule of thumb)."""
+_LONG = 300.0
+"""Seconds of a start, from which on they are what its log is read for (rule of thumb)."""
 _COLUMNS = 56
 _HELD = 2.5
 _SILENCE = 10
@@ -464,12 +466,23 @@ def _verdict(diagnoses: Sequence[_Told], findings: Sequence[Finding]) -> tuple[V
 
 
 def _without_statistics(findings: Sequence[Finding]) -> str:
-    """What is suspected where nothing was measured: a note that would be a cause leads."""
+    """What is suspected where nothing was measured: how a run ended leads, then minutes of a start that were measured,
+    then a note that would be a cause."""
     suspected = next((finding for finding in findings if finding.role is Role.ROOT), None)
+    if suspected is not None and suspected.stage is Stage.BROKEN:
+        return suspected.title
+    long = next((finding for finding in findings if _is_long(finding)), None)
+    if long is not None:
+        return f"{long.title}; the log holds no statistics of what came after"
     if suspected is None:
         return NO_STATISTICS
-    is_of_life = suspected.stage is Stage.BROKEN
-    return suspected.title if is_of_life else f"{suspected.title}; the log holds no statistics that tell what it costs"
+    return f"{suspected.title}; the log holds no statistics that tell what it costs"
+
+
+def _is_long(finding: Finding) -> bool:
+    """Whether it is of a time that was measured, and is long."""
+    seconds = (each.seen.value for each in finding.evidence if each.unit == "s")
+    return any(isinstance(value, float) and value >= _LONG for value in seconds)
 
 
 def _shown_with(

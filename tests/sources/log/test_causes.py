@@ -561,6 +561,90 @@ def test_the_part_of_the_server_that_raised_it(place: str, part: str | None, log
     assert (run.death.stage, run.death.part, fact(run, "death_part")) == ("serving", part, part)
 
 
+STACK = [
+    f'  File "{SITE}/vllm/distributed/device_communicators/pynccl_wrapper.py", line 277 in ncclCommInitRank',
+    f'  File "{SITE}/vllm/distributed/device_communicators/pynccl.py", line 99 in __init__',
+    f'  File "{SITE}/vllm/v1/worker/gpu_worker.py", line 113 in init_device',
+    f'  File "{SITE}/ray/_private/workers/default_worker.py", line 297 in <module>',
+]
+GONE = ["ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task."]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "free(): double free detected in tcache 2",
+        "malloc(): unaligned tcache chunk detected",
+        "double free or corruption (out)",
+        "corrupted size vs. prev_size",
+        "*** stack smashing detected ***: terminated",
+        "terminate called after throwing an instance of 'c10::Error'",
+    ],
+)
+def test_what_libc_says_before_it_aborts_is_the_cause(word: str, log: LogFolder) -> None:
+    """vllm-project/vllm#15687: Python says only that it was aborted, Ray only that the actor has died."""
+    lines = [word, "*** SIGABRT received at time=1743139179 on cpu 162 ***", "Fatal Python error: Aborted", ""]
+    traced = [*frames("vllm/v1/engine/core.py:run_engine_core", "ray/_private/worker.py:get_objects"), *GONE]
+    died = said(ENGINE, ["EngineCore failed to start.", *traced], 21)
+    run = log.run([*start(0)[:5], *bare(WORKER, [*lines, "Stack (most recent call first):", *STACK, ""]), *died])
+    assert run.death is not None
+    assert (run.death.cause, run.death.process) == (word.removesuffix(": terminated"), "Worker_TP1")
+    assert (run.death.stage, run.death.part) == ("devices", "NCCL")
+    assert fact(run, "death_told") is True
+
+
+def test_what_the_exception_said_goes_before_its_type(log: LogFolder) -> None:
+    lines = ["terminate called after throwing an instance of 'c10::Error'", "  what():  CUDA error: misaligned address"]
+    run = log.run([*start(0), *busy(40, 60), *bare(ENGINE, [*lines, "Fatal Python error: Aborted"]), *dead(65)])
+    assert run.death is not None
+    assert run.death.cause == "CUDA error: misaligned address"
+
+
+def test_an_abort_that_it_survives_is_no_death(log: LogFolder) -> None:
+    """Of a helper process, perhaps: it ends nothing by itself."""
+    assert log.run([*start(0), *busy(40, 60), "free(): invalid pointer", *busy(70, 90)]).death is None
+    assert log.run([*start(0)[:5], "free(): invalid pointer", *start(0)[5:]]).death is None
+
+
+def test_what_a_step_was_to_compute_tells_that_it_served(log: LogFolder) -> None:
+    """vllm-project/vllm#18835: a part of a log, and collect-env's own line of a quarter of an hour later."""
+    dumped = record(0, "Dumping input data", "", "ERROR", "dump_input.py:68")
+    cause = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+    imported = record(800, "Automatically detected platform cuda.", "", source="__init__.py:243")
+    step = ["--- Logging error ---", *frames("vllm/v1/engine/core.py:execute_model"), cause]
+    run = log.run([dumped, *step, imported, "Collecting environment information...", "PyTorch version: 2.8.0"])
+    assert run.death is not None
+    assert (run.death.stage, fact(run, "death_phase"), run.last_at) == ("serving", "serving", run.first_at)
+    assert fact(log.run(said("", step)), "death_phase") == "serving"  # by its frames
+
+
+MANY = "ValueError: Chunked MM input disabled but max_tokens_per_mm_item (2496) is larger than max_num_batched_tokens"
+
+
+def test_before_there_are_requests_no_message_is_hidden(log: LogFolder) -> None:
+    own = "ValueError: some words of vLLM's own"
+    reads = frames("vllm/entrypoints/cli/serve.py:cmd", "vllm/multimodal/encoder_budget.py:__init__", "/x/own.py:f")
+    hidden = "ValueError: [masked]"
+    assert getattr(log.run([*start(0)[:3], *bare(SERVER, [*reads, own])]).death, "cause", "") == own
+    assert getattr(log.run([*start(0), *bare(SERVER, [*reads, own]), *dead(40)]).death, "cause", "") == hidden
+    # Of a log that begins somewhere nobody knows, unless the frames tell.
+    assert getattr(log.run(bare(SERVER, [*reads, own])).death, "cause", "") == hidden
+    makes = [*reads[:3], *frames("vllm/v1/engine/async_llm.py:from_vllm_config")[1:], *reads[3:]]
+    assert getattr(log.run(bare(SERVER, [*makes, own])).death, "cause", "") == own
+    # Nor after an error of another server, which may answer requests.
+    other = ["ERROR 11-20 10:00:00 [async_llm.py:906] AsyncLLM output_handler failed.", *start(0)[:3]]
+    assert getattr(log.runs([*other, *bare(SERVER, [*reads, own])])[-1].death, "cause", "") == hidden
+
+
+def test_one_image_larger_than_the_budget(log: LogFolder) -> None:
+    """jethac/dgx-spark-hijinks, a server.log of vLLM 0.20.0."""
+    lines = [*frames("vllm/entrypoints/cli/serve.py:cmd"), f"{MANY} (2048). Please increase max_num_batched_tokens."]
+    run = log.run([*start(0)[:3], *bare(SERVER, lines)])
+    assert [fact(run, f"log:mm-item-above-budget.{name}") for name in ("item", "budget")] == [2496, 2048]
+    assert run.death is not None
+    assert (run.death.cause or "").startswith(MANY)
+
+
 def test_a_module_that_is_missing(log: LogFolder) -> None:
     lines = [*frames("ray/dag/compiled_dag_node.py:_init_communicators"), "ModuleNotFoundError: No module named 'cupy'"]
     run = log.run([*start(0), *busy(40, 60), *said(ENGINE, ["EngineCore encountered a fatal error.", *lines], 65)])

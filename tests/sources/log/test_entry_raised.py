@@ -67,6 +67,11 @@ def test_of_others_the_type_stays(type_: str) -> None:
         ([(f"{VLLM}/entrypoints/openai/serving_chat.py", "create_chat_completion")], False),
         ([(f"{VLLM}/v1/engine/async_llm.py", "generate")], False),
         ([(f"{VLLM}/v1/engine/async_llm.py", "from_vllm_config")], True),
+        (
+            [(f"{VLLM}/v1/engine/async_llm.py", "__init__"), (f"{VLLM}/multimodal/encoder_budget.py", "__init__")],
+            True,
+        ),
+        ([(f"{VLLM}/v1/engine/async_llm.py", "generate"), (f"{VLLM}/multimodal/inputs.py", "__init__")], False),
         ([("/v/site-packages/uvicorn/x.py", "run_asgi"), (f"{VLLM}/v1/worker/gpu_worker.py", "load_model")], False),
         ([("/home/me/my_plugin.py", "f")], False),
         ([], False),

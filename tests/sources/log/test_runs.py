@@ -406,6 +406,35 @@ def test_a_program_that_imported_vllm_before_is_not_its_start(log: LogFolder) ->
     assert log.run([imported, *start(5), *busy(45, 65)]).first_at == posix(0)
 
 
+def test_what_collect_env_prints_is_of_no_run(log: LogFolder) -> None:
+    imported = record(7200, "Automatically detected platform cuda.", "", source="__init__.py:239")
+    printed = [imported, "Collecting environment information...", "PyTorch version: 2.6.0+cu124"]
+    for lines in ([*printed, *start(0), *busy(40, 60)], [*start(0), *busy(40, 60), *printed]):
+        run = log.run(lines)
+        assert (run.first_at, run.last_at) == (posix(0), posix(60))
+
+
+def test_where_a_quoted_log_ends_somebody_has_chosen(log: LogFolder) -> None:
+    for around in (["```text"], ["<details>"], ["> ~~~"]):
+        run = log.run([*around, *start(0)[:6], "```"])
+        assert (run.death, fact(run, "log_ends_abruptly")) == (None, False)
+    assert fact(log.run(start(0)[:6]), "log_ends_abruptly") is True
+
+
+def test_an_earlier_start_that_neither_came_up_nor_says_how_it_ended(log: LogFolder) -> None:
+    names = ("starts_unfinished", "unfinished_stage", "unfinished_silence")
+
+    def told(lines: list[str]) -> list[Value | None]:
+        return [fact(log.runs(lines)[-1], name) for name in names]
+
+    again = start(200, 300, 400)
+    assert told([*start(0)[:6], *again]) == [1, "weights", 188]
+    assert told([*start(0), *busy(40, 60), *again]) == [0, None, None]  # it served
+    assert told([*start(0)[:6], *death(25), *again]) == [0, None, None]
+    assert told([*start(0)[:6], "KeyboardInterrupt: terminated", *again]) == [0, None, None]
+    assert told(start(0)[:6]) == [0, None, None]  # the log ends there
+
+
 def test_how_long_the_weights_took_by_the_clock(log: LogFolder) -> None:
     """Until 0.6 no line says it."""
     begun = record(5, "Starting to load model /models/tiny...", "", source="model_runner.py:1072")

@@ -42,6 +42,14 @@ _OPEN = re.compile(r".{8,}(?::|Reasons?:)\s*$")
 """A message that goes on in the next line."""
 _OPEN_WITHIN = 2
 """Lines within which it does, an empty one among them."""
+_STACK = "(most recent call first):"
+_STACK_WITHIN = 24
+"""Lines of one process within which it begins: of registers, and of libraries below Python."""
+_MOST_FRAMES = 100
+_NO_COMMA = re.compile(r'(", line \d{1,9}) in ')
+"""In a stack of the faulthandler's, unlike in a traceback."""
+_BEFORE_COLLECT_ENV = 400
+"""Bytes: a warning or two may stand between."""
 _MARGIN = re.compile(r"\s{0,40}[|+](?:-[+-]{0,99})?(?: \d{1,4} -+)? ?")
 """Of an ExceptionGroup."""
 _CHAIN = ("During handling of the above", "The above exception was")
@@ -69,6 +77,44 @@ def goes_on(this: Record, line: Line) -> str:
     return ""
 
 
+def is_of_collect_env(line: Line) -> bool:
+    """Whether a line is what collect-env printed when it imported vLLM, and no server's."""
+    return b"Collecting environment information..." in line.following(_WRAPPED_BYTES)[:_BEFORE_COLLECT_ENV]
+
+
+class Where(NamedTuple):
+    """Of frames: in which stage of a start they are, and of what part of the server."""
+
+    stage: str | None = None
+    part: str | None = None
+
+
+def stack(this: Record, line: Line, known: LogLines) -> Where:
+    """Where a process was that was ended from below Python: by the stack that Python's faulthandler then prints, the
+    innermost frame first."""
+    frames: list[str] = []
+    begun, seen = False, 0
+    below = line.following(_TRACEBACK_BYTES)
+    for raw in below.split(b"\n") if _STACK.encode() in below else ():
+        for following in entry.records(raw):
+            if _is_of_another(this, following):
+                continue
+            words, seen = following.message.strip(), seen + 1
+            if begun and not words.startswith("File "):
+                break
+            if begun:
+                frames.append(_NO_COMMA.sub(r"\1, in ", words))
+            begun = begun or (words.endswith(_STACK) and not words.startswith("Traceback"))
+        else:
+            if begun or seen <= _STACK_WITHIN:
+                continue
+        break
+    found = _Frames(known)
+    for frame in reversed(frames[:_MOST_FRAMES]):
+        found.add(frame)
+    return Where(found.stage, found.part)
+
+
 class Raised(NamedTuple):
     """The exception of a traceback: `says` the last line of it, `stage` in which part of a start its frames are.
 
@@ -83,13 +129,13 @@ class Raised(NamedTuple):
     part: str | None = None
 
 
-def exception(this: Record, line: Line, known: LogLines) -> Raised | None:
+def exception(this: Record, line: Line, known: LogLines, is_before_requests: bool = False) -> Raised | None:
     """Why a process failed, by the traceback that follows: of a chain the exception that it began with, unless that was
     only how another way was tried, or the rules know a later one.
 
-    Without its message where that may quote a request (`entry_raised`).
+    Without its message where that may quote a request (`entry_raised`): not in a run that has none yet.
     """
-    found = list(_tracebacks(this, line, known))
+    found = list(_tracebacks(this, line, known, is_before_requests))
     strong = [one for one in found if not one.is_weak]
     if not strong:
         return found[0] if found else None
@@ -103,7 +149,7 @@ def exception(this: Record, line: Line, known: LogLines) -> Raised | None:
     return Raised(chosen.says, stage, is_of_vllm=any(one.is_of_vllm for one in found), part=part)
 
 
-def _tracebacks(this: Record, line: Line, known: LogLines) -> Iterator[Raised]:
+def _tracebacks(this: Record, line: Line, known: LogLines, is_before_requests: bool) -> Iterator[Raised]:
     """The exceptions of one chain, each with where it was raised; of one that says nothing also what comes after it."""
     traced = "Traceback" in this.message or this.message.lstrip().startswith("File ")
     frames = _Frames(known)
@@ -113,9 +159,7 @@ def _tracebacks(this: Record, line: Line, known: LogLines) -> Iterator[Raised]:
     def told() -> Raised:
         bare = f"{says} in {frames.last}" if frames.last and re.fullmatch(r"[\w.]+:?", says) else says
         is_weak = _VERDICTLESS.match(says) is not None
-        # Nobody reads a request in a start.
-        is_kept = frames.is_engine is True or frames.stage not in (None, "serving")
-        says_shown = entry_raised.shown(bare, is_kept, known)
+        says_shown = entry_raised.shown(bare, is_before_requests or frames.are_no_clients, known)
         return Raised(says_shown, frames.stage, is_weak, frames.is_of_vllm, frames.part)
 
     for place, raw in enumerate(line.following(_TRACEBACK_BYTES).split(b"\n")):
@@ -127,7 +171,8 @@ def _tracebacks(this: Record, line: Line, known: LogLines) -> Iterator[Raised]:
             text = _unmargined(following.message)
             if headed:
                 said = text.partition(" [type=")[0].strip()  # behind that stands what was given
-                yield Raised(f"{headed}: {said if frames.is_engine else MASK}", frames.stage)
+                is_kept = is_before_requests or frames.are_no_clients
+                yield Raised(f"{headed}: {said if is_kept else MASK}", frames.stage)
                 headed = ""
                 continue
             begins = "Traceback " in text and "(most recent call last)" in text
@@ -163,15 +208,21 @@ _TELLING = ("INFO", "WARNING", "DEBUG")
 class _Frames:
     """The frames of one traceback. `is_engine`: whether all are the engine's; None without one. `stage`: of a start;
     the innermost that tells one, but what runs requests runs no start. `part`: of the server, the innermost that is
-    named. `last`: the innermost."""
+    named. `last`: the innermost. `is_start`: one makes the engine."""
 
     def __init__(self, known: LogLines) -> None:
         self._known = known
         self.is_engine: bool | None = None
+        self.is_start = False
         self.is_of_vllm = False
         self.stage: str | None = None
         self.part: str | None = None
         self.last = ""
+
+    @property
+    def are_no_clients(self) -> bool:
+        """Whether no request can be quoted in what was raised there: nobody reads one in the engine, or in a start."""
+        return self.is_engine is True or self.is_start or self.stage not in (None, "serving")
 
     def add(self, text: str) -> bool:
         """Whether the line is one."""
@@ -180,6 +231,7 @@ class _Frames:
         if found is None:
             return False
         self.is_engine = self.is_engine is not False and entry_raised.is_of_engine(found)
+        self.is_start = self.is_start or entry_raised.is_of_start(found)
         self.is_of_vllm = self.is_of_vllm or "/vllm/" in found["path"]
         name, function = found["path"].rpartition("/")[2], found["function"]
         self.last = f"{name}, {function}" if function else name

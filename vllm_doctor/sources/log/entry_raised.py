@@ -5,7 +5,8 @@ no JSON, a question that was taken for a path. So a message is kept by what is k
 
 - the rules know the line, or
 - the type is one that the machine raises (memory, files, sockets, imports, CUDA, NCCL, Ray), or
-- its traceback goes through vLLM's engine, its start and libraries below alone, through no code that reads requests.
+- its traceback goes through vLLM's engine, its start and libraries below alone, through no code that reads requests, or
+- it goes through code that makes the engine: before there is one, nobody has asked it anything.
 """
 
 from __future__ import annotations
@@ -60,6 +61,11 @@ _START = re.compile(
     r"|step\w*|execute_\w+|_log_task_completion"
 )
 """Functions of other files, in which it starts or runs a step."""
+_MAKES = re.compile(
+    r"(?:v1/)?engine/(?:async_llm|llm_engine|async_llm_engine|core|core_client)\.py|entrypoints/llm\.py"
+)
+_MAKING = re.compile(r"__init__|from_vllm_config|from_engine_args")
+"""Files and functions in which the engine is made, whatever is called from there."""
 _PACKAGE = re.compile(
     r"(?:torch|triton|ray|flashinfer|flash_attn|xformers|bitsandbytes|huggingface_hub|safetensors|pydantic|uvloop|cupy"
     r"|deep_gemm|torch_\w+|neuronx\w*|vllm_\w+|amdsmi|pynvml|cloudpickle|msgspec|zmq"
@@ -82,13 +88,14 @@ _MOST_STREAMS = 1000
 @dataclass(slots=True)
 class _Stream:
     """One process's part of a log. `is_traced`: a traceback is open. `is_engine`: so far all its frames are the
-    engine's; None without a frame.
+    engine's; None without a frame. `is_start`: one of them makes the engine.
 
     `hides`: the source and the time of the record whose message goes on in the next lines, and is not kept.
     """
 
     is_traced: bool = False
     is_engine: bool | None = None
+    is_start: bool = False
     hides: tuple[str, Stamp | None] | None = None
 
 
@@ -126,15 +133,16 @@ class Raised:
                 return 0
             stream.hides = stream.hides if not words else None
         if _TRACEBACK in words or words.startswith(_CHAINED):
-            stream.is_traced, stream.is_engine = _TRACEBACK in words, None
+            stream.is_traced, stream.is_engine, stream.is_start = _TRACEBACK in words, None, False
             return None
         if stream.is_traced and (frame := _FRAME.match(words)) is not None:
             stream.is_engine = stream.is_engine is not False and is_of_engine(frame)
+            stream.is_start = stream.is_start or is_of_start(frame)
             return None
         if stream.is_traced and (text[:1] in ("", " ", "\t") or this.level in ("INFO", "WARNING", "DEBUG")):
             return None
         end = _END.match(text) if stream.is_traced else None
-        is_engine = stream.is_traced and stream.is_engine is True
+        is_engine = stream.is_traced and (stream.is_engine is True or stream.is_start)
         if end is not None:
             stream.is_traced = False
             if _is_kept(end[1], text, is_engine, self._known) or not text[end.end() :].strip():
@@ -162,13 +170,14 @@ class Raised:
             frames = list(_FRAME.finditer(line, start, at))
             end = _STRING.match(line, at).end()  # type: ignore[union-attr]
             text = line[found.start() - len(name) + len(found[1]) : end]
-            if not _is_kept(name, text, bool(frames) and all(map(is_of_engine, frames)), self._known) and frames:
+            is_engine = bool(frames) and (all(map(is_of_engine, frames)) or any(map(is_of_start, frames)))
+            if frames and not _is_kept(name, text, is_engine, self._known):
                 line = f"{line[:at]}{MASK}{line[end:]}"
         return line
 
 
 def shown(text: str, is_engine: bool, known: LogLines) -> str:
-    """The last line of a traceback as it may be kept; `is_engine`: all its frames are the engine's."""
+    """The last line of a traceback as it may be kept; `is_engine`: no client can have a word in it."""
     end = _END.match(text)
     if end is None or not text[end.end() :].strip() or _is_kept(end[1], text, is_engine, known):
         return text
@@ -233,6 +242,12 @@ def is_of_engine(frame: re.Match[str]) -> bool:
     if len(package) > 1:
         return _PACKAGE.match(package[-1]) is not None
     return _STDLIB.search(path) is not None or _SCRIPT.fullmatch(path) is not None
+
+
+def is_of_start(frame: re.Match[str]) -> bool:
+    """Whether it is code that makes the engine: there is no request yet."""
+    ours = frame["path"].rpartition("/vllm/")[2] if "/vllm/" in frame["path"] else ""
+    return _MAKES.fullmatch(ours) is not None and _MAKING.fullmatch(frame["function"] or "") is not None
 
 
 def _without(line: str, message: str, cut: int) -> str:

@@ -21,6 +21,7 @@ from vllm_doctor.sources.log.entry_clock import Beat, Clock
 _HEAD = 4096
 _LOOKED_AT, _MOST_LINES = 64 * 1024, 400
 _TIME_OF_DAY = re.compile(rb"[0-9]{2}:[0-9]{2}:[0-9]{2}")
+_FENCE = re.compile(rb"^[ >]{0,8}(?:```|~~~|</?details>)", re.MULTILINE)
 _OF_VLLM = re.compile(r"APIServer|ApiServer|EngineCore|VllmWorker|Worker(?:_|$)")
 """The names of its processes."""
 _LIST = " \t>*•-"
@@ -40,6 +41,8 @@ _GOES_ON = re.compile(r"(?:\S{1,300}:\d{1,7}: )?\w{0,60}Warning: |.{0,2000}\bret
 """Of a line that looks like an error, and of which it says itself that it is none that ends anything."""
 _SPACES = re.compile(" {2,}")
 _REQUEST_LOGGERS = ("request_logger.py:", "logger.py:")
+_IMPORTING = ("__init__.py:", "importing.py:")
+"""What prints as soon as a program imports vLLM."""
 _REQUESTS = ("Received request", "Generated response")
 _REQUEST_ENDS = re.compile(r"\b(?:params|lora_request|finish_reason): ")
 """What stands behind the prompt or the answer in a logged request."""
@@ -94,6 +97,8 @@ class Reading:
         """Whether a record of vLLM's was in it."""
         self.zoned = False
         """Whether its times are absolute; else they are the server's local ones, taken as they stand."""
+        self.is_quoted = False
+        """Whether it stands in a text, between fences of Markdown: whoever wrote that chose where it ends."""
         self.head: list[str] = []
         """Its first lines."""
         self.notes: list[str] = []
@@ -103,6 +108,7 @@ class Reading:
         self.path, self._table, self._scanner, self._until = path, table, scanner, until
         self._may_run_ahead = may_run_ahead
         self._is_timeless = self._is_bare = False
+        self._has_begun = self._may_have_served = False
         self._tail = b""
         self._too_slow: Counter[str] = Counter()
         """Ids of lines -> how often one of their patterns took too long."""
@@ -120,6 +126,8 @@ class Reading:
                 continue
             found = False
             records = record.records(line.raw)
+            if any(this.source.startswith(_IMPORTING) for this in records) and entry_context.is_of_collect_env(line):
+                continue
             if records and _is_open_request(records[-1]):
                 spoken = line.offset + len(line.raw) + len(entry_context.spoken(line))
             for place, this in enumerate(records):
@@ -134,6 +142,7 @@ class Reading:
                             beat.tick((sighting.origin, sighting.process, sighting.pid, sighting.line.id, said))
                         sighting = sighting._replace(at=beat.at)
                     found = True
+                    self._note_requests(sighting.line)
                     self.is_vllm = (
                         self.is_vllm or bool(this.level) or "vllm" in this.message or bool(sighting.line.samples)
                     )
@@ -152,6 +161,7 @@ class Reading:
                 head = bytes(block[:_LOOKED_AT])
                 self.head = [r.message for raw in head[:_HEAD].split(b"\n")[:5] for r in record.records(raw)]
                 self._is_timeless, self._is_bare = _lacks(head)
+                self.is_quoted = _FENCE.search(head) is not None
             if not isinstance(block, Rest):
                 self._tail = (self._tail + bytes(block[-_LAST:]))[-_LAST:]
             yield block
@@ -178,8 +188,12 @@ class Reading:
             part = None
             if cause is not None and cause.endswith(":"):
                 cause = f"{cause} {entry_context.goes_on(this, line)}".rstrip()
-            if cause is None and entry.marks in _TRACED:
-                raised = entry_context.exception(this, line, self._table)
+            if cause is not None and entry.marks in _TRACED:
+                where = entry_context.stack(this, line, self._table)
+                stage, part = stage or where.stage, where.part
+            elif entry.marks in _TRACED:
+                is_before_requests = self._has_begun and not self._may_have_served
+                raised = entry_context.exception(this, line, self._table, is_before_requests)
                 cause, stage = (raised.says, raised.stage or stage) if raised is not None else (None, stage)
                 part = raised.part if raised is not None else None
                 self.is_vllm = self.is_vllm or (raised is not None and raised.is_of_vllm)
@@ -201,6 +215,16 @@ class Reading:
                 arguments=given,
                 part=part,
             )
+
+    def _note_requests(self, line: LogLine) -> None:
+        """Whether there can be requests: not in a log that begins with a start, until an engine is made."""
+        self._may_have_served = (
+            self._may_have_served
+            or bool(line.samples)
+            or line.stage in ("API server", "serving")
+            or (not self._has_begun and line.marks in _TRACED)
+        )
+        self._has_begun = self._has_begun or line.marks in ("start", "arguments")
 
     def _sighted_last(self, this: Record, at: float | None) -> Iterator[Sighting]:
         """What only the last line of a log tells."""

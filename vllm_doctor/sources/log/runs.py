@@ -6,6 +6,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from vllm_doctor.model import restarts
 from vllm_doctor.model.facts import COMMAND, LOG
@@ -338,18 +339,20 @@ class Runs:
             found[f"log:{id}@serving"] = Known(serving, origin=LOG)
         return found
 
-    def done(self) -> tuple[Run, ...]:
-        """The runs, in the order in which they began."""
+    def done(self, is_quoted: bool = False) -> tuple[Run, ...]:
+        """The runs, in the order in which they began. `is_quoted`: where the log ends somebody has chosen."""
         runs = list(_with_their_machine([self._run_of(open_run) for open_run in self._all]))
         served_last = max((place for place, run in enumerate(runs) if run.up and not run.death), default=-1)
         corrected = {place for place, run in enumerate(runs) if _is_corrected(run, place, served_last)}
         deaths = sum(run.death is not None for run in runs) - len(corrected)
+        unfinished = _unfinished(runs, self._all)
         return tuple(
             replace(
                 run,
                 facts=dict(run.facts)
-                | _of_death(run, place > served_last, place >= served_last)
+                | _of_death(run, place > served_last, place >= served_last, is_quoted)
                 | _of_deaths(run, deaths, len(corrected), place in corrected)
+                | (unfinished if place == len(runs) - 1 else {})
                 | again,
             )
             for place, (run, again) in enumerate(zip(runs, _restarts(runs, self._all), strict=True))
@@ -446,10 +449,10 @@ def _of_deaths(run: Run, deaths: int, corrected: int, is_corrected: bool) -> dic
     }
 
 
-def _of_death(run: Run, last: bool, newest: bool) -> dict[str, Reading]:
+def _of_death(run: Run, last: bool, newest: bool, is_quoted: bool) -> dict[str, Reading]:
     """How this run ended. `newest`: none served after it; `last`: nor did it live itself."""
     death = run.death
-    abrupt = last and death is None and not run.stopped and not run.up and run.began
+    abrupt = last and death is None and not run.stopped and not run.up and run.began and not is_quoted
     told: dict[str, Value] = {
         "engine_dead": death is not None and last,
         "log_ends_abruptly": abrupt,
@@ -479,6 +482,26 @@ def _of_death(run: Run, last: bool, newest: bool) -> dict[str, Reading]:
             told["death_stage"] = death.stage
         seen = [death.cause.rstrip(".")] if death.cause else []
         told["death_cause"] = "; ".join([*seen, *([] if told["death_told"] else ["the log shows no exception"])])
+    return {name: Known(value, origin=LOG) for name, value in told.items()}
+
+
+def _unfinished(runs: Sequence[Run], opened: Sequence[_OpenRun]) -> dict[str, Reading]:
+    """Of the newest run, which starts before it ended in their middle, and nothing says how."""
+    found = [
+        (run, later.first_at - run.last_at)
+        for place, (run, later) in enumerate(pairwise(runs))
+        if run.is_open_start
+        and run.last_at is not None
+        and later.first_at is not None
+        and run.last_at <= later.first_at
+        and later.began
+        and opened[place].key == opened[place + 1].key
+        and not _is_beside(opened[place], opened[place + 1])
+    ]
+    told: dict[str, Value] = {"starts_unfinished": float(len(found))}
+    if found:
+        run, silence = found[-1]
+        told |= {"unfinished_stage": str(run.stage), "unfinished_silence": silence}
     return {name: Known(value, origin=LOG) for name, value in told.items()}
 
 
@@ -641,15 +664,17 @@ def _is_stopped(open_run: _OpenRun, died: _Trouble) -> bool:
     return open_run.stopped_by != _BY_ITSELF or died.told_by not in _GONE
 
 
-_WEAK = 3
+_WEAK = 4
+_NAMELESS = re.compile(r"terminate called after throwing")
+"""C++'s words for an exception of which it names only the type; what it says stands below."""
 
 
 def _weakness(cause: str | None) -> int:
     """How little a cause tells: what follows an operator's signal tells least, how a process ended less than what
-    another one waited for."""
+    another one waited for, and that less than the type of what was raised."""
     if cause is None or _WEAK_CAUSES.search(cause):
         return _WEAK
-    return 2 if _ENDED.search(cause) else 1 if _WAITED.search(cause) else 0
+    return 3 if _ENDED.search(cause) else 2 if _WAITED.search(cause) else 1 if _NAMELESS.match(cause) else 0
 
 
 def _rounds(open_run: _OpenRun) -> tuple[tuple[Round, ...], float]:

@@ -119,7 +119,7 @@ class Log:
         if not any(reading.is_vllm for reading in self.readings):
             return self._failed(patient, self._nothing(recognised, read))
         shift = self.readings[0].shift if len(self.readings) == 1 else 0.0
-        whole = [run.shifted(shift) for run in runs.done()]
+        whole = [run.shifted(shift) for run in runs.done(any(reading.is_quoted for reading in self.readings))]
         chosen = self._between(whole)
         if not chosen:
             return self._failed(patient, _outside(self.target, whole))
