@@ -267,7 +267,7 @@ def test_a_log_is_judged_where_nothing_is_wrong_with_the_processes(log: LogFolde
     assert report.spans
 
 
-@pytest.mark.parametrize("beside", [("gpu", SHARED), ("command", {"commands_written": 1.0, "--max-num-seqs": 8.0})])
+@pytest.mark.parametrize("beside", [("gpu", {"gpus": 1.0, "gpu_name": "A10G"}), ("command", {"commands_written": 1.0})])
 @pytest.mark.parametrize("why", ["timeout", "starved"])
 def test_of_a_log_that_was_not_read_in_time_nothing_is_claimed(why: str, beside: tuple[str, dict[str, Any]]) -> None:
     late = Problem(why, "a.log was not read to its end in time: raise --timeout")

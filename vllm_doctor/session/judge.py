@@ -235,13 +235,10 @@ def _of_command(findings: Sequence[Finding]) -> str:
 
 
 def _may_cost(finding: Finding) -> bool:
-    """Whether it may be what to look at first. A note may not, which often is as the user wants it, unless what it
-    costs is bounded by something that was computed."""
-    if finding.severity in GRAVE:
-        return True
-    return (finding.cost is not None and finding.cost.at_most is not None) or (
-        finding.gain is not None and finding.gain.at_most is not None
-    )
+    """Whether it may be what to look at first. A note on what the user has set may not, who often wants it so, unless
+    it lengthens each step."""
+    is_as_set = any(remedy.was for remedy in finding.remedies)
+    return finding.severity in GRAVE or finding.cost is not None or not is_as_set
 
 
 def _concluded(
