@@ -262,3 +262,42 @@ def test_an_issue_may_have_the_line_ends_of_a_form(tmp_path: Path) -> None:
     _, report, _ = doctor([str(path)])
     assert kinds(report) == ["command", "log"]
     assert not any("Windows" in note for source in report["sources"] for note in source.get("notes", ()))
+
+
+QUOTED = """# DeepSeek-V3.2 on 8xH20 30 decode tokens/sec
+
+vllm                              0.13.0rc2.dev178+g676db55ee
+
+vllm serve mypath/DeepSeek-V3.2 \\
+   --tensor-parallel-size 8 \\
+   --reasoning-parser deepseek_v3
+
+The output tokens is 30 tokens/s 1/req which is slower than the recipe, where it is said:
+
+vllm bench serve --model deepseek-ai/DeepSeek-V3.2 --dataset-name random --request-rate 10 --num-prompt 100
+
+============ Serving Benchmark Result ============
+Successful requests:                     100
+Failed requests:                         0
+"""
+"""The start of vllm-project/vllm issue 30832, shortened."""
+
+
+def test_a_benchmark_that_is_quoted_without_a_figure_hides_nothing(tmp_path: Path) -> None:
+    _, report, _ = doctor(written(tmp_path, issue_md=QUOTED))
+    assert (report["patient"]["vllm"], report["patient"]["gpu"]) == ("0.13.0rc2.dev178+g676db55ee", "H20")
+    assert report["headline"].startswith("Slower than expected: a request gets 30 tokens/s")
+    # What answers was not refused at its start, whatever is computed of its memory.
+    assert [finding for finding in report["findings"] if finding["stage"] == "broken"] == []
+
+
+def test_the_same_command_without_a_speed_is_judged_as_one_that_has_yet_to_start(tmp_path: Path) -> None:
+    lines = [line for line in QUOTED.split("============")[0].splitlines() if "30 " not in line]
+    _, report, _ = doctor([*written(tmp_path, issue_md="\n".join(lines)), "--gpu", "8xH20"])
+    assert [finding["rule"] for finding in report["findings"]] == ["context-exceeds-kv-cache"]
+
+
+def test_a_note_on_a_command_is_no_headline(tmp_path: Path) -> None:
+    _, report, _ = doctor(written(tmp_path, a_sh="vllm serve Qwen/Qwen2.5-7B-Instruct --no-enable-prefix-caching\n"))
+    assert [finding["rule"] for finding in report["findings"]] == ["prefix-cache-off"]
+    assert report["headline"] == "Nothing was measured: only its command was checked"

@@ -265,3 +265,23 @@ def test_a_log_is_judged_where_nothing_is_wrong_with_the_processes(log: LogFolde
     )
     assert report.findings[0].rule == "max-num-seqs-cap"
     assert report.spans
+
+
+@pytest.mark.parametrize("beside", [("gpu", {"gpus": 1.0, "gpu_name": "A10G"}), ("command", {"commands_written": 1.0})])
+@pytest.mark.parametrize("why", ["timeout", "starved"])
+def test_of_a_log_that_was_not_read_in_time_nothing_is_claimed(why: str, beside: tuple[str, dict[str, Any]]) -> None:
+    late = Problem(why, "a.log was not read to its end in time: raise --timeout")
+    kind, facts = beside
+    report = judged(seen("log", A, error=late), seen(kind, A, **facts))
+    assert (report.verdict, report.headline, report.error) == (Verdict.UNKNOWN, late.message, late)
+
+
+def test_beside_a_server_that_answers_such_a_log_decides_nothing() -> None:
+    late = Problem("timeout", "a.log was not read to its end in time: raise --timeout")
+    assert judged(seen("server", A, scraped()), seen("log", A, error=late)).error is None
+
+
+def test_a_benchmark_without_a_figure_measured_nothing() -> None:
+    report = judged(seen("bench", A, bench_given=1.0, bench_requests=100.0, bench_failed=0.0))
+    assert report.verdict is Verdict.UNKNOWN
+    assert report.headline == "A benchmark's command without its result: nothing was measured"

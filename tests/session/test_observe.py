@@ -126,3 +126,23 @@ def test_what_a_starved_doctor_did_not_look_at_in_time(never: threading.Event, m
     assert found.error is not None
     assert found.error.kind == "starved"
     assert found.error.message.startswith("the doctor itself waited 8.0 s for a CPU: pid 1 was not looked at in time")
+
+
+@pytest.mark.parametrize("kind", [SourceKind.LOG, SourceKind.BENCH])
+def test_a_file_was_not_read_to_its_end(kind: SourceKind, never: threading.Event) -> None:
+    def hang() -> Observation:
+        never.wait()
+        return Observation(kind, "a.log")
+
+    [found] = observe([Source(kind, "a.log", "a.log", hang)], 0.0)
+    assert found.error is not None
+    assert "a.log was not read to its end in time" in found.error.message
+
+
+def test_what_was_there_before_is_read_without_a_limit() -> None:
+    def source(kind: SourceKind, was_there: bool = False) -> Source:
+        return Source(kind, "x", "x", lambda: Observation(kind, "x"), was_there=was_there)
+
+    assert all(source(kind).is_past for kind in (SourceKind.LOG, SourceKind.COMMAND, SourceKind.GPU_NAME))
+    assert not source(SourceKind.GPU).is_past
+    assert source(SourceKind.GPU, was_there=True).is_past

@@ -15,7 +15,6 @@ from pathlib import Path
 from vllm_doctor.cli import chosen_rules
 from vllm_doctor.cli.options import GLANCE, ONE_DAY, WINDOW, access_of, examining_attachment_of, form_of, wishes_of
 from vllm_doctor.cli.output import exit_code, is_coloured, write
-from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Report
 from vllm_doctor.session import progress
@@ -33,15 +32,6 @@ _JUDGING = 1.0
 """Seconds to judge what was observed to the last moment: an engine takes a hundredth of it."""
 _LEFT_TO_DO = 0.24
 """Seconds of a CPU that it takes to judge one server and to write, beside looks that were late (measured)."""
-_PAST = (
-    SourceKind.LOG,
-    SourceKind.COMMAND,
-    SourceKind.COLLECT_ENV,
-    SourceKind.GPU_NAME,
-    SourceKind.BENCH,
-    SourceKind.AUTOSCALER,
-)
-"""Kinds of sources that were all there before: they are read to their end."""
 
 
 def run(sources: Sequence[str], options: argparse.Namespace) -> int:
@@ -96,7 +86,7 @@ def judge_of(
             sources = attach(words, look, opened)
             if not any(source.recording for source in sources):
                 wishes.setdefault("goal", "throughput")
-            if options.timeout is None and all(source.recording or source.kind in _PAST for source in sources):
+            if options.timeout is None and all(source.is_past for source in sources):
                 timeout, reserve = ONE_DAY, 0.0  # nobody waits for an answer
             if not is_quiet:
                 opened.enter_context(progress.shown(sources))

@@ -145,6 +145,10 @@ def _commands(given: Input, is_log: bool) -> tuple[StartSource | None, SourceErr
             if error.kind == _TOO_LARGE or (given.path or "").endswith(_OF_MANIFESTS):
                 unread = error
     found = tuple(prose_command.starts(given.text)) if is_prose or is_marked_up else ()
+    version = prose_setup.version(given.text) if found and not is_log else None
     if is_log:  # what vLLM logged of its arguments is the log's own
         found = tuple(start for start in found if start.form is not Form.LOG)
-    return (StartSource(given.name, found), None) if found else (None, unread)
+    if not found:
+        return None, unread
+    said = StartSource(given.name, found)
+    return said if version is None else said.of_version(version), None

@@ -164,6 +164,8 @@ _TRUST = {
 
 SERVERS = frozenset({SourceKind.SERVER, SourceKind.PROMETHEUS, SourceKind.PAGE})
 """The kinds that hold a server's metrics."""
+READ = frozenset({SourceKind.LOG, SourceKind.BENCH, SourceKind.COMMAND, SourceKind.COLLECT_ENV, SourceKind.AUTOSCALER})
+"""The kinds that are read, mostly from a file: all of it was there before anybody looked."""
 
 
 class Hop(_Word):

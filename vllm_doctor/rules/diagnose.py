@@ -377,6 +377,8 @@ def _remedy(written: RemedyRule, reader: Reader) -> Remedy | None:
     if any(_lacks(vllm, flag, reader) for flag in written.set):
         return None
     values = _values(written, reader, vllm, needs)
+    if needs and _drops_what_may_not_be_there(written, values, reader):
+        return None
     known = _Values({}, (), {}, ()) if needs else values  # with one that is not known yet nothing can be predicted
     then = reader.changed({**dict.fromkeys(known.unset), **known.set})
     starts = then.start()
@@ -403,6 +405,12 @@ def _remedy(written: RemedyRule, reader: Reader) -> Remedy | None:
         starts_unknown=starts.unknown,
         goal=written.goal,
     )
+
+
+def _drops_what_may_not_be_there(written: RemedyRule, values: _Values, reader: Reader) -> bool:
+    """Whether all that it does is to leave out flags of which none is known to be given."""
+    does_more = written.set or written.env or written.run
+    return bool(values.unset) and not does_more and not any(flag in reader.flags for flag in values.unset)
 
 
 def _may_fit(written: RemedyRule, reader: Reader, needs: dict[str, Reason]) -> bool:

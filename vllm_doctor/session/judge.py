@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vllm_doctor.launch import diff
 from vllm_doctor.model import outside
-from vllm_doctor.model.kinds import SERVERS, Role, SourceKind, Stage
+from vllm_doctor.model.kinds import GRAVE, READ, SERVERS, Role, SourceKind, Stage
 from vllm_doctor.model.observation import Document, Observation
 from vllm_doctor.model.reading import Known, Reading, Value
 from vllm_doctor.model.report import (
@@ -35,6 +35,7 @@ from vllm_doctor.session import path
 from vllm_doctor.session.cure import Cure
 from vllm_doctor.session.patients import (
     Examined,
+    has_figure,
     is_benchmark_alone,
     is_said,
     is_unmeasured,
@@ -54,6 +55,7 @@ _READING, _JUDGING = 0.4, 0.8
 UNMEASURED = "Nothing was measured: only its command was checked"
 ONLY_GPUS = "Nothing was measured: only the GPUs were looked at"
 ONLY_TRIGGERS = "Nothing was measured: only the autoscaler's triggers were checked"
+NO_RESULT = "A benchmark's command without its result: nothing was measured"
 SOUND = "No fault found in how the benchmark was made"
 AS_EXPECTED = "Requests get the speed that is typical of this model on these GPUs"
 
@@ -115,9 +117,10 @@ def judge(
     unmeasured = "" if is_measured else _of_command(diagnosis.findings) if is_written else ONLY_GPUS
     if {o.kind for o in observations} == {SourceKind.AUTOSCALER}:
         unmeasured = ONLY_TRIGGERS
-    verdict, headline = _concluded(
-        diagnosis, error, unmeasured, is_benchmark_alone(observations), is_said(observations), strict
-    )
+    is_benchmark = is_benchmark_alone(observations)
+    if is_benchmark and not has_figure(observations):
+        is_benchmark, unmeasured = False, NO_RESULT
+    verdict, headline = _concluded(diagnosis, error, unmeasured, is_benchmark, is_said(observations), strict)
     command, variables = _command(examined)
     is_one_command = is_written and len(examined) == 1
     cure = Cure(snapshots, rules, catalogue, wishes.get("goal"))
@@ -172,13 +175,24 @@ def _sources(observations: Sequence[Observation]) -> tuple[SourceSeen, ...]:
 
 def _error(observations: Sequence[Observation], examined: Sequence[Examined]) -> Problem | None:
     """A server that does not answer cannot be judged; without its host or its GPUs a part of it can. Where the doctor
-    got no CPU to look at the host, its server may lack one too."""
+    got no CPU to look at the host, its server may lack one too. What a file holds that was not read in time is not
+    known: without a scrape it may be all that was measured."""
     failed = [o for o in observations if o.error is not None]
     starved = [o for o in failed if o.kind is SourceKind.HOST and o.error is not None and o.error.kind == "starved"]
+    unread = [] if any(o.window.times for o in observations) else [o for o in failed if _is_unread(o)]
     decisive = (
-        [o for o in failed if o.kind in (*SERVERS, SourceKind.GATEWAY)] or starved or ([] if examined else failed)
+        [o for o in failed if o.kind in (*SERVERS, SourceKind.GATEWAY)]
+        or starved
+        or unread
+        or ([] if examined else failed)
     )
     return decisive[0].error if decisive else None
+
+
+def _is_unread(observation: Observation) -> bool:
+    """Whether it is a file of which there was no time to read all."""
+    error = observation.error
+    return observation.kind in READ and error is not None and error.kind in ("timeout", "starved")
 
 
 def _unfinished(diagnosis: Diagnosis, servers: int, log: Observation | None) -> Problem | None:
@@ -215,9 +229,16 @@ def _nothing_to_judge(
 
 
 def _of_command(findings: Sequence[Finding]) -> str:
-    """The headline of a command that nobody has run: what is suspected of it, where something is."""
-    suspected = next((finding for finding in findings if finding.role is Role.ROOT), None)
+    """The headline of a command that nobody has run: what is suspected of it, where that may cost much."""
+    suspected = next((finding for finding in findings if finding.role is Role.ROOT and _may_cost(finding)), None)
     return UNMEASURED if suspected is None else f"{suspected.title}; nothing was measured that tells what it costs"
+
+
+def _may_cost(finding: Finding) -> bool:
+    """Whether it may be what to look at first. A note on what the user has set may not, who often wants it so, unless
+    it lengthens each step."""
+    is_as_set = any(remedy.was for remedy in finding.remedies)
+    return finding.severity in GRAVE or finding.cost is not None or not is_as_set
 
 
 def _concluded(

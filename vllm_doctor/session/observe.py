@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from vllm_doctor.model.errors import DoctorError, told
+from vllm_doctor.model.kinds import READ
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Problem
 from vllm_doctor.session.source import Source
@@ -80,9 +81,11 @@ def looked(source: Source, look: Callable[[], Observation]) -> Observation:
 
 def _unanswered(source: Source, waited: float | None) -> Observation:
     """A source of which nothing came in time; `waited`: seconds that the doctor had no CPU, if that may be why."""
+    what = "was not read to its end in time" if source.kind in READ else "did not answer in time"
     if waited is None:
-        problem = Problem("timeout", f"{source.target} did not answer in time: raise --timeout")
+        problem = Problem("timeout", f"{source.target} {what}: raise --timeout")
     else:
-        said = f"the doctor itself waited {waited:.1f} s for a CPU: {source.target} was not looked at in time"
+        what = what if source.kind in READ else "was not looked at in time"
+        said = f"the doctor itself waited {waited:.1f} s for a CPU: {source.target} {what}"
         problem = Problem("starved", f"{said}; run it where a CPU is free, or raise --timeout")
     return Observation(source.kind, source.target, error=problem, patient=source.patient)

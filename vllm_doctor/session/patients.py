@@ -26,6 +26,14 @@ _OF_NO_RUN = frozenset(
     {SourceKind.COMMAND, SourceKind.GPU, SourceKind.COLLECT_ENV, SourceKind.GPU_NAME, SourceKind.AUTOSCALER}
 )
 """What can be known of a server that does not run yet."""
+_MEASURED = tuple(
+    f"bench_{what}"
+    for what in (
+        "output_tokens_per_second", "total_tokens_per_second", "requests_per_second", "duration", "ttft", "tpot", "itl",
+        "e2e",
+    )
+)  # fmt: skip
+"""Facts of a benchmark of which each result has one; what it was told to do is none."""
 _MACHINES = (SourceKind.COLLECT_ENV, SourceKind.GPU_NAME)
 _TELLS_GPU = {SourceKind.GPU: "the driver reports", SourceKind.COLLECT_ENV: "collect-env tells"}
 
@@ -144,8 +152,15 @@ def is_unmeasured(observations: Sequence[Observation]) -> bool:
 
 
 def is_benchmark_alone(observations: Sequence[Observation]) -> bool:
-    """Whether a benchmark's result is all that was measured: no server was looked at."""
+    """Whether a benchmark is all that was done: no server was looked at."""
     return {SourceKind.BENCH} <= {observation.kind for observation in observations} <= {SourceKind.BENCH, *_OF_NO_RUN}
+
+
+def has_figure(observations: Sequence[Observation]) -> bool:
+    """Whether a benchmark among them tells something that it measured."""
+    return any(
+        isinstance(o.facts.get(name), Known) for o in observations if o.kind is SourceKind.BENCH for name in _MEASURED
+    )
 
 
 def is_said(observations: Sequence[Observation]) -> bool:

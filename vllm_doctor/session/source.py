@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vllm_doctor.model.kinds import SourceKind, Trust
+from vllm_doctor.model.kinds import READ, SourceKind, Trust
 from vllm_doctor.model.observation import Feed, Observation
 from vllm_doctor.model.report import Problem
 
@@ -34,12 +34,19 @@ class Source:
     """Whose answers can be kept."""
     logs: tuple[Origin, ...] = ()
     """Of a log: its files."""
+    was_there: bool = False
+    """Whether it was there before, as GPUs that were printed, though others of its kind tell what is now."""
     recording: Recording | None = None
     """Where it comes from, if it is not of now."""
     replay: Callable[[Callable[[], float]], Feed] | None = None
     """To look at what was recorded as if it were then; asks for the seconds after its start."""
     so_far: Callable[[], Observation | None] = lambda: None
     """What a look that has not ended yet has seen, if anything: for another thread, when the time is over."""
+
+    @property
+    def is_past(self) -> bool:
+        """Whether looking at it is reading: nobody waits for an answer."""
+        return self.was_there or self.recording is not None or self.kind in (*READ, SourceKind.GPU_NAME)
 
     @property
     def trust(self) -> Trust:

@@ -195,3 +195,16 @@ def test_a_command_in_another_fence_with_the_line_ends_of_a_form() -> None:
     for ends in ("\n", "\r\n"):
         [run] = printed.runs(text.replace("\n", ends))
         assert (run.completed, run.failed) == (979, 4096 - 979)
+
+
+@pytest.mark.parametrize("row", ["", "Request rate configured (RPS):           10.00\n"])
+def test_a_table_that_is_cut_off_before_its_first_figure_is_none(row: str) -> None:
+    head = "============ Serving Benchmark Result ============\nSuccessful requests:                     100\n"
+    table = f"{head}Failed requests:                         0\n{row}"
+    assert not printed.holds_table(table)
+    assert printed.runs(f"{table}{'=' * 50}\n") == ()
+
+
+def test_a_table_of_which_requests_failed_tells_something() -> None:
+    (run,) = printed.runs("Successful requests:                     0\nFailed requests:                         100\n")
+    assert (run.completed, run.failed) == (0, 100)

@@ -43,7 +43,8 @@ def of_file(patient: str, how: Attachment, command: Command | None = None) -> li
 
     server = ServerProcess.unseen() if command is None else ServerProcess(root=0, command=command)
     nobody = Local(server, patient, kernel=how.kernel, printed=how.printed)
-    return [Source(SourceKind.GPU, nobody.gpus_target, patient, lambda: nobody.examine_gpus(0, how.deadline))]
+    look = partial(nobody.examine_gpus, 0, how.deadline)
+    return [Source(SourceKind.GPU, nobody.gpus_target, patient, look, was_there=True)]
 
 
 def of_benchmarks(found: Sequence[Source], how: Attachment) -> list[Source]:

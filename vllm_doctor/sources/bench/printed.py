@@ -38,6 +38,14 @@ _LABELS = frozenset(
     )
 )  # fmt: skip
 """In small letters: "Total Token throughput" until 0.11. Some are SGLang's, whose client asks vLLM as well."""
+_FAILED = "failed requests"
+_NO_FIGURES = frozenset(
+    (
+        _FIRST, _FAILED, "maximum request concurrency", "request rate configured (rps)", "traffic request rate",
+        "max request concurrency", "max reqeuest concurrency",
+    )
+)  # fmt: skip
+"""Rows that tell what was sent and not how it went: a table with no other is the head of one that was cut off."""
 _NO_LIMIT = {"inf": math.inf, "not set": math.inf, "none": math.inf}
 _FOLDED = re.compile(r" ([-=]{5,}|[A-Z][\w-]{1,12}(?: [\w()/%.-]{1,12}){0,5}:)")
 """Where a line of a table begins, in a text that lost its line ends."""
@@ -68,6 +76,11 @@ class _Table:
     end: int = 0
     values: dict[str, float] = field(default_factory=dict)
     percentiles: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def has_figure(self) -> bool:
+        """Whether it tells something that was measured: a time, a rate, a length, or that requests failed."""
+        return bool(self.values.keys() - _NO_FIGURES or self.values.get(_FAILED) or self.percentiles)
 
 
 def holds_table(text: str) -> bool:
@@ -127,7 +140,7 @@ def _tables(text: str) -> Iterator[_Table]:
         is_first = label == _FIRST
         is_new = bool(header or offline or average) or (is_first and (table is None or _FIRST in table.values))
         if table is not None and (is_new or number - table.line > _MOST_LINES):
-            if table.values:
+            if table.has_figure:
                 found += 1
                 yield table
             table = None
@@ -146,8 +159,9 @@ def _tables(text: str) -> Iterator[_Table]:
             table.end = at
         elif table.tool == SERVE and not header and line.rstrip().endswith(_RULE) and table.values:
             table.end = at
-            found += 1
-            yield table
+            if table.has_figure:
+                found += 1
+                yield table
             table = None
             if found >= MOST_RUNS:
                 return
@@ -157,7 +171,7 @@ def _tables(text: str) -> Iterator[_Table]:
                     table.values[name], table.end = tokens, at
             if (told := _PERCENTILE.search(line)) and (seconds := outside.number(told["value"])) is not None:
                 table.percentiles[told["percent"]], table.end = seconds, at
-    if table is not None and table.values:
+    if table is not None and table.has_figure:
         yield table
 
 
@@ -210,7 +224,7 @@ def _throughput(values: Mapping[str, float]) -> BenchRun:
 
 def _serve(values: Mapping[str, float], before: str) -> BenchRun:
     asked = _asked(values, before)
-    completed, failed = values.get("successful requests"), values.get("failed requests")
+    completed, failed = values.get(_FIRST), values.get(_FAILED)
     return BenchRun(
         SERVE,
         asked=asked,

@@ -66,6 +66,13 @@ _TENSOR = re.compile(
 _PIPELINE = re.compile(
     r"(?<![a-z])(?:-?pp|pipeline[- _]parallel(?:[- _]?size|ism)?) ?(?:of |is |[=:-] ?)? ?(\d{1,2})(?![\d.]|[a-z])"
 )
+_VERSION = re.compile(
+    r"^[ \t>*-]{0,8}(?:\[(?:pip3|conda)\] )?vllm(?:\[[\w,-]{1,40}\])?"
+    r"(?: version)?(?:[ \t]{2,60}|\t| ?== ?| ?: ?|(?<=version) )"
+    r"v?(\d{1,2}\.\d{1,2}(?:\.\d{1,3})?(?:[.+a-z][\w.+]{0,40})?)(?![\w.])",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A line of `pip list` or `pip freeze`, and the like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,3 +262,9 @@ def parallel(text: str) -> tuple[int | None, int | None]:
     told = [{int(found[1]) for found in pattern.finditer(small)} for pattern in (_TENSOR, _PIPELINE)]
     tensor, pipeline = (next(iter(sizes)) if len(sizes) == 1 else None for sizes in told)
     return tensor or None, pipeline or None
+
+
+def version(text: str) -> str | None:
+    """vLLM's version, where a line of its own tells it; None where several do."""
+    told = {found[1].rstrip(".") for found in _VERSION.finditer(text[:MOST_CHARS])}
+    return told.pop() if len(told) == 1 else None
