@@ -23,6 +23,7 @@ PREEMPTED: Mapping[str, Value] = {
     "gpu_memory_utilization_if_free": 0.9, "gpu_memory_utilization_wanted": 0.9, "gpu_memory_utilization_growth": 0.1,
     "gpu_memory_free": 10 * GIB, "gpu_memory_total": 80 * GIB, "kv_memory_growth": 0.0, "kv_memory_wanted_if_seen": 0.0,
     "queue_per_running": 1.0, "requests_that_fit_then": 30.0,
+    "requests_that_ran_full": 1e12, "requests_in_flight_peak": 24.0,
 }  # fmt: skip
 
 
@@ -231,3 +232,15 @@ def test_only_flags_that_this_vllm_has_are_told_to_be_left_out(version: str, lef
     }  # fmt: skip
     remedy = first("spec-decode-low-acceptance", signals)
     assert (remedy.unset, remedy.validated_for) == (left_out, version)
+
+
+def test_where_only_a_log_tells_how_many_ran_these_are_admitted() -> None:
+    logged = {name: value for name, value in PREEMPTED.items() if not name.startswith("requests_that_fit")}
+    ran = {**logged, "requests_that_ran_full": 20.0, "requests_running_usual": 20.4}
+    assert {"--max-num-seqs": 20} in settings("preemption", ran)
+
+
+def test_no_flag_is_dropped_that_may_not_be_there() -> None:
+    untold = {name: value for name, value in PREEMPTED.items() if not name.startswith("gpu_memory_utilization")}
+    assert all("--gpu-memory-utilization" not in one.unset for one in finding("preemption", untold).remedies)
+    assert all("low" not in one.do for one in finding("kv-cache-saturated", untold).remedies)

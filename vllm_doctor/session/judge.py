@@ -235,10 +235,10 @@ def _of_command(findings: Sequence[Finding]) -> str:
 
 
 def _may_cost(finding: Finding) -> bool:
-    """Whether it may be what to look at first. A note on what the user has set may not, who often wants it so, unless
-    it lengthens each step."""
-    is_as_set = any(remedy.was for remedy in finding.remedies)
-    return finding.severity in GRAVE or finding.cost is not None or not is_as_set
+    """Whether it may be what to look at first. A note on what the user has switched by hand may not, who often wants it
+    so, unless it lengthens each step."""
+    is_switched = any(isinstance(value, bool) for remedy in finding.remedies for value in remedy.was.values())
+    return finding.severity in GRAVE or finding.cost is not None or not is_switched
 
 
 def _concluded(
