@@ -421,6 +421,11 @@ def test_where_a_quoted_log_ends_somebody_has_chosen(log: LogFolder) -> None:
     assert fact(log.run(start(0)[:6]), "log_ends_abruptly") is True
 
 
+def test_a_log_says_where_it_is_quoted(log: LogFolder) -> None:
+    assert fact(log.run(["```text", *start(0), "```"]), "log_quoted") == 1
+    assert fact(log.run(start(0)), "log_quoted") is None
+
+
 def test_an_earlier_start_that_neither_came_up_nor_says_how_it_ended(log: LogFolder) -> None:
     names = ("starts_unfinished", "unfinished_stage", "unfinished_silence")
 

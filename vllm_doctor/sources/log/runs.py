@@ -353,7 +353,8 @@ class Runs:
                 | _of_death(run, place > served_last, place >= served_last, is_quoted)
                 | _of_deaths(run, deaths, len(corrected), place in corrected)
                 | (unfinished if place == len(runs) - 1 else {})
-                | again,
+                | again
+                | ({"log_quoted": Known(1.0, origin=LOG)} if is_quoted else {}),
             )
             for place, (run, again) in enumerate(zip(runs, _restarts(runs, self._all), strict=True))
         )
