@@ -69,16 +69,16 @@ def starts(text: str, line: int = 1) -> list[Written]:
     argv = list(built.command)
     if built.entrypoint != ():
         argv, guessed = docker.argv(built.image, built.entrypoint, built.command)
-    held = built.command or built.entrypoint or argv
+    held = built.command or built.entrypoint  # neither: the image's own start, of which nothing stands in the file
     return [
         Written.of(
             launch,
             form=Form.DOCKERFILE,
-            place=f"line {argv[0].line}",
+            place=f"line {held[0].line if held else built.line}",
             environment={**environment, **launch.environment},
             image=built.image,
             notes=(*launch.notes, *built.notes, *guessed),
-            holder=_region(text, held[0].line - line + 1),
+            holder=_region(text, held[0].line - line + 1) if held else None,
         )
         for launch in of_words(argv, Form.DOCKERFILE, environment)
     ]
