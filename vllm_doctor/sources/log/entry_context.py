@@ -129,13 +129,13 @@ class Raised(NamedTuple):
     part: str | None = None
 
 
-def exception(this: Record, line: Line, known: LogLines, is_before_requests: bool = False) -> Raised | None:
+def exception(this: Record, line: Line, known: LogLines) -> Raised | None:
     """Why a process failed, by the traceback that follows: of a chain the exception that it began with, unless that was
     only how another way was tried, or the rules know a later one.
 
-    Without its message where that may quote a request (`entry_raised`): not in a run that has none yet.
+    Without its message where that may quote a request (`entry_raised`).
     """
-    found = list(_tracebacks(this, line, known, is_before_requests))
+    found = list(_tracebacks(this, line, known))
     strong = [one for one in found if not one.is_weak]
     if not strong:
         return found[0] if found else None
@@ -149,7 +149,7 @@ def exception(this: Record, line: Line, known: LogLines, is_before_requests: boo
     return Raised(chosen.says, stage, is_of_vllm=any(one.is_of_vllm for one in found), part=part)
 
 
-def _tracebacks(this: Record, line: Line, known: LogLines, is_before_requests: bool) -> Iterator[Raised]:
+def _tracebacks(this: Record, line: Line, known: LogLines) -> Iterator[Raised]:
     """The exceptions of one chain, each with where it was raised; of one that says nothing also what comes after it."""
     traced = "Traceback" in this.message or this.message.lstrip().startswith("File ")
     frames = _Frames(known)
@@ -159,7 +159,7 @@ def _tracebacks(this: Record, line: Line, known: LogLines, is_before_requests: b
     def told() -> Raised:
         bare = f"{says} in {frames.last}" if frames.last and re.fullmatch(r"[\w.]+:?", says) else says
         is_weak = _VERDICTLESS.match(says) is not None
-        says_shown = entry_raised.shown(bare, is_before_requests or frames.are_no_clients, known)
+        says_shown = entry_raised.shown(bare, frames.are_no_clients, known)
         return Raised(says_shown, frames.stage, is_weak, frames.is_of_vllm, frames.part)
 
     for place, raw in enumerate(line.following(_TRACEBACK_BYTES).split(b"\n")):
@@ -171,8 +171,7 @@ def _tracebacks(this: Record, line: Line, known: LogLines, is_before_requests: b
             text = _unmargined(following.message)
             if headed:
                 said = text.partition(" [type=")[0].strip()  # behind that stands what was given
-                is_kept = is_before_requests or frames.are_no_clients
-                yield Raised(f"{headed}: {said if is_kept else MASK}", frames.stage)
+                yield Raised(f"{headed}: {said if frames.are_no_clients else MASK}", frames.stage)
                 headed = ""
                 continue
             begins = "Traceback " in text and "(most recent call last)" in text

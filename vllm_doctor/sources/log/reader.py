@@ -108,7 +108,6 @@ class Reading:
         self.path, self._table, self._scanner, self._until = path, table, scanner, until
         self._may_run_ahead = may_run_ahead
         self._is_timeless = self._is_bare = False
-        self._has_begun = self._may_have_served = False
         self._tail = b""
         self._too_slow: Counter[str] = Counter()
         """Ids of lines -> how often one of their patterns took too long."""
@@ -142,7 +141,6 @@ class Reading:
                             beat.tick((sighting.origin, sighting.process, sighting.pid, sighting.line.id, said))
                         sighting = sighting._replace(at=beat.at)
                     found = True
-                    self._note_requests(sighting.line)
                     self.is_vllm = (
                         self.is_vllm or bool(this.level) or "vllm" in this.message or bool(sighting.line.samples)
                     )
@@ -192,8 +190,7 @@ class Reading:
                 where = entry_context.stack(this, line, self._table)
                 stage, part = stage or where.stage, where.part
             elif entry.marks in _TRACED:
-                is_before_requests = self._has_begun and not self._may_have_served
-                raised = entry_context.exception(this, line, self._table, is_before_requests)
+                raised = entry_context.exception(this, line, self._table)
                 cause, stage = (raised.says, raised.stage or stage) if raised is not None else (None, stage)
                 part = raised.part if raised is not None else None
                 self.is_vllm = self.is_vllm or (raised is not None and raised.is_of_vllm)
@@ -215,16 +212,6 @@ class Reading:
                 arguments=given,
                 part=part,
             )
-
-    def _note_requests(self, line: LogLine) -> None:
-        """Whether there can be requests: not in a log that begins with a start, until an engine is made."""
-        self._may_have_served = (
-            self._may_have_served
-            or bool(line.samples)
-            or line.stage in ("API server", "serving")
-            or (not self._has_begun and line.marks in _TRACED)
-        )
-        self._has_begun = self._has_begun or line.marks in ("start", "arguments")
 
     def _sighted_last(self, this: Record, at: float | None) -> Iterator[Sighting]:
         """What only the last line of a log tells."""
