@@ -622,7 +622,7 @@ MANY = "ValueError: Chunked MM input disabled but max_tokens_per_mm_item (2496) 
 
 
 def test_what_is_raised_while_the_engine_is_made_is_shown_whole(log: LogFolder) -> None:
-    """Also from code that reads requests later on; by the frames alone, as a log may have lost what was asked before."""
+    """Also from code that reads requests later on. By the frames alone: a log may have lost what was asked before."""
     own, hidden = "ValueError: some words of vLLM's own", "ValueError: [masked]"
     reads = frames("vllm/entrypoints/cli/serve.py:cmd", "vllm/multimodal/encoder_budget.py:__init__", "/x/own.py:f")
     makes = [*reads[:3], *frames("vllm/v1/engine/async_llm.py:from_vllm_config")[1:], *reads[3:]]
