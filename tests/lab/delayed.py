@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 if __name__ != "__main__":
+    from tests.lab import relay
     from tests.lab.machine import before_all_others
 
 BLOCK = 1 << 16
@@ -24,20 +22,9 @@ BLOCK = 1 << 16
 @contextlib.contextmanager
 def way(url: str, seconds: Path) -> Iterator[str]:
     """The URL of a way to this server, as long as this file says."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    relay = subprocess.Popen([sys.executable, __file__, str(port), url.rsplit(":", 1)[1], str(seconds)])
-    before_all_others(relay.pid)
-    try:
-        for _ in range(100):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        relay.kill()
-        relay.wait()
+    with relay.standing_before(url, __file__, str(seconds)) as (longer, pid):
+        before_all_others(pid)
+        yield longer
 
 
 def seconds_of(file: Path | None) -> float:

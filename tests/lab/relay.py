@@ -19,16 +19,23 @@ BLOCK = 1 << 16
 @contextlib.contextmanager
 def relayed(url: str, seconds: float) -> Iterator[str]:
     """The URL of such a proxy in front of this one."""
+    with standing_before(url, __file__, str(seconds)) as (proxy, _):
+        yield proxy
+
+
+@contextlib.contextmanager
+def standing_before(url: str, script: str, *words: str) -> Iterator[tuple[str, int]]:
+    """The URL and the pid of a script that takes a port of its own, that of a server, and these words."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    relay = subprocess.Popen([sys.executable, __file__, str(port), url.rsplit(":", 1)[1], str(seconds)])
+    relay = subprocess.Popen([sys.executable, script, str(port), url.rsplit(":", 1)[1], *words])
     try:
         for _ in range(100):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break
             time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{port}", relay.pid
     finally:
         relay.kill()
         relay.wait()
