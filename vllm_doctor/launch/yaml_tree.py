@@ -98,14 +98,20 @@ def read(text: str, line: int = 1) -> Documents:
     try:
         _check(text, line)
         roots = list(yaml.compose_all(text, Loader=_Loader))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"line {mark.line + line}: " if mark else ""
-        raise SourceError("unreadable", f"{where}this is no valid YAML ({_problem(error)}){of_chart}") from None
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise SourceError("unreadable", "this is no valid YAML") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise _refusal(error, line, of_chart) from None
     converter = _Converter(line)
     return Documents(tuple(converter.node(root, "", 0) for root in roots if root is not None), is_open)
+
+
+def _refusal(error: Exception, first: int, of_chart: str) -> SourceError:
+    mark = (error.problem_mark or error.context_mark) if isinstance(error, yaml.MarkedYAMLError) else None
+    where = f"line {mark.line + first}: " if mark else ""
+    if outside.is_too_deep(error):
+        return SourceError("too-large", f"{where}nested deeper than {MAX_DEPTH} levels")
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return SourceError("unreadable", "this is no valid YAML")
+    return SourceError("unreadable", f"{where}this is no valid YAML ({_problem(error)}){of_chart}")
 
 
 def _problem(error: yaml.MarkedYAMLError) -> str:

@@ -43,6 +43,11 @@ def json(text: str | bytes) -> Any:
         raise DepthError("nested too deeply") from None
 
 
+def is_too_deep(error: Exception) -> bool:
+    """Whether PyYAML gave up on a text because of its depth: libyaml does at 1,000 levels since PyYAML 6.0.4."""
+    return isinstance(error, RecursionError) or getattr(error, "problem", None) == "exceeded maximum nesting depth"
+
+
 def _int(digits: str) -> int | float:
     return int(digits) if len(digits) <= _DIGITS else float(digits)
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import yaml
 
+from vllm_doctor.model import outside
+
 _MAX_DEPTH = 50
 _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster, where PyYAML has it
 
@@ -15,13 +17,14 @@ def parsed(text: str) -> dict[str, Any]:
     try:
         _check(text)
         config = yaml.load(text, Loader=_Loader)  # a safe loader: nothing is constructed but plain values
-    except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise ValueError(f"{line}no valid YAML") from None
     except _RefusedError as error:
         raise ValueError(str(error)) from None
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise ValueError("no valid YAML") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        if outside.is_too_deep(error):
+            raise ValueError("nested too deeply") from None
+        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+        line = f"line {mark.line + 1}: " if mark else ""
+        raise ValueError(f"{line}no valid YAML") from None
     if config is None:
         return {}
     if not isinstance(config, dict):
