@@ -16,6 +16,7 @@ from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "--speculative-config": ("method", "num_speculative_tokens"),
+    "--structured-outputs-config": ("backend",),
     "--limit-mm-per-prompt": ("image", "video", "audio"),
     "--compilation-config": ("cudagraph_mode", "max_cudagraph_capture_size", "cudagraph_capture_sizes"),
 }
