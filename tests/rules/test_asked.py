@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.making import shipped_catalogue, shipped_rules, window
-from vllm_doctor.model.facts import COMMAND
+from tests.rules.test_costs import facts
+from tests.rules.test_costs import server as of_speed
+from vllm_doctor.model.facts import COMMAND, LOG
 from vllm_doctor.model.kinds import Role
 from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.report import Finding
@@ -37,8 +39,11 @@ def server(flags: dict[str, str], tokens: float = 300, cpu: float = 0.98, parsed
         told = [] if parsed is None else [f"vllm:tool_call_parser_invocations_total{{{labels}}} {parsed * seconds}"]
         return page(seconds, tokens, cpu, *told)
 
-    facts: dict[str, Reading] = {COMMAND: Known("vllm serve m"), **{flag: Known(value) for flag, value in flags.items()}}
-    return shipped_catalogue().snapshot(window(at(0), at(5), at(10), every=5), facts)
+    return shipped_catalogue().snapshot(window(at(0), at(5), at(10), every=5), started(flags))
+
+
+def started(flags: dict[str, str]) -> dict[str, Reading]:
+    return {COMMAND: Known("vllm serve m"), **{flag: Known(value) for flag, value in flags.items()}}
 
 
 def findings(snapshot: Snapshot) -> dict[str, Finding]:
@@ -85,9 +90,38 @@ def test_what_is_deferred_waits_for_its_grammar_where_nothing_else_can_defer_it(
     flags: dict[str, str], lora: str, known: bool
 ) -> None:
     deferred = f'vllm:num_requests_waiting_by_reason{{{ENGINE},reason="deferred"}} 4'
-    facts: dict[str, Reading] = {COMMAND: Known("vllm serve m"), **{flag: Known(value) for flag, value in flags.items()}}
     pages = [page(at, 300, 0.1, deferred, lora) for at in (0.0, 5.0, 10.0)]
-    snapshot = shipped_catalogue().snapshot(window(*pages, every=5), facts)
+    snapshot = shipped_catalogue().snapshot(window(*pages, every=5), started(flags))
     [subject] = [one for one in snapshot.subjects if one]
     reading = snapshot.read("deferred_for_grammar", subject)[1]
     assert (reading == Known(4.0)) if known else not isinstance(reading, Known)
+
+
+def logged(share: float, number: float, tpot: float) -> dict[str, Finding]:
+    """Of a log in which this share of the requests asks for so many logprobs, on a server whose speed is known."""
+    told: dict[str, Reading] = {
+        LOG: Known(True),
+        "log:request-logged": Known(100.0),
+        "log:request-logprobs": Known(100 * share),
+        "log:request-logprobs.number": Known(number),
+        "log:request-prompt-logprobs": Known(0.0),
+    }
+    return findings(of_speed({**facts(), **told}, tpot=tpot))
+
+
+def test_logprobs_are_no_matter_where_tokens_come_as_fast_as_expected() -> None:
+    assert "logprobs-overhead" not in logged(1.0, 5, tpot=0.008)
+
+
+def test_a_few_logprobs_explain_no_server_that_is_many_times_too_slow() -> None:
+    finding = logged(1.0, 5, tpot=0.2)["logprobs-overhead"]
+    assert finding.cost is not None
+    assert finding.cost.share is not None
+    assert finding.cost.share < 0.1
+    assert finding.is_minor
+
+
+def test_thousands_of_logprobs_explain_it() -> None:
+    finding = logged(1.0, 2000, tpot=0.2)["logprobs-overhead"]
+    assert finding.cost is not None
+    assert finding.cost.share == 1.0
