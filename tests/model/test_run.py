@@ -156,3 +156,44 @@ def test_a_life_without_times_has_none_at_any_time() -> None:
     death = Death(None, 7, "EngineCore", None, True)
     timeless = Run(None, None, False, False, False, death, {})
     assert timeless.shifted(60) == timeless
+
+
+# The same load early and late
+
+
+def of_hours(*per_token: float, kv: float = 0.2, running: float = 8.0) -> Run:
+    """A run in which the same requests decode for 40 s each hour, with so many seconds between two tokens."""
+    rounds = []
+    tokens = 0.0
+    for hour, seconds in enumerate(per_token):
+        for place in range(5):
+            tokens += 10 * running / seconds
+            rounds.append(
+                Round(3600.0 * hour + 10 * place, {"0": {RUNNING: running, KV_CACHE: kv, PROMPTS: 0.0, TOKENS: tokens}})
+            )
+    return run(*rounds)
+
+
+def test_the_same_load_at_both_ends_of_a_run_tells_its_drift() -> None:
+    found = of_hours(0.02, 0.02, 0.03, 0.03, 0.04, 0.04).decode_drift
+    told = {name: reading.value for name, reading in found.items() if isinstance(reading, Known)}
+    assert told == pytest.approx({
+        "decode_early": 0.02,
+        "decode_middle": 0.03,
+        "decode_late": 0.04,
+        "decode_slowest_early": 0.02,
+        "decode_fastest_late": 0.04,
+        "decode_drift_seconds": 4 * 3600.0,
+        "decode_drift_batch": 8.0,
+    })  # fmt: skip
+
+
+def test_longer_requests_are_another_load() -> None:
+    short, long = of_hours(0.02, 0.02, 0.02), of_hours(0.04, 0.04, 0.04, kv=0.4)
+    later = [dataclasses.replace(one, at=one.at + 4 * 3600) for one in long.rounds]
+    assert run(*short.rounds, *later).decode_drift == {}
+
+
+def test_without_a_kv_cache_in_use_nobody_knows_how_long_requests_are() -> None:
+    assert of_hours(0.02, 0.03, 0.04, kv=0.004).decode_drift == {}
+    assert run(Round(0, {"0": {RUNNING: 1.0}})).decode_drift == {}

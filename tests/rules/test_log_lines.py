@@ -60,7 +60,11 @@ def test_what_it_names_are_its_values(line: log_lines.LogLine) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [line for line in TABLE.lines.values() if not line.bare and line.until is None and line.id not in FROM_PARTS | ASKS],
+    [
+        line
+        for line in TABLE.lines.values()
+        if not line.bare and line.until is None and line.id not in FROM_PARTS | ASKS
+    ],
     ids=id_of,
 )
 def test_a_line_that_is_still_printed_is_one_of_the_newest_release(line: log_lines.LogLine) -> None:

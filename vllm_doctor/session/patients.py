@@ -219,6 +219,7 @@ def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observat
         if (best := run.fastest_decode) is not None:
             decode = dict(zip(("decode_seconds_best", "decode_batch_best"), best, strict=True))
             facts = {**facts, **{name: Known(value, origin=LOG) for name, value in decode.items()}}
+        facts = {**facts, **run.decode_drift}
         found.append(replace(run, facts=named_model.completed(_with_defaults(facts), [run.model, *models], ())))
     return found
 
