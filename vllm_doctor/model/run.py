@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from statistics import median
 
@@ -156,7 +157,7 @@ class Run:
     def fastest_decode(self) -> tuple[float, float] | None:
         """The least time between two tokens of a request while the same requests ran and no prompt was computed, and
         how many they were. None where no two rounds were like that."""
-        best = min(self._decodes(), key=lambda one: one[0], default=None)
+        best = min(self._decodes, key=lambda one: one[0], default=None)
         return None if best is None else (best[0], best[1].total(RUNNING))
 
     @property
@@ -168,7 +169,7 @@ class Run:
         decode_fastest_late; decode_drift_seconds, between the two ends; decode_drift_batch, the requests.
         """
         alike: dict[tuple[float, int], list[tuple[float, float]]] = {}
-        for seconds, here in self._decodes():
+        for seconds, here in self._decodes:
             used = here.most(KV_CACHE)
             if len(here.engines) == 1 and used >= 0.01:
                 load = (here.total(RUNNING), round(math.log(used, _ALIKE)))
@@ -202,18 +203,18 @@ class Run:
         }
         return {name: Known(value, origin="log") for name, value in found.items()}
 
-    def _decodes(self) -> Iterator[tuple[float, Round]]:
+    @cached_property
+    def _decodes(self) -> tuple[tuple[float, Round], ...]:
         """The time between two tokens of a request, of two rounds in which the same requests ran and no prompt was
         computed; and the later round."""
-        for before, here in pairwise(self.rounds):
-            tokens = here.total(GENERATED) - before.total(GENERATED)
-            if (
-                0 < before.total(RUNNING) == here.total(RUNNING)
-                and before.total(PROMPTS) == here.total(PROMPTS)
-                and tokens > 0
-                and here.at - before.at < 1.5 * self.interval
-            ):
-                yield before.total(RUNNING) * (here.at - before.at) / tokens, here
+        return tuple(
+            (running * (here.at - before.at) / tokens, here)
+            for before, here in pairwise(self.rounds)
+            if here.at - before.at < 1.5 * self.interval
+            and 0 < (running := before.total(RUNNING)) == here.total(RUNNING)
+            and before.total(PROMPTS) == here.total(PROMPTS)
+            and (tokens := here.total(GENERATED) - before.total(GENERATED)) > 0
+        )
 
     def lateness(self, first: int, last: int) -> dict[str, Reading]:
         """Of the rounds from `first` to before `last` between which requests ran: the share that came late
