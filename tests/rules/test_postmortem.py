@@ -58,6 +58,14 @@ def test_two_stretches_are_two_spans(log: LogFolder) -> None:
     assert spans[0][2] < spans[1][1]
 
 
+def test_what_is_silent_later_leaves_the_stretches_before_as_they_are(log: LogFolder) -> None:
+    """Queues of minutes in a busy hour, and then a server that is asked once an hour."""
+    load = [stats(40 + 10 * n, 4, 12 * (n % 25 >= 15), kv_cache=8.0) for n in range(100)]
+    hourly = [line for hour in range(1, 9) for line in busy(hour * 3600, hour * 3600 + 30, 1)]
+    spans = held(examine(log.run([*start(0), *load, *hourly])), "max-num-seqs-cap")
+    assert [(first, last) for _, first, last in spans] == [(180, 280), (430, 530), (680, 780), (930, 1030)]
+
+
 def test_a_moment_is_no_stretch(log: LogFolder) -> None:
     """One line with a queue, of hundreds."""
     lines = busy(40, 3000, 2)

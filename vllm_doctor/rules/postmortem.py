@@ -245,7 +245,8 @@ def _stretches(run: Run) -> list[tuple[int, int]]:
     ends: list[tuple[int, int]] = []
     for begin, end in pairwise([0, *silences, len(rounds)]):
         before = rounds[begin - 1] if begin else None
-        for length in _lengths(before, rounds[begin:end], _MOST_STRETCHES // (len(silences) + 1)):
+        share = max(1, _MOST_STRETCHES * (end - begin) // max(1, len(rounds)))
+        for length in _lengths(before, rounds[begin:end], share):
             ends.append((begin, begin + length))
             begin += length
     return ends
