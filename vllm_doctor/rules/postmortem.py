@@ -279,7 +279,7 @@ def _stalled(before: Round | None, round: Round) -> bool:
 
 
 def _crawls(before: Round | None, round: Round) -> bool:
-    """Whether requests ran, and since the round before hardly a token came, and no prompt was read or took in blocks."""
+    """Whether requests ran, and since the round before hardly a token came, and no prompt was read or took blocks."""
     if before is None or not (running := round.total(RUNNING)):
         return False
     tokens = round.total(GENERATED) - before.total(GENERATED)
@@ -480,17 +480,15 @@ def _verdict(diagnoses: Sequence[_Told], findings: Sequence[Finding]) -> tuple[V
 
 
 def _without_statistics(findings: Sequence[Finding]) -> str:
-    """What is suspected where nothing was measured: how a run ended leads, then minutes of a start that were measured,
-    then a note that would be a cause."""
+    """What leads where nothing was measured: how a run ended, then minutes of a start that were; no note, of which
+    nobody knows what it costs."""
     suspected = next((finding for finding in findings if finding.role is Role.ROOT), None)
     if suspected is not None and suspected.stage is Stage.BROKEN:
         return suspected.title
     long = next((finding for finding in findings if _is_long(finding)), None)
     if long is not None:
         return f"{long.title}; the log holds no statistics of what came after"
-    if suspected is None:
-        return NO_STATISTICS
-    return f"{suspected.title}; the log holds no statistics that tell what it costs"
+    return NO_STATISTICS
 
 
 def _is_long(finding: Finding) -> bool:
