@@ -19,7 +19,7 @@ _WRITTEN = re.compile(
 
 
 def paths(value: str) -> tuple[str, ...]:
-    """Where each of the adapters is, in the flag's value, as written or as a log has it: a folder, or a name on the Hub."""
+    """Where each of the adapters is, by the flag's value or as a log has it: a folder, or a name on the Hub."""
     entry = _LOGGED if _LOGGED.search(value[:_MOST]) else _WRITTEN
     return tuple(found[found.lastindex or 0] for found in entry.finditer(value[:_MOST]))
 
