@@ -109,3 +109,13 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     os.mkdir(tmp_path / "m")
     os.mkfifo(tmp_path / "m" / "config.json")
     assert found(f"vllm serve {tmp_path / 'm'}")[0] == {}
+
+
+def test_the_adapters_of_a_command_are_read_where_their_folders_are(tmp_path: Path) -> None:
+    path = folder(tmp_path / "llama", json.dumps(LLAMA))
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text('{"r": 16}', "utf-8")
+    command = f"vllm serve {path} --enable-lora --lora-modules a={adapter}"
+    assert found(command)[0]["lora_rank_largest"] == Known(16.0)
+    assert "lora_rank_largest" not in found(f"{command} b={tmp_path / 'none'}")[0]

@@ -842,3 +842,21 @@ def test_an_even_spread_gains_no_more_than_the_busiest_engine_has() -> None:
     waiting = f"vllm:num_requests_waiting{{{ON_0}}} %d\nvllm:num_requests_waiting{{{ON_1}}} 0\n"
     assert snapshot(pages + waiting % 0).read("spread_gain", ENGINE)[1] == Known(1.5)
     assert snapshot(pages + waiting % 60).read("spread_gain", ENGINE)[1] == Known(2.5)
+
+
+# ---- where the time of a request goes
+
+
+def test_the_time_of_a_request_outside_the_engine() -> None:
+    def page(requests: int, whole: float, queued: float, computed: float) -> str:
+        sums = {"e2e_request_latency": whole, "request_queue_time": queued, "request_inference_time": computed}
+        told = [
+            f"vllm:{name}_seconds_sum{{{ON_0}}} {total}\nvllm:{name}_seconds_count{{{ON_0}}} {requests}\n"
+            for name, total in sums.items()
+        ]
+        return f"vllm:request_success_total{{{ON_0}}} {requests}\n" + "".join(told)
+
+    pages = [page(100, 50, 1, 40), page(120, 130, 3, 58)]
+    assert read("outside_engine_time", *pages) == Known(3.0, origin="computed")
+    assert read("outside_engine_share", *pages) == Known(0.75, origin="computed")
+    assert read("outside_engine_time", page(100, 50, 1, 40), page(109, 80, 3, 50)).__class__ is Unknown  # too few

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from vllm_doctor.launch.start import Form, Start, printed
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.sources.host import model_files, process_files
+from vllm_doctor.sources.host import adapter_files, model_files, process_files
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.host.process import ServerProcess
 
@@ -19,7 +19,8 @@ _NAMED = 3
 
 
 def facts(kernel: Kernel, start: Start) -> tuple[dict[str, Reading], tuple[str, ...]]:
-    """What the model's files say, as model_files has it, as far as they do; and notes on those that cannot be used.
+    """What the model's files say, as model_files has it, and its adapters', as far as they do; and notes on those that
+    cannot be used.
 
     A folder, or a name on the Hub that is in the user's cache; nothing is downloaded.
     """
@@ -43,7 +44,9 @@ def facts(kernel: Kernel, start: Start) -> tuple[dict[str, Reading], tuple[str, 
         files=process_files.own(kernel),
     )
     found = model_files.facts(kernel, here)
-    return {fact: reading for fact, reading in found.items() if isinstance(reading, Known)}, _lies(name, found)
+    beside = adapter_files.facts(here) if start.form in _HERE else {}
+    known = ((fact, reading) for fact, reading in (found | beside).items() if isinstance(reading, Known))
+    return dict(known), _lies(name, found)
 
 
 def _lies(name: str, found: Mapping[str, Reading]) -> tuple[str, ...]:

@@ -75,6 +75,7 @@ PATTERN_SECONDS = 1.0
 _ESCAPED = re.compile(r"[\"\\<>&\n]|[^\x00-\x7f]")
 _NUMBER = re.compile(r"(-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)%?")
 _PREFIX = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d [\d:]{8} \[?[\w./]+\.py:\d+\] ?")
+_WHEN = re.compile(r"@(?:serving|here|at)$")
 _MAX_TEXT = 300
 ID = "[a-z0-9]+(-[a-z0-9]+)*"
 
@@ -206,8 +207,13 @@ class LogLines:
 
     def has(self, name: str) -> bool:
         """Whether `name` is a line ("enforce-eager") or one of its values ("kv-cache-size.tokens")."""
-        id, _, field = name.removesuffix("@serving").removesuffix("@here").partition(".")
+        id, _, field = parts(name)
         return id in self.lines and (not field or field in names_of(self.lines[id]))
+
+
+def parts(name: str) -> tuple[str, str, str]:
+    """What a signal names: a line and, behind a dot, its value; without what it asks of the line's time."""
+    return _WHEN.sub("", name).partition(".")
 
 
 def names_of(line: LogLine) -> frozenset[str]:

@@ -9,7 +9,7 @@
     env       a variable of the server's environment; `none` is its value where it is not set
     log       how often a line of rules/log-lines stands in the server's log, or a value of it: line, line.value;
               of several lines (a b c) the sum; line@serving: since the server was up; line@here: in the
-              time that is judged
+              time that is judged; line@at: of a start, the seconds from the log's first line to when it was printed
     formula   computed from other signals; also a choice of several ways, or where it holds (signals_file.py)
 
 A fact of the server's host may besides have an `exporter`: the series by which a Prometheus knows it, of a container or

@@ -77,7 +77,7 @@ class Known:
         for name in text.split():
             if self._lines.has(name):
                 continue
-            id, _, value = name.removesuffix("@serving").removesuffix("@here").partition(".")
+            id, _, value = log_lines.parts(name)
             line = self._lines.lines.get(id)
             table.mistake(_no_value(line, value) if line is not None else _no_line(id, self._lines), key)
 

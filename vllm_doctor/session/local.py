@@ -18,7 +18,7 @@ from vllm_doctor.model.report import Problem
 from vllm_doctor.sources.gpu import gpu, kernel_log
 from vllm_doctor.sources.gpu.gpu import GpuSample, GpuUse, GpuView
 from vllm_doctor.sources.gpu.nvml import Nvml
-from vllm_doctor.sources.host import host, model_files, topology
+from vllm_doctor.sources.host import adapter_files, host, model_files, topology
 from vllm_doctor.sources.host.host import Host, HostSample
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.host.liveness import Liveness
@@ -121,7 +121,7 @@ class Local:
 
     def fixed(self) -> dict[str, Reading]:
         """What does not change while the server runs: its command, its environment, its model."""
-        return _command(self.server) | model_files.facts(self.kernel, self.server)
+        return _command(self.server) | model_files.facts(self.kernel, self.server) | adapter_files.facts(self.server)
 
     def seen(
         self, patient: Host, first: HostSample, last: HostSample, fixed: dict[str, Reading], liveness: Liveness

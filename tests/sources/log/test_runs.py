@@ -426,6 +426,30 @@ def test_a_log_says_where_it_is_quoted(log: LogFolder) -> None:
     assert fact(log.run(start(0)), "log_quoted") is None
 
 
+def test_when_the_lines_of_a_start_were_printed(log: LogFolder) -> None:
+    run = log.run(start(7))
+    assert fact(run, "log:banner-version@at") == 0
+    assert fact(run, "log:server-ready@at") == 30
+    assert fact(log.run(start(7)[5:]), "log:server-ready@at") is None  # the log begins in its middle
+
+
+def test_a_start_that_has_another_compile_cache_than_the_one_before(log: LogFolder) -> None:
+    def told(first: str, second: str, flags: str = "'max_num_seqs': 4") -> Value | None:
+        runs = log.runs([*kept(0, first), *busy(40, 60), *kept(200, second, flags)])
+        return fact(runs[-1], "compile_key_before")
+
+    def kept(at: float, key: str, flags: str = "'max_num_seqs': 4") -> list[str]:
+        api = int(at) + 100
+        text = f"Using cache directory: /root/.cache/vllm/{key}/rank_0_0/backbone for vLLM's torch.compile"
+        lines = start(at, api, api + 100, flags)
+        return [*lines[:-1], record(at + 29, text, f"EngineCore pid={api + 100}", source="backends.py:1104"), lines[-1]]
+
+    before, now = "torch_compile_cache/3fbdd5227b", "torch_compile_cache/978868eca3"
+    assert told(before, now) == before
+    assert told(before, before) is None
+    assert told(before, now, "'max_num_seqs': 8") is None  # another command
+
+
 def test_an_earlier_start_that_neither_came_up_nor_says_how_it_ended(log: LogFolder) -> None:
     names = ("starts_unfinished", "unfinished_stage", "unfinished_silence")
 

@@ -94,6 +94,7 @@ _ANSWERED = ("request-500", "request-exception", "request-error")
 _INTERRUPT = re.compile(r"KeyboardInterrupt\b")
 _LOADING = ("weights-begun", "model-loaded")
 _SETTINGS = "log:engine-config."
+_COMPILE_KEY = "log:compile-cache.key"
 _MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _GONE = ("engine-gone", "worker-died", "worker-died-v0", "process-exit")
 """Lines of a process that has seen another one end."""
@@ -157,8 +158,8 @@ class _OpenRun:
     """The time of the last line of its start, or of its statistics."""
     last_start: str | None = None
     """The last line of a start."""
-    loading: dict[str, float] = field(default_factory=dict)
-    """When the weights began to load, and when they were there."""
+    printed: dict[str, float] = field(default_factory=dict)
+    """When each line of its start was printed first."""
     counts: Counter[str] = field(default_factory=Counter)
     serving: Counter[str] = field(default_factory=Counter)
     """The counts since it was up."""
@@ -206,8 +207,8 @@ class Runs:
             run.went_on_at = seen.at if seen.at is not None else run.went_on_at
         if line.at_start:
             run.last_start = line.id
-            if seen.at is not None and line.id in _LOADING:
-                run.loading.setdefault(line.id, seen.at)
+            if seen.at is not None:
+                run.printed.setdefault(line.id, seen.at)
         elif not line.samples and seen.at is not None:
             run.when.setdefault(line.id, deque(maxlen=_MOST_TIMES)).append((seen.at, seen.repeated))
         run.values.setdefault(line.id, {}).update(seen.values)
@@ -353,6 +354,7 @@ class Runs:
                 | _of_death(run, place > served_last, place >= served_last, is_quoted)
                 | _of_deaths(run, deaths, len(corrected), place in corrected)
                 | (unfinished if place == len(runs) - 1 else {})
+                | _of_compile_key(runs[:place], run)
                 | again
                 | ({"log_quoted": Known(1.0, origin=LOG)} if is_quoted else {}),
             )
@@ -401,7 +403,11 @@ class Runs:
                 if not line.at_start:
                     facts[f"log:{line.id}@serving"] = Known(float(open_run.serving[line.id]), origin=LOG)
         facts |= _of_failed(open_run)
-        began, ended = (open_run.loading.get(id) for id in _LOADING)
+        first = open_run.first_at if open_run.began else None
+        if first is not None:
+            after = {id: at - first for id, at in open_run.printed.items() if at >= first}
+            facts |= {f"log:{id}@at": Known(seconds, origin=LOG) for id, seconds in after.items()}
+        began, ended = (open_run.printed.get(id) for id in _LOADING)
         if began is not None and ended is not None and ended > began:  # older releases log no seconds
             facts["weights_load_seconds"] = Known(ended - began, origin=LOG)
         for id, values in open_run.values.items():
@@ -504,6 +510,22 @@ def _unfinished(runs: Sequence[Run], opened: Sequence[_OpenRun]) -> dict[str, Re
         run, silence = found[-1]
         told |= {"unfinished_stage": str(run.stage), "unfinished_silence": silence}
     return {name: Known(value, origin=LOG) for name, value in told.items()}
+
+
+def _of_compile_key(before: Sequence[Run], run: Run) -> dict[str, Reading]:
+    """The directory of the compile cache that an earlier start of this server had, where this one has another although
+    its version, its command and its engine's settings are the same."""
+    key = run.facts.get(_COMPILE_KEY)
+    alike = (
+        earlier.facts[_COMPILE_KEY]
+        for earlier in reversed(before)
+        if _COMPILE_KEY in earlier.facts
+        and earlier.facts.get("vllm_version") == run.facts.get("vllm_version")
+        and earlier.command == run.command
+        and _has_settings_of(earlier, run)
+    )
+    found = next(alike, None) if key is not None else None
+    return {} if found is None or found == key else {"compile_key_before": found}
 
 
 def _of_failed(open_run: _OpenRun) -> dict[str, Reading]:
