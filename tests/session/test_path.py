@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -274,6 +275,50 @@ def test_a_disaggregated_request_is_in_its_servers_one_after_the_other() -> None
 
 def test_servers_show_by_themselves_what_they_are() -> None:
     assert [source.role for source in path_of(decode(role=""), prefill(role="")).sources] == ["prefill", "decode"]
+
+
+def told(server: Observation, **facts: str) -> Observation:
+    """The server with what its command or its manifest tells."""
+    return replace(server, facts={name: Known(value, origin="cmdline") for name, value in facts.items()})
+
+
+def as_role(server: Observation, kv_role: str) -> Observation:
+    return told(server, **{"--kv-transfer-config": f'{{"kv_connector":"P2pNcclConnector","kv_role":"{kv_role}"}}'})
+
+
+def roles(*observations: Observation) -> list[str]:
+    path = judged(*observations).path
+    return [] if path is None else [source.role for source in path.sources]
+
+
+def test_flags_tell_what_servers_are_where_their_metrics_do_not() -> None:
+    silent = decode(role="", local=1000.0)  # it gets no KV blocks at all
+    assert roles(silent, server(A)) == []
+    report = judged(as_role(silent, "kv_consumer"), as_role(server(A), "kv_producer"))
+    assert report.path is not None
+    assert [source.role for source in report.path.sources] == ["prefill", "decode"]
+    assert report.states["prefill-on-decode"] is State.WARNING
+    assert roles(as_role(silent, "kv_both"), as_role(server(A), "kv_both")) == []  # NIXL has it on either side
+
+
+def test_a_manifest_tells_what_servers_are() -> None:
+    silent, other = told(decode(role="", local=1000.0), role_written="decode"), told(server(A), role_written="prefill")
+    assert roles(silent, other) == ["prefill", "decode"]
+
+
+def test_llm_ds_decode_without_a_connector_is_a_whole_server() -> None:
+    assert roles(told(server(A), role_written="decode"), told(server(B), role_written="decode")) == []
+    assert roles(litellm(), told(server(A), role_written="decode")) == ["gateway", "server"]
+
+
+def test_a_label_of_the_metrics_tells_a_prefill_server() -> None:
+    labels = '{dynamo_component="prefill",engine="0",model_name="m"}'
+    long = {f"vllm:num_requests_running{labels}": 1.0}
+    assert roles(server(A, gauges=long), decode(role="")) == ["prefill", "decode"]
+
+
+def test_what_the_user_says_goes_before_what_is_told() -> None:
+    assert roles(as_role(decode(role="server"), "kv_consumer"), prefill()) == ["prefill", "server"]
 
 
 def test_handover_and_transfer_are_told_apart() -> None:

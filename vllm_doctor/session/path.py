@@ -52,9 +52,10 @@ class Path:
 def of(
     observations: Sequence[Observation], examined: Sequence[tuple[Examined, Snapshot]], catalogue: Catalogue
 ) -> Path | None:
-    """The path that these sources are; None where they are none: servers side by side, and nothing says more."""
+    """The path that these sources are; None where they are none: servers side by side, and nothing says more, or nothing
+    was measured."""
     rule = catalogue.path_of_requests
-    if rule is None:
+    if rule is None or not any(o.window.times or o.evaluated for o in observations):
         return None
     parts = tuple(_parts(observations, examined, catalogue, rule))
     roles = {part.role for part in parts}

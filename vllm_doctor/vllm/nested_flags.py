@@ -17,6 +17,7 @@ from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 KEYS: Mapping[str, tuple[str, ...]] = {
     "--speculative-config": ("method", "num_speculative_tokens"),
     "--limit-mm-per-prompt": ("image", "video", "audio"),
+    "--kv-transfer-config": ("kv_role",),
     "--compilation-config": ("cudagraph_mode", "max_cudagraph_capture_size", "cudagraph_capture_sizes"),
 }
 """Those that rules read. A list is kept as its words ("1 2 4")."""
