@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -18,8 +19,8 @@ PAGE = ROOT / "docs" / "topics.md"
 _HEAD = """\
 # What people ask, and what answers it
 
-Threads of the last 18 months by topic, where at least two were about it: the rules that answer it (`vllm-doctor rules ID`),
-the entries of [known faults](regressions.md), the commands, and what of it nothing answers, with the reason.
+Threads of the last 18 months by topic, where at least two were about it: the rules that answer it (`vllm-doctor rules
+ID`), the entries of [known faults](regressions.md), the commands, and what of it nothing answers, with the reason.
 
 | topic | threads | rules | known faults | commands | not answered |
 | --- | --- | --- | --- | --- | --- |
@@ -40,16 +41,13 @@ class Topic:
 
 
 def topics() -> list[Topic]:
-    return [
-        Topic(
-            one["topic"],
-            one["says"],
-            tuple((repo, number) for repo, numbers in one["threads"].items() for number in numbers),
-            *(tuple(one.get(key, ())) for key in ("rules", "regressions", "commands")),
-            one.get("not", ""),
-        )
-        for one in yaml.safe_load(DATA.read_text("utf-8"))
-    ]
+    return [_topic(one) for one in yaml.safe_load(DATA.read_text("utf-8"))]
+
+
+def _topic(one: dict[str, Any]) -> Topic:
+    rules, regressions, commands = (tuple(one.get(key, ())) for key in ("rules", "regressions", "commands"))
+    threads = tuple((repo, number) for repo, numbers in one["threads"].items() for number in numbers)
+    return Topic(one["topic"], one["says"], threads, rules, regressions, commands, one.get("not", ""))
 
 
 def page() -> str:

@@ -52,8 +52,10 @@ class Path:
 def of(
     observations: Sequence[Observation], examined: Sequence[tuple[Examined, Snapshot]], catalogue: Catalogue
 ) -> Path | None:
-    """The path that these sources are; None where they are none: servers side by side, and nothing says more, or nothing
-    was measured."""
+    """The path that these sources are; None where they are none: servers side by side, and nothing says more.
+
+    What was only written is none, either: nothing takes time there.
+    """
     rule = catalogue.path_of_requests
     if rule is None or not any(o.window.times or o.evaluated for o in observations):
         return None

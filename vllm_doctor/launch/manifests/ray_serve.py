@@ -50,7 +50,7 @@ class _Place:
 def starts(root: Node, name: str) -> Iterable[Written] | None:
     """A file for `serve deploy`, or an LLMConfig alone."""
     if root["model_loading_config"].kind == "map":
-        return [_configured(root, _Place(), {}, None)]
+        return [_configured(root, _Place(), {}, "")]
     if root["applications"].kind == "seq" and any(item["import_path"] for item in root["applications"].items):
         return _applications(root, _Place())
     return None
