@@ -321,6 +321,17 @@ def test_what_the_user_says_goes_before_what_is_told() -> None:
     assert roles(as_role(decode(role="server"), "kv_consumer"), prefill()) == ["prefill", "server"]
 
 
+def test_without_the_transfers_time_no_waiting_is_told_from_it() -> None:
+    gets = 'vllm:prompt_tokens_by_source_total{engine="0",source="external_kv_transfer"}'
+    blind = server(B, http=0.9, engine=0.89, queue=0.4, prefill=0.02, decode=0.47, role="decode", more={gets: 1e5})
+    report = judged(prefill(), blind)
+    assert report.path is not None
+    hop = next(hop for hop in report.path.hops if hop.hop == "kv-handover")
+    assert isinstance(hop.seen, Reason)
+    assert hop.by == "400 ms before the decode server's first step; how much of it the transfer takes is not told"
+    assert report.states["kv-handover-slow"] is State.UNKNOWN
+
+
 def test_handover_and_transfer_are_told_apart() -> None:
     assert blamed(path_of(prefill(), decode(queue=0.4, transfer=0.02))) == {"kv-handover": "kv-handover-slow"}
     assert blamed(path_of(prefill(), decode(queue=0.4, transfer=0.39))) == {"kv-transfer": "kv-transfer-slow"}
@@ -354,6 +365,42 @@ def test_one_server_that_gets_all_requests_is_told() -> None:
     assert judged(litellm(), server(A, 98), server(B, 2)).states["one-server-takes-all"] is State.INFO
     assert judged(litellm(), server(A, 60), server(B, 40)).states["one-server-takes-all"] is State.OK
     assert judged(litellm(), server(A, 100)).states["one-server-takes-all"] is State.NOT_APPLICABLE
+
+
+def test_requests_that_come_one_after_the_other_are_no_fault() -> None:
+    alone = {f"vllm:num_requests_running{OF}": 0.5}
+    report = judged(litellm(), server(A, 98, gauges=alone), server(B, 2, gauges=alone))
+    assert report.states["one-server-takes-all"] is State.OK
+
+
+def rank(server: Observation, number: int) -> Observation:
+    return (
+        told(server, **{"--data-parallel-size": "2"})
+        if number == 0
+        else replace(server, facts={"--data-parallel-rank": Known(float(number), origin="cmdline")})
+    )
+
+
+def test_ranks_with_ports_of_their_own_are_one_path() -> None:
+    assert judged(server(A, 98), server(B, 2)).path is None
+    report = judged(rank(server(A, 98), 1), rank(server(B, 2), 2))
+    found = next(finding for finding in report.findings if finding.rule == "one-server-takes-all")
+    assert "98 %" in found.here
+    assert [remedy.do[:24] for remedy in found.remedies] == ["Name all ranks' ports to", "Balance requests, not co"]
+    assert judged(rank(server(A, 60), 1), rank(server(B, 40), 2)).states["one-server-takes-all"] is State.OK
+
+
+def test_the_number_of_its_engine_tells_a_rank() -> None:
+    later = '{engine="1",model_name="m"}'
+    page = {
+        **histogram("vllm:e2e_request_latency_seconds", 2, 0.2, later),
+        **histogram("http_request_duration_seconds", 2, 0.2, '{handler="/v1/completions",method="POST"}'),
+    }
+    gauges = {f"vllm:num_requests_running{later}": 0.0, f"vllm:num_requests_waiting{later}": 0.0}
+    report = judged(server(A, 98), counted(B, page, gauges))
+    assert report.states["one-server-takes-all"] is State.INFO
+    path = judged(server(A, 98), counted(B, page, gauges), server(EPP)).path  # two say nothing of ranks
+    assert path is None
 
 
 def cached(hits: float) -> dict[str, float]:
