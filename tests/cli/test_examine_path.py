@@ -64,6 +64,25 @@ def test_roles_are_told_by_the_user(behind: list[str], capsys: pytest.CaptureFix
     assert told == {router: "router", a: "prefill", b: "decode"}
 
 
+def test_roles_are_told_by_the_commands_that_the_urls_name(
+    behind: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "disagg.sh"
+    script.write_text(
+        "".join(
+            f"vllm serve m --port {url.rpartition(':')[2]}"
+            f""" --kv-transfer-config '{{"kv_connector":"P2pNcclConnector","kv_role":"{role}"}}' &\n"""
+            for url, role in zip(behind[1:], ("kv_consumer", "kv_producer"), strict=True)
+        )
+    )
+    document = examined(capsys, *behind[1:], "--command", str(script))
+    assert [(source["role"], source["target"]) for source in document["path"]["sources"]] == [
+        ("prefill", behind[2]), ("decode", behind[1]),
+    ]  # fmt: skip
+    assert [source["error"] for source in document["sources"]] == [None] * len(document["sources"])
+    assert [source["kind"] for source in document["sources"]].count("command") == 2
+
+
 def test_a_page_that_nobody_knows_needs_a_role(behind: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with serving({"/metrics": lambda request: "# TYPE x counter\nx 1\n"}) as unknown:
         refused = examined(capsys, unknown.url, behind[1])

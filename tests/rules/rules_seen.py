@@ -1,7 +1,7 @@
 """What rules say of what people showed in public: the cases in seen/RULE.yaml, and their table, docs/rules-seen.md.
 
-A case is an excerpt of a few lines (`log`, `scrape`, `command`), as its source has it, or the numbers that a thread
-tells in words (`signals`). `python -m tests.rules.rules_seen` writes the table.
+A case is an excerpt of a few lines (`log`, `scrape`, `manifest`, `command`), as its source has it, or the numbers that
+a thread tells in words (`signals`). `python -m tests.rules.rules_seen` writes the table.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tests.paths import ROOT
 
 FOLDER = Path(__file__).parent / "seen"
 PAGE = ROOT / "docs" / "rules-seen.md"
-PARTS = ("log", "scrape", "command", "gpu", "signals")
+PARTS = ("log", "scrape", "manifest", "command", "gpu", "signals")
 _HEAD = """\
 # Rules, and what people showed
 
-For each of these rules: a log, a scrape or a command that somebody showed in public and on which it must speak, and one
-on which it must be silent. `tests/rules/seen/` holds the lines, or the numbers where a thread tells them in words;
-`tests/rules/test_rules_seen.py` runs them. "None found": looked for, and nobody showed one.
+For each of these rules: a log, a scrape, a manifest or a command that somebody showed in public and on which it must
+speak, and one on which it must be silent. `tests/rules/seen/` holds the lines, or the numbers where a thread tells them
+in words; `tests/rules/test_rules_seen.py` runs them. "None found": looked for, and nobody showed one.
 
 | rule | speaks on | silent on |
 | --- | --- | --- |

@@ -32,7 +32,7 @@ def _judged(case: Case) -> str | None:
 
 def _examined(case: Case, folder: Path, capsys: pytest.CaptureFixture[str]) -> str | None:
     words = []
-    for part, ending in (("log", "log"), ("scrape", "prom")):
+    for part, ending in (("log", "log"), ("scrape", "prom"), ("manifest", "yaml")):
         if part in case.parts:
             file = folder / f"seen.{ending}"
             file.write_text(case.parts[part], "utf-8")

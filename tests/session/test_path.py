@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -276,6 +277,61 @@ def test_servers_show_by_themselves_what_they_are() -> None:
     assert [source.role for source in path_of(decode(role=""), prefill(role="")).sources] == ["prefill", "decode"]
 
 
+def told(server: Observation, **facts: str) -> Observation:
+    """The server with what its command or its manifest tells."""
+    return replace(server, facts={name: Known(value, origin="cmdline") for name, value in facts.items()})
+
+
+def as_role(server: Observation, kv_role: str) -> Observation:
+    return told(server, **{"--kv-transfer-config": f'{{"kv_connector":"P2pNcclConnector","kv_role":"{kv_role}"}}'})
+
+
+def roles(*observations: Observation) -> list[str]:
+    path = judged(*observations).path
+    return [] if path is None else [source.role for source in path.sources]
+
+
+def test_flags_tell_what_servers_are_where_their_metrics_do_not() -> None:
+    silent = decode(role="", local=1000.0)  # it gets no KV blocks at all
+    assert roles(silent, server(A)) == []
+    report = judged(as_role(silent, "kv_consumer"), as_role(server(A), "kv_producer"))
+    assert report.path is not None
+    assert [source.role for source in report.path.sources] == ["prefill", "decode"]
+    assert report.states["prefill-on-decode"] is State.WARNING
+    assert roles(as_role(silent, "kv_both"), as_role(server(A), "kv_both")) == []  # NIXL has it on either side
+
+
+def test_a_manifest_tells_what_servers_are() -> None:
+    silent, other = told(decode(role="", local=1000.0), role_written="decode"), told(server(A), role_written="prefill")
+    assert roles(silent, other) == ["prefill", "decode"]
+
+
+def test_llm_ds_decode_without_a_connector_is_a_whole_server() -> None:
+    assert roles(told(server(A), role_written="decode"), told(server(B), role_written="decode")) == []
+    assert roles(litellm(), told(server(A), role_written="decode")) == ["gateway", "server"]
+
+
+def test_a_label_of_the_metrics_tells_a_prefill_server() -> None:
+    labels = '{dynamo_component="prefill",engine="0",model_name="m"}'
+    long = {f"vllm:num_requests_running{labels}": 1.0}
+    assert roles(server(A, gauges=long), decode(role="")) == ["prefill", "decode"]
+
+
+def test_what_the_user_says_goes_before_what_is_told() -> None:
+    assert roles(as_role(decode(role="server"), "kv_consumer"), prefill()) == ["prefill", "server"]
+
+
+def test_without_the_transfers_time_no_waiting_is_told_from_it() -> None:
+    gets = 'vllm:prompt_tokens_by_source_total{engine="0",source="external_kv_transfer"}'
+    blind = server(B, http=0.9, engine=0.89, queue=0.4, prefill=0.02, decode=0.47, role="decode", more={gets: 1e5})
+    report = judged(prefill(), blind)
+    assert report.path is not None
+    hop = next(hop for hop in report.path.hops if hop.hop == "kv-handover")
+    assert isinstance(hop.seen, Reason)
+    assert hop.by == "400 ms before the decode server's first step; how much of it the transfer takes is not told"
+    assert report.states["kv-handover-slow"] is State.UNKNOWN
+
+
 def test_handover_and_transfer_are_told_apart() -> None:
     assert blamed(path_of(prefill(), decode(queue=0.4, transfer=0.02))) == {"kv-handover": "kv-handover-slow"}
     assert blamed(path_of(prefill(), decode(queue=0.4, transfer=0.39))) == {"kv-transfer": "kv-transfer-slow"}
@@ -309,6 +365,42 @@ def test_one_server_that_gets_all_requests_is_told() -> None:
     assert judged(litellm(), server(A, 98), server(B, 2)).states["one-server-takes-all"] is State.INFO
     assert judged(litellm(), server(A, 60), server(B, 40)).states["one-server-takes-all"] is State.OK
     assert judged(litellm(), server(A, 100)).states["one-server-takes-all"] is State.NOT_APPLICABLE
+
+
+def test_requests_that_come_one_after_the_other_are_no_fault() -> None:
+    alone = {f"vllm:num_requests_running{OF}": 0.5}
+    report = judged(litellm(), server(A, 98, gauges=alone), server(B, 2, gauges=alone))
+    assert report.states["one-server-takes-all"] is State.OK
+
+
+def rank(server: Observation, number: int) -> Observation:
+    return (
+        told(server, **{"--data-parallel-size": "2"})
+        if number == 0
+        else replace(server, facts={"--data-parallel-rank": Known(float(number), origin="cmdline")})
+    )
+
+
+def test_ranks_with_ports_of_their_own_are_one_path() -> None:
+    assert judged(server(A, 98), server(B, 2)).path is None
+    report = judged(rank(server(A, 98), 1), rank(server(B, 2), 2))
+    found = next(finding for finding in report.findings if finding.rule == "one-server-takes-all")
+    assert "98 %" in found.here
+    assert [remedy.do[:24] for remedy in found.remedies] == ["Name all ranks' ports to", "Balance requests, not co"]
+    assert judged(rank(server(A, 60), 1), rank(server(B, 40), 2)).states["one-server-takes-all"] is State.OK
+
+
+def test_the_number_of_its_engine_tells_a_rank() -> None:
+    later = '{engine="1",model_name="m"}'
+    page = {
+        **histogram("vllm:e2e_request_latency_seconds", 2, 0.2, later),
+        **histogram("http_request_duration_seconds", 2, 0.2, '{handler="/v1/completions",method="POST"}'),
+    }
+    gauges = {f"vllm:num_requests_running{later}": 0.0, f"vllm:num_requests_waiting{later}": 0.0}
+    report = judged(server(A, 98), counted(B, page, gauges))
+    assert report.states["one-server-takes-all"] is State.INFO
+    path = judged(server(A, 98), counted(B, page, gauges), server(EPP)).path  # two say nothing of ranks
+    assert path is None
 
 
 def cached(hits: float) -> dict[str, float]:

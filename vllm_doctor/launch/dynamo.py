@@ -32,13 +32,11 @@ def engine(words: Sequence[Word], form: Form, environment: Mapping[str, str | No
     own = list(_own(arguments))
     program = [replace(words[0], text="vllm"), replace(words[at + 1], text="serve")]
     notes = ["Dynamo's worker starts vLLM's engine: it was read as `vllm serve` with the same flags"]
-    if (role := _role(arguments)) is not None:
-        notes.append(f"its role: {role}")
     names = dict.fromkeys(word.text.partition("=")[0] for word in own if word.text.startswith("--"))
     if others := [name for name in names if name not in _OF_ROLE]:
         notes.append(f"not read, as vLLM does not have them: {', '.join(others)}")
     left = [word for word in arguments if not any(word is other for other in own)]
-    return Launch([*program, *left], form, environment, notes=tuple(notes))
+    return Launch([*program, *left], form, environment, notes=tuple(notes), role=_role(arguments))
 
 
 def _own(arguments: Sequence[Word]) -> Iterator[Word]:
@@ -54,9 +52,9 @@ def _own(arguments: Sequence[Word]) -> Iterator[Word]:
             yield word
 
 
-def _role(arguments: Sequence[Word]) -> str | None:
+def _role(arguments: Sequence[Word]) -> str:
     texts = [text for word in arguments for text in word.text.split("=", 1)]
     for flag, value in zip(texts, [*texts[1:], ""], strict=True):
         if flag in _OF_ROLE and (role := _OF_ROLE[flag] or value) in _ROLES:
             return role
-    return None
+    return ""

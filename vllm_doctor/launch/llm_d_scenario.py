@@ -86,7 +86,14 @@ class _Scenario:
         note = "what the scenario leaves out has the tool's own defaults, which are not known"
         made = [Written(self._generated(role, given), Form.VALUES, notes=(note,))]
         return [
-            replace(written, form=Form.VALUES, place=role, resources=self._resources(role), holder=Values())
+            replace(
+                written,
+                form=Form.VALUES,
+                place=role,
+                resources=self._resources(role),
+                holder=Values(),
+                role="" if role == "standalone" else role,
+            )
             for written in found or made
         ]
 

@@ -237,6 +237,8 @@ def facts(start: Start) -> dict[str, Reading]:
         found[f"${name}"] = untold if value is None else Known(number_or_text(value), origin="environ")
     if start.version is not None:
         found["vllm_version"] = Known(start.version, origin="image" if start.image else "user")
+    if start.role:
+        found["role_written"] = Known(start.role, origin="manifest" if start.form in _OWN_SHM else "cmdline")
     if start.is_engine:
         found["usage_context"] = Known("engine", origin="cmdline")
     shm = start.resources.shm_bytes

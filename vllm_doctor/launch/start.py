@@ -12,6 +12,7 @@ from vllm_doctor.launch import budget
 from vllm_doctor.launch.unexpanded import ARGUMENTS, as_written, is_marked, mark, pieces
 from vllm_doctor.model import outside
 from vllm_doctor.model.errors import SourceError
+from vllm_doctor.model.kinds import Hop
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.vllm import command_line
@@ -128,6 +129,8 @@ class Start:
     benchmark: Mapping[str, float] = field(default_factory=dict)
     variables: Mapping[str, bool] = field(default_factory=dict)
     """Of a text for a shell: the pieces that it expands where it runs, and whether to several words."""
+    role: str = ""
+    """What it is on the path of a request, where the text tells it (kinds.Hop)."""
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -174,6 +177,8 @@ class Launch:
     is_wrapped: bool = False
     benchmark: Mapping[str, float] = field(default_factory=dict)
     """Of a benchmark that starts an engine of its own: the tokens that it asks for, as facts."""
+    role: str = ""
+    """What it is on the path of a request, where the text tells it (kinds.Hop)."""
 
 
 class Holder:
@@ -261,11 +266,17 @@ def judged(written: Written) -> Start:
         version,
         written.resources,
         tuple(sorted(dict.fromkeys(faults), key=lambda fault: (list(Flaw).index(fault.kind), fault.line))),
-        (*written.notes, *shown.notes),
+        (*written.notes, *_of_role(written.role), *shown.notes),
         written.of_keywords and written.form is Form.PYTHON,
         written.benchmark,
         _variables(words) if written.form in (Form.SHELL, Form.DOCKER_RUN) else {},
+        written.role,
     )
+
+
+def _of_role(role: str) -> Iterator[str]:
+    if role in (Hop.PREFILL, Hop.DECODE):
+        yield f"its role: {role}"
 
 
 def _config(written: Written) -> Reason | str:

@@ -170,20 +170,22 @@ class PathRule:
     """The path of a request: the signal of the whole time, of how many requests it is the mean, and its hops in order.
 
     `weight`: the signal by which several sources of a role are weighted. `told`: role -> the signal that is above 0 for
-    a server that has it without being told so.
+    a server that has it without being told so. `ranks`: the signal that is above 0 for one of several servers that share
+    the requests.
     """
 
     total: str
     requests: str
     weight: tuple[str, ...]
     told: tuple[tuple[str, str], ...]
+    ranks: str
     hops: tuple[HopRule, ...]
 
     @property
     def signals(self) -> tuple[str, ...]:
         """All that is read for it."""
         of_hops = (name for hop in self.hops for name in (hop.signal, *words.names(hop.by), *words.names(hop.lacks)))
-        return (self.total, self.requests, *self.weight, *(name for _, name in self.told), *of_hops)
+        return (self.total, self.requests, *self.weight, *(name for _, name in self.told), self.ranks, *of_hops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +305,7 @@ def _gate(entry: Table, signals: Mapping[str, Signal]) -> GateRule:
 
 
 def _path(table: Table, signals: Mapping[str, Signal]) -> PathRule:
-    table.allow("total", "requests", "weight", "told", "hops")
+    table.allow("total", "requests", "weight", "told", "ranks", "hops")
     hops = []
     for entry in table.tables("hops"):
         entry.allow("hop", "signal", "says", "by", "rules", "optional", "lacks")
@@ -331,6 +333,7 @@ def _path(table: Table, signals: Mapping[str, Signal]) -> PathRule:
         _signal(table, "requests", signals),
         weights,
         tuple((role, _signal(told, role, signals)) for role in told),
+        _signal(table, "ranks", signals),
         tuple(hops),
     )
 

@@ -23,7 +23,7 @@ from vllm_doctor.rules.diagnosis_file import HopRule, PathRule
 from vllm_doctor.session.patients import Examined
 from vllm_doctor.text import words
 
-_ADDS_UP = frozenset({"requests", "tokens", "1/s", "bytes", "blocks"})
+_ADDS_UP = frozenset({"requests", "tokens", "1/s", "bytes", "blocks", "engines"})
 """Units of what is counted."""
 _SOURCES = "sources"
 _SERVING = frozenset(Hop) - FRONTS
@@ -52,13 +52,17 @@ class Path:
 def of(
     observations: Sequence[Observation], examined: Sequence[tuple[Examined, Snapshot]], catalogue: Catalogue
 ) -> Path | None:
-    """The path that these sources are; None where they are none: servers side by side, and nothing says more."""
+    """The path that these sources are; None where they are none: servers side by side, and nothing says more.
+
+    What was only written is none, either: nothing takes time there.
+    """
     rule = catalogue.path_of_requests
-    if rule is None:
+    if rule is None or not any(o.window.times or o.evaluated for o in observations):
         return None
     parts = tuple(_parts(observations, examined, catalogue, rule))
     roles = {part.role for part in parts}
     is_told = any(observation.role for observation in observations) or {Hop.PREFILL, Hop.DECODE} <= roles
+    is_told = is_told or _share_requests(parts, rule)
     if not (roles & FRONTS or (is_told and len(parts) >= _FEWEST)):
         return None
     facts = dict(_facts(parts, catalogue, rule))
@@ -91,12 +95,19 @@ def _parts(
 
 
 def _told(snapshot: Snapshot, rule: PathRule, among: frozenset[Hop]) -> str:
-    """What a server is by its own metrics; "" where they do not tell."""
-    for role, signal in rule.told:
-        reading = _read(snapshot, signal) if role in among else None
-        if isinstance(reading, Known) and isinstance(reading.value, float) and reading.value > 0:
-            return role
-    return ""
+    """What a server is by its own metrics, its flags or its manifest; "" where they do not tell."""
+    return next((role for role, signal in rule.told if role in among and _is_above_0(snapshot, signal)), "")
+
+
+def _share_requests(parts: Sequence[Part], rule: PathRule) -> bool:
+    """Whether these are ranks of one deployment; the first of them may not tell so."""
+    ranks = sum(_is_above_0(part.snapshot, rule.ranks) for part in parts)
+    return 0 < ranks >= len(parts) - 1
+
+
+def _is_above_0(snapshot: Snapshot, signal: str) -> bool:
+    reading = _read(snapshot, signal)
+    return isinstance(reading, Known) and isinstance(reading.value, float) and reading.value > 0
 
 
 def _read(snapshot: Snapshot, signal: str) -> Reading:

@@ -18,6 +18,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "--speculative-config": ("method", "num_speculative_tokens"),
     "--structured-outputs-config": ("backend",),
     "--limit-mm-per-prompt": ("image", "video", "audio"),
+    "--kv-transfer-config": ("kv_role",),
     "--compilation-config": ("cudagraph_mode", "max_cudagraph_capture_size", "cudagraph_capture_sizes"),
 }
 """Those that rules read. A list is kept as its words ("1 2 4")."""

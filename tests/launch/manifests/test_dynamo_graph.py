@@ -61,9 +61,9 @@ def test_services() -> None:
     assert start.notes == (
         "envFromSecret is not read: what it sets is not known",
         "Dynamo's worker starts vLLM's engine: it was read as `vllm serve` with the same flags",
-        "its role: decode",
         "not read, as vLLM does not have them: --connector",
         "nodes: 2",
+        "its role: decode",
     )
 
 
@@ -71,7 +71,7 @@ def test_components() -> None:
     [start] = read(BETA)
     assert start.argv == ("vllm", "serve", "--model", "org/m", "--max-num-seqs", "8")
     assert start.resources.gpus == 4.0
-    assert start.notes[1:] == ("its role: prefill", "not read, as vLLM does not have them: --dyn-x")
+    assert start.notes[1:] == ("not read, as vLLM does not have them: --dyn-x", "its role: prefill")
 
 
 def test_another_engine_is_told() -> None:

@@ -138,6 +138,38 @@ def test_the_roles_of_a_storm_service() -> None:
     )
     assert prefill.place.startswith("StormService/s prefill spec.template.spec.roles[0]")
     assert decode.place.startswith("StormService/s decode ")
+    assert (prefill.role, decode.role) == ("prefill", "decode")
+
+
+def test_the_role_that_a_label_of_the_pods_tells() -> None:
+    pod = "spec: {containers: [{image: x, command: [vllm, serve, m]}]}"
+    labels = "metadata: {labels: {llm-d.ai/role: ROLE}}"
+    for value, role in (("prefill", "prefill"), ("decode", "decode"), ("prefill-decode", "server"), ("both", "server")):
+        [start] = read(
+            f"apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: d}}\n"
+            f"spec: {{template: {{{labels.replace('ROLE', value)}, {pod}}}}}\n"
+        )
+        assert start.role == role
+        assert start.notes == ((f"its role: {role}",) if role != "server" else ())
+        [start] = read(
+            f"apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {{name: l}}\n"
+            f"spec: {{leaderWorkerTemplate: {{workerTemplate: {{{labels.replace('ROLE', value)}, {pod}}}}}}}\n"
+        )
+        assert start.role == role
+    [start] = read(f"apiVersion: v1\nkind: Pod\nmetadata: {{labels: {{llm-d.ai/role: encode}}}}\n{pod}\n")
+    assert start.role == ""
+
+
+def test_the_roles_of_a_disaggregated_set() -> None:
+    pod = (
+        "leaderWorkerTemplate: {size: 1, workerTemplate: {spec: {containers: [{image: x, command: [vllm, serve, m]}]}}}"
+    )
+    prefill, decode = read(
+        "apiVersion: disaggregatedset.x-k8s.io/v1\nkind: DisaggregatedSet\nmetadata: {name: s}\n"
+        f"spec: {{roles: [{{name: prefill, spec: {{{pod}}}}}, {{name: decode, {pod}}}]}}\n"
+    )
+    assert (prefill.role, decode.role) == ("prefill", "decode")
+    assert prefill.place.startswith("DisaggregatedSet/s prefill spec.roles[0]")
 
 
 def test_a_service_of_knative() -> None:

@@ -39,4 +39,8 @@ def test_each_role_has_its_command() -> None:
     assert prefill.command.flags["--max-num-seqs"] == 32.0
     assert prefill.unknown_flags == {"--gpu-memory-utilization"}
     assert (prefill.resources.gpus, prefill.resources.gpu) == (4.0, "NVIDIA-L40S")
-    assert prefill.notes == ("what the scenario leaves out has the tool's own defaults, which are not known",)
+    assert prefill.notes == (
+        "what the scenario leaves out has the tool's own defaults, which are not known",
+        "its role: prefill",
+    )
+    assert (decode.role, prefill.role) == ("decode", "prefill")

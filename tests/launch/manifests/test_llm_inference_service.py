@@ -44,7 +44,7 @@ def test_a_pair_of_servers() -> None:
     assert prefill.command.flags["--max-model-len"] == 4096.0
     assert prefill.command.flags["--data-parallel-size"] == 16.0
     assert prefill.resources == Resources(gpus=16.0, gpu="p5.48xlarge")
-    assert prefill.notes[1:] == ("its role: prefill", "nodes: 2")
+    assert prefill.notes[1:] == ("nodes: 2", "its role: prefill")
 
 
 def test_weights_that_stand_elsewhere_and_what_is_shared() -> None:

@@ -58,6 +58,11 @@ class _Found:
     others: tuple[str, ...] = ()
 
     @property
+    def role(self) -> str:
+        last = self.group.rpartition(".")[2]
+        return last if last in _ROLES else ""
+
+    @property
     def flags(self) -> frozenset[str]:
         return frozenset(word.text.partition("=")[0] for word in self.words if word.text.startswith("--"))
 
@@ -230,6 +235,7 @@ def _written(parts: list[_Found]) -> Written:
         image=_image(above),
         resources=_resources(above),
         notes=(note, *((unread + (", …" if len(others) > _NAMED else ""),) if others else ())),
+        role=first.role,
     )
 
 

@@ -45,7 +45,8 @@ def _starts(container: Container, service: Node, above: dict[str, str | None]) -
         notes=(*container.notes, *_outside(service)),
     )
     for written in container.starts():
-        yield replace(written, notes=tuple(dict.fromkeys((*written.notes, *_notes(service)))))
+        notes = tuple(dict.fromkeys((*written.notes, *_notes(service))))
+        yield replace(written, notes=notes, role=written.role or _role(service))
 
 
 def _outside(service: Node) -> Iterator[str]:
@@ -53,10 +54,11 @@ def _outside(service: Node) -> Iterator[str]:
         yield "envFromSecret is not read: what it sets is not known"
 
 
+def _role(service: Node) -> str:
+    return next((node.text for node in (service["subComponentType"], service["type"]) if node.text in _ROLES), "")
+
+
 def _notes(service: Node) -> Iterator[str]:
-    role = next((node.text for node in (service["subComponentType"], service["type"]) if node.text in _ROLES), None)
-    if role is not None:
-        yield f"its role: {role}"
     if (nodes := _nodes(service)) > 1:
         yield f"nodes: {nodes:.0f}"
 

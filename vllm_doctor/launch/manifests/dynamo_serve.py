@@ -56,16 +56,19 @@ def _starts(root: Node, is_document: bool) -> Iterator[Written]:
             place=settings.path if is_document else f"{VARIABLE} {name}",
             holder=Values(flags=settings) if is_document else None,
             resources=Resources(gpus=docker.number(settings.at(_SERVICE, "resources", "gpu").text)),
-            notes=tuple(_notes(name, settings, [key for key in settings.fields if key not in flags])),
+            notes=tuple(_notes(settings, [key for key in settings.fields if key not in flags])),
+            role=_role(name, settings),
         )
 
 
-def _notes(name: str, settings: Node, others: list[str]) -> Iterator[str]:
-    yield "`dynamo serve` gives vLLM's engine the flags of its configuration: they were read as `vllm serve`"
+def _role(name: str, settings: Node) -> str:
     if "Prefill" in name:
-        yield "its role: prefill"
-    elif settings["remote-prefill"].plain is True:
-        yield "its role: decode"
+        return "prefill"
+    return "decode" if settings["remote-prefill"].plain is True else ""
+
+
+def _notes(settings: Node, others: list[str]) -> Iterator[str]:
+    yield "`dynamo serve` gives vLLM's engine the flags of its configuration: they were read as `vllm serve`"
     if own := [key for key in others if key not in (_SERVICE, _ARE_SHARED)]:
         yield f"not read, as vLLM does not have them: {', '.join(own)}"
     workers = settings.at(_SERVICE, "workers").text

@@ -43,14 +43,7 @@ def of_roles(owner: str, object: Node) -> Iterator[Written]:
     spec = object["spec"]
     for role in spec["roles"].items:
         for written in _preset(owner, object, role, spec.at("model", "name"), role):
-            yield replace(
-                written, place=f"{owner} {role['type'].text} {role.path}", notes=(*written.notes, *_role(role))
-            )
-
-
-def _role(role: Node) -> Iterator[str]:
-    if role["type"].is_scalar:
-        yield f"its role: {role['type'].text}"
+            yield replace(written, place=f"{owner} {role['type'].text} {role.path}", role=role["type"].text)
 
 
 def _preset(owner: str, object: Node, inference: Node, preset: Node, resource: Node) -> Iterator[Written]:

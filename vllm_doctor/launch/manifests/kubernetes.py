@@ -19,8 +19,17 @@ from vllm_doctor.launch.manifests.pod import Pod, container_of, resources_of
 from vllm_doctor.launch.start import Written
 from vllm_doctor.launch.unwrap import of_script
 from vllm_doctor.launch.yaml_tree import Node
+from vllm_doctor.model.kinds import Hop
 
 _STEPS_OF_A_GROUP = 20
+_ROLE_LABEL = "llm-d.ai/role"
+_ROLES: Mapping[str, Hop] = {
+    "prefill": Hop.PREFILL,
+    "decode": Hop.DECODE,
+    "prefill-decode": Hop.SERVER,
+    "both": Hop.SERVER,
+}
+"""Its values, and names of roles in a set of them: what they are on the path of a request."""
 _RAY_GROUPS = frozenset({"headGroupSpec", "workerGroupSpecs"})
 """Where KubeRay starts Ray in a container that says nothing else."""
 _Read = Callable[[str, Node], Iterator[Written]]
@@ -48,10 +57,12 @@ def starts(root: Node, name: str) -> Iterable[Written] | None:
 
 
 def _found(
-    node: Node, owner: str, object: Node, keys: tuple[str | int, ...] = (), pods: float = 1.0
+    node: Node, owner: str, object: Node, keys: tuple[str | int, ...] = (), pods: float = 1.0, role: str = ""
 ) -> Iterator[Iterator[Written]]:
-    """What may start servers, each with its reading. `pods`: how many one server spreads over."""
+    """What may start servers, each with its reading. `pods`: how many one server spreads over. `role`: what they are on
+    the path of a request, by a label of their pods, or by their place in a set of roles."""
     if node.kind == "map":
+        role = _ROLES.get(node.at("metadata", "labels", _ROLE_LABEL).text, role)
         if node["kind"].is_scalar:
             owner = "/".join(text for text in (node["kind"].text, node.at("metadata", "name").text) if text)
         if node["kind"].is_scalar and node["apiVersion"].is_scalar:
@@ -64,13 +75,19 @@ def _found(
                 yield _BESIDE[kind](owner, node)
         is_bare = not node.path and not node["apiVersion"] and (node["args"] or node["command"])
         if node["containers"].kind == "seq" or node["model"]["modelFormat"] or is_bare:
-            yield _of_pod(Pod(owner, object, keys, node), pods)
+            yield _in_role(_of_pod(Pod(owner, object, keys, node), pods), role)
         for key, value in node.fields.items():
             size = docker.number(value["size"].text) if key == "leaderWorkerTemplate" else None
-            yield from _found(value, owner, object, (*keys, key), size or pods)
+            yield from _found(value, owner, object, (*keys, key), size or pods, role)
     for place, item in enumerate(node.items):
-        role = item["name"].text if keys[-1:] == ("roles",) and item["template"] else ""
-        yield from _found(item, f"{owner} {role}".strip(), object, (*keys, place), pods)
+        named = item["name"].text if keys[-1:] == ("roles",) and item["name"].is_scalar else ""
+        whole = f"{owner} {named}".strip() if item["template"] or named in _ROLES else owner
+        yield from _found(item, whole, object, (*keys, place), pods, _ROLES.get(named, role))
+
+
+def _in_role(found: Iterable[Written], role: str) -> Iterator[Written]:
+    for written in found:
+        yield replace(written, role=written.role or role)
 
 
 def _of_pod(pod: Pod, pods: float) -> Iterator[Written]:

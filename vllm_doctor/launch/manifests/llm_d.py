@@ -43,7 +43,7 @@ def _of_role(root: Node, role: str, pod: Pod, place: int, node: Node) -> Iterato
         container = _started_by_chart(container, how, added)
     notes = _not_read(root["modelArtifacts"], pod.spec)
     for written in container.starts():
-        yield replace(written, holder=Values(node["args"]), notes=(*notes, *written.notes))
+        yield replace(written, holder=Values(node["args"]), notes=(*notes, *written.notes), role=role)
 
 
 def _started_by_chart(container: Container, how: str, added: tuple[Word, ...]) -> Container:

@@ -92,7 +92,9 @@ def _of_stack(stack: _Stack) -> Iterator[Written]:
     own = of_script(custom.text, custom.text_line, stack.variables) if custom.is_scalar else []
     for written in [replace(one, words=[*one.words, *_configs(stack)]) for one in own] or [generated]:
         place = stack.node.path or stack.scenario.path
-        yield replace(written, form=Form.VALUES, place=place, resources=_resources(stack), holder=Values())
+        role = stack.role if stack.role in _ROLES else ""
+        written = replace(written, form=Form.VALUES, place=place, resources=_resources(stack), holder=Values())
+        yield replace(written, role=role)
 
 
 def _left_out(node: Node) -> Iterator[str]:

@@ -45,7 +45,7 @@ class Pool(Holder):
 def of_service(owner: str, object: Node) -> Iterator[Written]:
     spec = object["spec"]
     is_split = spec["prefill"].kind == "map"
-    yield from _pool(Pool(object, ("spec",), spec, _main(spec)), owner, "decode" if is_split else None)
+    yield from _pool(Pool(object, ("spec",), spec, _main(spec)), owner, "decode" if is_split else "")
     if is_split:
         prefill = spec["prefill"]
         yield from _pool(Pool(object, ("spec", "prefill"), prefill, _main(prefill)), owner, "prefill")
@@ -57,16 +57,16 @@ def _main(pool: Node) -> int | None:
     return names.index("main") if "main" in names else 0 if names else None
 
 
-def _pool(pool: Pool, owner: str, role: str | None) -> Iterator[Written]:
+def _pool(pool: Pool, owner: str, role: str) -> Iterator[Written]:
     spec, container = pool.node, pool.container
     whole = " ".join(filter(None, (owner, role)))
-    notes = tuple(_notes(pool, role))
+    notes = tuple(_notes(pool))
     if container["command"]:
         keys = (*pool.keys, "template")
         inside = Pod(whole, pool.object, keys, spec["template"])
         at: tuple[str | int, ...] = (*keys, "containers", pool.place or 0)
         for written in container_of(inside, at, container).starts():
-            yield replace(written, notes=(*written.notes, *notes))
+            yield replace(written, notes=(*written.notes, *notes), role=role)
         return
     environment = environment_of(container["env"])
     more = next((item["value"] for item in container["env"].items if item["name"].text == ADDITIONAL), Node("", 1))
@@ -88,12 +88,11 @@ def _pool(pool: Pool, owner: str, role: str | None) -> Iterator[Written]:
         resources=replace(resources, gpus=nodes * resources.gpus if resources.gpus else None),
         notes=("KServe makes the command: it was read as `vllm serve` with the same flags", *notes),
         is_open=bool(pool.object.at("spec", "baseRefs").items),
+        role=role,
     )
 
 
-def _notes(pool: Pool, role: str | None) -> Iterator[str]:
-    if role is not None:
-        yield f"its role: {role}"
+def _notes(pool: Pool) -> Iterator[str]:
     if pool.object.at("spec", "baseRefs").items:
         yield "what its baseRefs hold is not in the text"
     if (nodes := _nodes(pool.node)) > 1:

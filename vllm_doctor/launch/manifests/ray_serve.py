@@ -50,7 +50,7 @@ class _Place:
 def starts(root: Node, name: str) -> Iterable[Written] | None:
     """A file for `serve deploy`, or an LLMConfig alone."""
     if root["model_loading_config"].kind == "map":
-        return [_configured(root, _Place(), {}, None)]
+        return [_configured(root, _Place(), {}, "")]
     if root["applications"].kind == "seq" and any(item["import_path"] for item in root["applications"].items):
         return _applications(root, _Place())
     return None
@@ -80,7 +80,7 @@ def _applications(root: Node, place: _Place) -> Iterator[Written]:
             yield from _own(application, place, environment)
 
 
-def _configs(args: Node, role: str | None = None) -> Iterator[tuple[Node, str | None]]:
+def _configs(args: Node, role: str = "") -> Iterator[tuple[Node, str]]:
     """The LLMConfigs among an application's arguments, also those that are a file of their own."""
     if args["model_loading_config"].kind == "map":
         yield args, role
@@ -93,7 +93,7 @@ def _configs(args: Node, role: str | None = None) -> Iterator[tuple[Node, str | 
                 yield from _configs(one, _ROLES.get(key, role))
 
 
-def _configured(config: Node, place: _Place, environment: Mapping[str, str | None], role: str | None) -> Written:
+def _configured(config: Node, place: _Place, environment: Mapping[str, str | None], role: str) -> Written:
     """What Ray Serve LLM makes of one LLMConfig."""
     kwargs, loading, line = config["engine_kwargs"], config["model_loading_config"], config.line
     named, source = loading["model_id"], loading["model_source"]
@@ -114,15 +114,14 @@ def _configured(config: Node, place: _Place, environment: Mapping[str, str | Non
         holder=Values(flags=kwargs),
         image=place.image,
         resources=Resources(gpu=text(config["accelerator_type"]) or place.gpu),
-        notes=tuple(_notes(config, role)),
+        notes=tuple(_notes(config)),
         is_open=config.is_scalar,
+        role=role,
     )
 
 
-def _notes(config: Node, role: str | None) -> Iterator[str]:
+def _notes(config: Node) -> Iterator[str]:
     yield "Ray Serve starts vLLM's engine: it was read as `vllm serve` with the same flags"
-    if role is not None:
-        yield f"its role: {role}"
     if config.is_scalar:
         yield f"its LLMConfig is another file: give {config.text} as well"
     deployment = config["deployment_config"]

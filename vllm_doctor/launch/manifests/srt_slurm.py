@@ -24,6 +24,7 @@ _CONNECTORS = {
 }
 """Its words for --kv-transfer-config."""
 _SHORT = {"aggregated": "agg"}
+_ROLES = ("prefill", "decode")
 _BY_LAUNCHER = frozenset({"connector"})
 
 
@@ -52,6 +53,7 @@ def _starts(recipe: Node) -> Iterator[Written]:
             image=text(recipe.at("model", "container")),
             resources=_resources(recipe["resources"], role, config),
             notes=(*_workers(recipe["resources"], role), "srt-slurm adds the flags that join its nodes"),
+            role=role if role in _ROLES else "",
         )
 
 

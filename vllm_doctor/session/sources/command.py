@@ -47,12 +47,14 @@ class Written:
         return [*found, *self.notes]
 
     def beside(self, sources: Sequence[Source]) -> list[Source]:
-        """The command of the one server that is examined, or of all benchmarks; where there are several servers, or
-        commands, only why none is used."""
+        """The command of the one server that is examined, or of all benchmarks; of several servers each its own, where
+        their URLs tell which that is, else only why none is used."""
         patients = list(dict.fromkeys(source.patient for source in sources))
         starts = self.starts
         if not starts:
             return list(self.notes)
+        if each := self._each(sources):
+            return [*each, *self.notes]
         if len(patients) != 1 and any(source.kind is not SourceKind.BENCH for source in sources):
             says = f"a command is of one server, and {len(patients)} are examined: give one of them with it"
             return [*self.notes, failed(SourceKind.COMMAND, self.texts[0].name, "ambiguous", says)]
@@ -65,6 +67,19 @@ class Written:
         look = [partial(text.examine, start, patient) for patient in patients]
         found = [Source(SourceKind.COMMAND, target, patient, one) for patient, one in zip(patients, look, strict=True)]
         return [*found, *self.notes]
+
+    def _each(self, sources: Sequence[Source]) -> list[Source]:
+        """Of several commands that of each server; none where their URLs do not tell."""
+        from vllm_doctor.launch import addressed
+
+        starts = self.starts
+        servers = list(dict.fromkeys(source.patient for source in sources if source.kind is not SourceKind.GATEWAY))
+        of_each = addressed.paired([start for _, start in starts], servers) if len(starts) > 1 else None
+        found: list[Source] = []
+        for server, start in zip(servers, of_each or (), strict=False):
+            text = next(text for text, one in starts if one is start)
+            found.append(Source(SourceKind.COMMAND, text.target(start), server, partial(text.examine, start, server)))
+        return found
 
 
 def chosen(said: Sequence[StartSource], found: Sequence[StartSource]) -> Written:
