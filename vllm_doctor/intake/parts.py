@@ -30,7 +30,11 @@ _TOO_LARGE = "too-large"
 _OF_MANIFESTS = (".yaml", ".yml")
 _DESCRIBED = "no command stands in it: only the model and the GPUs that it names are known"
 _FENCE = re.compile(r"^[ \t]{0,3}(?:>[ \t]?)?(?:`{3}|~{3})", re.MULTILINE)
-_SENTENCE = re.compile(r"^[ \t]{0,8}(?:[A-Z][a-z]{0,20}|I|I'm|I've)(?: [\w'’,()/-]{1,30}){4,60}[.?!:]", re.MULTILINE)
+_SENTENCE = re.compile(
+    r"^[ \t]{0,8}(?:(?:[A-Z][a-z]{0,20}|I|I'm|I've)(?: [\w'’,()/-]{1,30}){4,60}[.?!:]"
+    r"|[\u4e00-\u9fff][^\n#=`]{3,200}[，。？！])",
+    re.MULTILINE,
+)
 """No line of a script, or of a manifest, reads like one."""
 
 

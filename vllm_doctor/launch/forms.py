@@ -19,6 +19,7 @@ from vllm_doctor.launch import (
     makefile,
     manifests,
     notebook,
+    pasted,
     process_list,
     python_calls,
     quadlet,
@@ -53,6 +54,8 @@ class Piece:
     name: str = ""
     line: int = 1
     nested: int = 0
+    is_quoted: bool = False
+    """Whether people quote it: a command in it may have lost its backslashes."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ def _fences(piece: Piece) -> list[re.Match[str]]:
 
 def _of_page(piece: Piece) -> list[Written]:
     """An offline engine counts where the page starts no server: most pages show one as the short way."""
-    found = _of_blocks(_in_fences(piece.text, _fences(piece)), piece)
+    found = _of_blocks(_in_fences(piece.text, _fences(piece)), replace(piece, is_quoted=True))
     return [one for one in found if not one.of_keywords] or found
 
 
@@ -136,7 +139,7 @@ def _of_blocks(blocks: Iterator[tuple[str, int]], outer: Piece) -> list[Written]
     found: list[Written] = []
     for block, lines_above in blocks:
         try:
-            found += starts(Piece(block, "", outer.line + lines_above, outer.nested + 1))
+            found += starts(Piece(block, "", outer.line + lines_above, outer.nested + 1, outer.is_quoted))
         except budget.ExhaustedError:
             raise
         except SourceError:
@@ -170,6 +173,8 @@ def _is_script(piece: Piece) -> bool:
 
 
 def _of_script(piece: Piece) -> list[Written]:
+    if piece.is_quoted and (read := _of_pasted(piece)):
+        return read
     found = unwrap.of_script(piece.text, piece.line)
     if slurm.is_batch(piece.text):
         by_job = slurm.asked(piece.text)
@@ -185,6 +190,16 @@ def _of_powershell(piece: Piece) -> list[Written]:
     """Its lines go on after a backtick, those of a batch file after ^: the rest is near enough to a shell's."""
     script = _CONTINUED.sub("\\\\\n", piece.text)
     return [replace(written, holder=None) for written in unwrap.of_script(script, piece.line)]
+
+
+def _of_pasted(piece: Piece) -> list[Written]:
+    """Commands over lines that a shell would not join."""
+    text = pasted.joined(piece.text)
+    return [] if text == piece.text else _as_pasted(unwrap.of_script(text, piece.line))
+
+
+def _as_pasted(found: list[Written]) -> list[Written]:
+    return [replace(written, holder=None, notes=(*written.notes, pasted.NOTE)) for written in found]
 
 
 def _without_name(is_it: Callable[[str], bool], starts: Callable[[str, int], list[Written]], name: str) -> TextForm:
@@ -269,6 +284,7 @@ FORMS: tuple[TextForm, ...] = (
     TextForm("YAML", _is_yaml, _of_yaml),
     TextForm("PowerShell", _is_powershell, _of_powershell),
     TextForm("shell", _is_script, _of_script),
+    TextForm("shell, of which the backslashes are lost", _is_script, _of_pasted),
     TextForm("log with vLLM's arguments", _is_log, _of_log),
     TextForm("text with Python's calls", _has_call, _of_calls),
     TextForm("list of processes", _is_script, lambda piece: process_list.starts(piece.text, piece.line)),
