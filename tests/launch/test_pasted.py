@@ -12,7 +12,7 @@ from vllm_doctor.sources.bench import prose_command
 
 DOCKER = (
     "sudo docker run -d\n--name a\n--gpus all\n-e HF_HUB_OFFLINE=1\nvllm/vllm-openai:v0.11.0 /models/m\n"
-    "--max-num-seqs 64\n--speculative-config '{\"method\":\"mtp\",\"num_speculative_tokens\":5}'\n"
+    '--max-num-seqs 64\n--speculative-config \'{"method":"mtp","num_speculative_tokens":5}\'\n'
 )
 SERVE = "vllm serve\norg/m-7B\n--max-num-seqs 64\n--max-model-len\n8192\n"
 WORDS = ("vllm", "serve", "org/m-7B", "--max-num-seqs", "64", "--max-model-len", "8192")

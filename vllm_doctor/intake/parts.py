@@ -140,7 +140,7 @@ def _commands(given: Input, is_log: bool) -> tuple[StartSource | None, SourceErr
         except SourceError as error:
             return None, error
     is_prose = given.is_export or is_log or _SENTENCE.search(given.text) is not None
-    is_marked_up = sum(1 for _ in _FENCE.finditer(given.text)) > 1
+    is_marked_up = _FENCE.search(given.text) is not None
     is_program = len(given.text) <= _MOST_OF_COMMAND and python_calls.is_python(given.text, given.path or "")
     if (is_program or is_marked_up or not is_prose) and len(given.text) <= _MOST_OF_COMMAND:
         try:

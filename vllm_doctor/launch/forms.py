@@ -43,6 +43,7 @@ _PROSE = frozenset({"json", "output", "text", "txt", "diff", "log", "js", "go", 
 _YAML = re.compile(r"---|%YAML|-[ \t]|[{\[]|\"[^\"\n]*\"[ \t]*:|[\w./-]+[ \t]*:(?:\s|$)|'[^'\n]*'[ \t]*:")
 _FIRST_LINE = re.compile(r"^[^\S\n]*(?!\s|#|\{\{|\{%)[^\n]+", re.MULTILINE)
 """Neither empty, nor a comment or a template alone."""
+_CUT = "the text ends within it: what else it sets is not known"
 _CONTINUED = re.compile(r"(?<=[ \t])[`^]\n")
 
 
@@ -56,6 +57,12 @@ class Piece:
     nested: int = 0
     is_quoted: bool = False
     """Whether people quote it: a command in it may have lost its backslashes."""
+    is_cut: bool = False
+    """Whether nothing marks its end: what it holds may go on."""
+
+    def part(self, text: str, lines_above: int, is_quoted: bool, is_cut: bool) -> Piece:
+        """A text that stands in this one."""
+        return Piece(text, "", self.line + lines_above, self.nested + 1, is_quoted, is_cut)
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,7 @@ def starts(piece: Piece) -> list[Written]:
 
 def is_page(piece: Piece) -> bool:
     """Whether it is written for people, with what is quoted between fences."""
-    return len(_fences(piece)) > 1
+    return bool(_fences(piece))
 
 
 def _fences(piece: Piece) -> list[re.Match[str]]:
@@ -89,19 +96,22 @@ def _fences(piece: Piece) -> list[re.Match[str]]:
 
 def _of_page(piece: Piece) -> list[Written]:
     """An offline engine counts where the page starts no server: most pages show one as the short way."""
-    found = _of_blocks(_in_fences(piece.text, _fences(piece)), replace(piece, is_quoted=True))
+    found = _of_blocks(_in_fences(piece, _fences(piece)))
     return [one for one in found if not one.of_keywords] or found
 
 
-def _in_fences(text: str, fences: Sequence[re.Match[str]]) -> Iterator[tuple[str, int]]:
-    """What stands between the fences of a page, with the number of lines above."""
-    at = 0
-    while at + 1 < len(fences):
+def _in_fences(page: Piece, fences: Sequence[re.Match[str]]) -> Iterator[Piece]:
+    """What stands between the fences of a page; behind one that nothing closes, up to the page's end."""
+    text, at = page.text, 0
+    while at < len(fences):
         opening = fences[at]
-        closing = next((n for n in range(at + 1, len(fences)) if fences[n][1].startswith(opening[1])), len(fences) - 1)
+        closing = next((n for n in range(at + 1, len(fences)) if fences[n][1].startswith(opening[1])), None)
         if opening[2].lower() not in _PROSE:
-            block = textwrap.dedent(text[opening.end() + 1 : fences[closing].start()])
-            yield block, text.count("\n", 0, opening.end() + 1)
+            end = len(text) if closing is None else fences[closing].start()
+            block = textwrap.dedent(text[opening.end() + 1 : end])
+            yield page.part(block, text.count("\n", 0, opening.end() + 1), is_quoted=True, is_cut=closing is None)
+        if closing is None:
+            return
         at = closing + 1
 
 
@@ -112,13 +122,13 @@ def _writes_files(piece: Piece) -> bool:
 def _of_writer(piece: Piece) -> list[Written]:
     if (of_itself := _of_script(piece)) or piece.nested == MAX_NESTED:
         return of_itself
-    return _of_blocks(_in_heredocs(piece.text), piece)
+    return _of_blocks(_in_heredocs(piece))
 
 
-def _in_heredocs(text: str) -> Iterator[tuple[str, int]]:
-    """What a script that starts nothing by itself writes or hands on (a manifest for `kubectl apply -f -`, a unit),
-    with the number of lines above. What stands in one is read with it, and not again."""
-    at = line = 0
+def _in_heredocs(script: Piece) -> Iterator[Piece]:
+    """What a script that starts nothing by itself writes or hands on (a manifest for `kubectl apply -f -`, a unit).
+    What stands in one is read with it, and not again."""
+    text, at, line = script.text, 0, 0
     for _ in range(MAX_FENCES):
         opening = _HEREDOC.search(text, at)
         if opening is None:
@@ -130,16 +140,16 @@ def _in_heredocs(text: str) -> Iterator[tuple[str, int]]:
         body = textwrap.dedent(text[start:at])
         if not opening["quote"]:  # the shell takes these backslashes away
             body = re.sub(r"\\([\\$`])", r"\1", body)
-        yield body, line
+        yield script.part(body, line, script.is_quoted, end is None)
         line += text.count("\n", start, at)
 
 
-def _of_blocks(blocks: Iterator[tuple[str, int]], outer: Piece) -> list[Written]:
+def _of_blocks(blocks: Iterator[Piece]) -> list[Written]:
     """What stands in these pieces of a text, each by its own form; what cannot be read there is not a command."""
     found: list[Written] = []
-    for block, lines_above in blocks:
+    for block in blocks:
         try:
-            found += starts(Piece(block, "", outer.line + lines_above, outer.nested + 1, outer.is_quoted))
+            found += starts(block)
         except budget.ExhaustedError:
             raise
         except SourceError:
@@ -158,14 +168,15 @@ def _is_yaml(piece: Piece) -> bool:
 
 
 def _of_yaml(piece: Piece) -> list[Written]:
-    found = manifests.starts(yaml_tree.read(piece.text, piece.line), piece.name)
+    documents = yaml_tree.read(piece.text, piece.line, piece.is_cut)
+    found = manifests.starts(documents, piece.name)
     if found is None:
         raise SourceError(
             "not-vllm",
             "this YAML holds no command and no flags of a vLLM server: it is neither a compose file, nor a Kubernetes"
             " manifest, nor values of a chart or a recipe with vLLM's flags, nor a --config file of vLLM",
         )
-    return found
+    return [replace(one, notes=(*one.notes, _CUT)) for one in found] if documents.is_cut else found
 
 
 def _is_script(piece: Piece) -> bool:

@@ -62,7 +62,7 @@ def _found(
                 return
             if kind in _BESIDE:
                 yield _BESIDE[kind](owner, node)
-        is_bare = not node.path and not node["apiVersion"] and (node["args"] or node["command"])
+        is_bare = not node.path and not node["apiVersion"] and (_is_said(node["args"]) or _is_said(node["command"]))
         if node["containers"].kind == "seq" or node["model"]["modelFormat"] or is_bare:
             yield _of_pod(Pod(owner, object, keys, node), pods)
         for key, value in node.fields.items():
@@ -71,6 +71,11 @@ def _found(
     for place, item in enumerate(node.items):
         role = item["name"].text if keys[-1:] == ("roles",) and item["template"] else ""
         yield from _found(item, f"{owner} {role}".strip(), object, (*keys, place), pods)
+
+
+def _is_said(words: Node) -> bool:
+    """Whether they are words, or a text: a mapping is of another program."""
+    return words.is_scalar or words.kind == "seq"
 
 
 def _of_pod(pod: Pod, pods: float) -> Iterator[Written]:
