@@ -88,6 +88,8 @@ def of(given: Input, is_log: Callable[[Input], bool]) -> Parts:
     is_environment = collect_env.holds(given.raw)
     if is_environment and gpus is not None and not any(_is_measured(sample) for sample in gpus.samples):
         gpus = None  # it is the list in what collect-env printed
+    if commands is not None and gpus is None and not (logged or is_environment or problem):
+        commands = _on_named(commands, given.text)
     scrape = saved_scrape.within(given.text)
     return Parts(
         given,
@@ -124,6 +126,20 @@ def described(given: Input) -> StartSource | None:
     asked = replace(start.resources, gpu=words, gpus=None if named.count is None else float(named.count))
     said = replace(start, place="", is_open=True, resources=asked, notes=(*start.notes, _DESCRIBED))
     return StartSource(given.name, (said,))
+
+
+def _on_named(commands: StartSource, text: str) -> StartSource:
+    """The command with the GPUs that the sentences beside it name, where it names none itself."""
+    if len(commands.starts) != 1 or commands.starts[0].resources.gpu or not _SENTENCE.search(text):
+        return commands
+    [start] = commands.starts
+    if (found := prose_setup.gpu(text)) is None:
+        return commands
+    words, named = found
+    count = start.resources.gpus if named.count is None else float(named.count)
+    asked = replace(start.resources, gpu=words, gpus=count)
+    note = f"GPUs from the text: {f'{named.count} × ' if named.count else ''}{named.gpu.name}"
+    return replace(commands, starts=(replace(start, resources=asked, notes=(*start.notes, note)),))
 
 
 def _is_measured(sample: GpuSample) -> bool:
