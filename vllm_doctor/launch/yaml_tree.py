@@ -19,6 +19,8 @@ from vllm_doctor.model.errors import SourceError
 
 MAX_NODES = 50_000  # once unfolded
 MAX_DEPTH = 50
+_MOST_OF_CUT = 100_000
+"""What people quote of a manifest, and cut, is shorter."""
 _MOST_LOST = 2
 """Lines at the end of a text that was cut, of which the last may end anywhere."""
 
@@ -112,6 +114,8 @@ def read(text: str, line: int = 1, is_cut: bool = False) -> Documents:
 
 def _closed(text: str) -> str | None:
     """The text with its last brackets closed, without a last line that ends within a word; None: nothing is open."""
+    if len(text) > _MOST_OF_CUT:
+        return None
     kept = text.rstrip().split("\n")
     for lost in range(_MOST_LOST + 1):
         whole = "\n".join(kept[: len(kept) - lost])
