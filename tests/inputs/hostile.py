@@ -153,14 +153,22 @@ TEXTS: Mapping[str, Callable[[int], str]] = {
     "log-loki": lambda size: json.dumps(
         {"data": {"result": [{"stream": {"pod": "a"}, "values": [["1", _STATISTICS]] * (size // 280)}]}}
     ),
+    "pasted": lambda size: times("vllm serve org/m-7B\n--max-num-seqs 8\n--max-model-len\n8192\n", size),
+    "pasted-once": lambda size: "docker run -d\n--gpus all\nvllm/vllm-openai:v0.11.0\n" + times("--seed 1\n", size),
     # pages of people
     "fences": lambda size: times("```\n", size),
+    "fence-open": lambda size: "It is slow.\n```yaml\nvllm:\n  command: [\n" + times('    "--seed", "1",\n', size),
+    "fence-open-nested": lambda size: "It is slow.\n```yaml\nargs: " + _nested("[", "]", size)[: size // 2],
     "fenced-shorts": lambda size: times("```\nvllm serve m\n```\n", size),
     "fenced-starts": lambda size: times(f"It is slow.\n```\n{_COMMAND}\n```\n", size),
     "fenced-everything": lambda size: times(
         f"It is slow.\n```\n{_COMMAND}\n```\n```\n{_SMI}```\n{_STATISTICS}\n", size
     ),
     "sentences": lambda size: times("It gives 17 tokens/s on 4x H100 with org/m-7B, and I think that is slow.\n", size),
+    "compared": lambda size: times(
+        "Normally 20 tok/s; after upgrading vLLM from 0.8.4 to 0.9.0 slow: from 20 to 1 tok/s, Ollama 30 tok/s.\n", size
+    ),
+    "respectively": lambda size: times("a/Qwen3-8B and a/Qwen3-14B get 3 tok/s and 2 tok/s respectively, ", size),
     "issue-json": lambda size: json.dumps({"title": "a", "body": times(f"```\n{_COMMAND}\n```\n", size)}),
     "json-nested": lambda size: _nested('{"body":', "}", size // 9, '"a"'),
     "html": lambda size: "<html><body>" + times(f"<pre>{_COMMAND}", size),

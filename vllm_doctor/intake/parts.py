@@ -30,7 +30,11 @@ _TOO_LARGE = "too-large"
 _OF_MANIFESTS = (".yaml", ".yml")
 _DESCRIBED = "no command stands in it: only the model and the GPUs that it names are known"
 _FENCE = re.compile(r"^[ \t]{0,3}(?:>[ \t]?)?(?:`{3}|~{3})", re.MULTILINE)
-_SENTENCE = re.compile(r"^[ \t]{0,8}(?:[A-Z][a-z]{0,20}|I|I'm|I've)(?: [\w'’,()/-]{1,30}){4,60}[.?!:]", re.MULTILINE)
+_SENTENCE = re.compile(
+    r"^[ \t]{0,8}(?:(?:[A-Z][a-z]{0,20}|I|I'm|I've)(?: [\w'’,()/-]{1,30}){4,60}[.?!:]"
+    r"|[\u4e00-\u9fff][^\n#=`]{3,200}[，。？！])",
+    re.MULTILINE,
+)
 """No line of a script, or of a manifest, reads like one."""
 
 
@@ -84,6 +88,8 @@ def of(given: Input, is_log: Callable[[Input], bool]) -> Parts:
     is_environment = collect_env.holds(given.raw)
     if is_environment and gpus is not None and not any(_is_measured(sample) for sample in gpus.samples):
         gpus = None  # it is the list in what collect-env printed
+    if commands is not None and gpus is None and not (logged or is_environment or problem):
+        commands = _on_named(commands, given.text)
     scrape = saved_scrape.within(given.text)
     return Parts(
         given,
@@ -122,6 +128,20 @@ def described(given: Input) -> StartSource | None:
     return StartSource(given.name, (said,))
 
 
+def _on_named(commands: StartSource, text: str) -> StartSource:
+    """The command with the GPUs that the sentences beside it name, where it names none itself."""
+    if len(commands.starts) != 1 or commands.starts[0].resources.gpu or not _SENTENCE.search(text):
+        return commands
+    [start] = commands.starts
+    if (found := prose_setup.gpu(text)) is None:
+        return commands
+    words, named = found
+    count = start.resources.gpus if named.count is None else float(named.count)
+    asked = replace(start.resources, gpu=words, gpus=count)
+    note = f"GPUs from the text: {f'{named.count} × ' if named.count else ''}{named.gpu.name}"
+    return replace(commands, starts=(replace(start, resources=asked, notes=(*start.notes, note)),))
+
+
 def _is_measured(sample: GpuSample) -> bool:
     return isinstance(sample.memory_used, Known) or isinstance(sample.utilization, Known)
 
@@ -136,7 +156,7 @@ def _commands(given: Input, is_log: bool) -> tuple[StartSource | None, SourceErr
         except SourceError as error:
             return None, error
     is_prose = given.is_export or is_log or _SENTENCE.search(given.text) is not None
-    is_marked_up = sum(1 for _ in _FENCE.finditer(given.text)) > 1
+    is_marked_up = _FENCE.search(given.text) is not None
     is_program = len(given.text) <= _MOST_OF_COMMAND and python_calls.is_python(given.text, given.path or "")
     if (is_program or is_marked_up or not is_prose) and len(given.text) <= _MOST_OF_COMMAND:
         try:

@@ -19,6 +19,7 @@ from vllm_doctor.launch import (
     makefile,
     manifests,
     notebook,
+    pasted,
     process_list,
     python_calls,
     quadlet,
@@ -42,6 +43,7 @@ _PROSE = frozenset({"json", "output", "text", "txt", "diff", "log", "js", "go", 
 _YAML = re.compile(r"---|%YAML|-[ \t]|[{\[]|\"[^\"\n]*\"[ \t]*:|[\w./-]+[ \t]*:(?:\s|$)|'[^'\n]*'[ \t]*:")
 _FIRST_LINE = re.compile(r"^[^\S\n]*(?!\s|#|\{\{|\{%)[^\n]+", re.MULTILINE)
 """Neither empty, nor a comment or a template alone."""
+_CUT = "the text ends within it: what else it sets is not known"
 _CONTINUED = re.compile(r"(?<=[ \t])[`^]\n")
 
 
@@ -53,6 +55,14 @@ class Piece:
     name: str = ""
     line: int = 1
     nested: int = 0
+    is_quoted: bool = False
+    """Whether people quote it: a command in it may have lost its backslashes."""
+    is_cut: bool = False
+    """Whether nothing marks its end: what it holds may go on."""
+
+    def part(self, text: str, lines_above: int, is_quoted: bool, is_cut: bool) -> Piece:
+        """A text that stands in this one."""
+        return Piece(text, "", self.line + lines_above, self.nested + 1, is_quoted, is_cut)
 
 
 @dataclass(frozen=True)
@@ -77,7 +87,7 @@ def starts(piece: Piece) -> list[Written]:
 
 def is_page(piece: Piece) -> bool:
     """Whether it is written for people, with what is quoted between fences."""
-    return len(_fences(piece)) > 1
+    return bool(_fences(piece))
 
 
 def _fences(piece: Piece) -> list[re.Match[str]]:
@@ -86,19 +96,22 @@ def _fences(piece: Piece) -> list[re.Match[str]]:
 
 def _of_page(piece: Piece) -> list[Written]:
     """An offline engine counts where the page starts no server: most pages show one as the short way."""
-    found = _of_blocks(_in_fences(piece.text, _fences(piece)), piece)
+    found = _of_blocks(_in_fences(piece, _fences(piece)))
     return [one for one in found if not one.of_keywords] or found
 
 
-def _in_fences(text: str, fences: Sequence[re.Match[str]]) -> Iterator[tuple[str, int]]:
-    """What stands between the fences of a page, with the number of lines above."""
-    at = 0
-    while at + 1 < len(fences):
+def _in_fences(page: Piece, fences: Sequence[re.Match[str]]) -> Iterator[Piece]:
+    """What stands between the fences of a page; behind one that nothing closes, up to the page's end."""
+    text, at = page.text, 0
+    while at < len(fences):
         opening = fences[at]
-        closing = next((n for n in range(at + 1, len(fences)) if fences[n][1].startswith(opening[1])), len(fences) - 1)
+        closing = next((n for n in range(at + 1, len(fences)) if fences[n][1].startswith(opening[1])), None)
         if opening[2].lower() not in _PROSE:
-            block = textwrap.dedent(text[opening.end() + 1 : fences[closing].start()])
-            yield block, text.count("\n", 0, opening.end() + 1)
+            end = len(text) if closing is None else fences[closing].start()
+            block = textwrap.dedent(text[opening.end() + 1 : end])
+            yield page.part(block, text.count("\n", 0, opening.end() + 1), is_quoted=True, is_cut=closing is None)
+        if closing is None:
+            return
         at = closing + 1
 
 
@@ -109,13 +122,13 @@ def _writes_files(piece: Piece) -> bool:
 def _of_writer(piece: Piece) -> list[Written]:
     if (of_itself := _of_script(piece)) or piece.nested == MAX_NESTED:
         return of_itself
-    return _of_blocks(_in_heredocs(piece.text), piece)
+    return _of_blocks(_in_heredocs(piece))
 
 
-def _in_heredocs(text: str) -> Iterator[tuple[str, int]]:
-    """What a script that starts nothing by itself writes or hands on (a manifest for `kubectl apply -f -`, a unit),
-    with the number of lines above. What stands in one is read with it, and not again."""
-    at = line = 0
+def _in_heredocs(script: Piece) -> Iterator[Piece]:
+    """What a script that starts nothing by itself writes or hands on (a manifest for `kubectl apply -f -`, a unit).
+    What stands in one is read with it, and not again."""
+    text, at, line = script.text, 0, 0
     for _ in range(MAX_FENCES):
         opening = _HEREDOC.search(text, at)
         if opening is None:
@@ -127,16 +140,16 @@ def _in_heredocs(text: str) -> Iterator[tuple[str, int]]:
         body = textwrap.dedent(text[start:at])
         if not opening["quote"]:  # the shell takes these backslashes away
             body = re.sub(r"\\([\\$`])", r"\1", body)
-        yield body, line
+        yield script.part(body, line, script.is_quoted, end is None)
         line += text.count("\n", start, at)
 
 
-def _of_blocks(blocks: Iterator[tuple[str, int]], outer: Piece) -> list[Written]:
+def _of_blocks(blocks: Iterator[Piece]) -> list[Written]:
     """What stands in these pieces of a text, each by its own form; what cannot be read there is not a command."""
     found: list[Written] = []
-    for block, lines_above in blocks:
+    for block in blocks:
         try:
-            found += starts(Piece(block, "", outer.line + lines_above, outer.nested + 1))
+            found += starts(block)
         except budget.ExhaustedError:
             raise
         except SourceError:
@@ -155,14 +168,15 @@ def _is_yaml(piece: Piece) -> bool:
 
 
 def _of_yaml(piece: Piece) -> list[Written]:
-    found = manifests.starts(yaml_tree.read(piece.text, piece.line), piece.name)
+    documents = yaml_tree.read(piece.text, piece.line, piece.is_cut)
+    found = manifests.starts(documents, piece.name)
     if found is None:
         raise SourceError(
             "not-vllm",
             "this YAML holds no command and no flags of a vLLM server: it is neither a compose file, nor a Kubernetes"
             " manifest, nor values of a chart or a recipe with vLLM's flags, nor a --config file of vLLM",
         )
-    return found
+    return [replace(one, notes=(*one.notes, _CUT)) for one in found] if documents.is_cut else found
 
 
 def _is_script(piece: Piece) -> bool:
@@ -170,6 +184,8 @@ def _is_script(piece: Piece) -> bool:
 
 
 def _of_script(piece: Piece) -> list[Written]:
+    if piece.is_quoted and (read := _of_pasted(piece)):
+        return read
     found = unwrap.of_script(piece.text, piece.line)
     if slurm.is_batch(piece.text):
         by_job = slurm.asked(piece.text)
@@ -185,6 +201,16 @@ def _of_powershell(piece: Piece) -> list[Written]:
     """Its lines go on after a backtick, those of a batch file after ^: the rest is near enough to a shell's."""
     script = _CONTINUED.sub("\\\\\n", piece.text)
     return [replace(written, holder=None) for written in unwrap.of_script(script, piece.line)]
+
+
+def _of_pasted(piece: Piece) -> list[Written]:
+    """Commands over lines that a shell would not join."""
+    text = pasted.joined(piece.text)
+    return [] if text == piece.text else _as_pasted(unwrap.of_script(text, piece.line))
+
+
+def _as_pasted(found: list[Written]) -> list[Written]:
+    return [replace(written, holder=None, notes=(*written.notes, pasted.NOTE)) for written in found]
 
 
 def _without_name(is_it: Callable[[str], bool], starts: Callable[[str, int], list[Written]], name: str) -> TextForm:
@@ -269,6 +295,7 @@ FORMS: tuple[TextForm, ...] = (
     TextForm("YAML", _is_yaml, _of_yaml),
     TextForm("PowerShell", _is_powershell, _of_powershell),
     TextForm("shell", _is_script, _of_script),
+    TextForm("shell, of which the backslashes are lost", _is_script, _of_pasted),
     TextForm("log with vLLM's arguments", _is_log, _of_log),
     TextForm("text with Python's calls", _has_call, _of_calls),
     TextForm("list of processes", _is_script, lambda piece: process_list.starts(piece.text, piece.line)),

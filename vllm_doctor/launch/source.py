@@ -30,6 +30,8 @@ STDIN = "-"
 MAX_BYTES = 1_000_000
 
 _PLATFORM = re.compile(r"(?:^|[-_/:.])(cpu|xpu|tpu|hpu|rocm)(?=$|[-_/:.\d])")
+_DEVICES = (("VLLM_CPU_", "cpu"), (("VLLM_XPU_", "ZE_AFFINITY_MASK"), "xpu"))
+"""How variables begin that only a server on such a device heeds."""
 _SHM_DEFAULT = 64.0 * 2**20
 _OWN_SHM = frozenset({Form.DOCKER_RUN, Form.COMPOSE, Form.KUBERNETES})
 """Where a container gets a /dev/shm of that size, unless the text says otherwise: Docker's and containerd's default."""
@@ -273,8 +275,8 @@ def _device(start: Start) -> dict[str, Reading]:
         return {"image_for_amd": Known(1.0, origin="image")}
     if match is not None:
         return {"device_written": Known(match[1], origin="image")}
-    is_cpu = any(name.startswith("VLLM_CPU_") for name in start.environment)
-    return {"device_written": Known("cpu", origin="environ")} if is_cpu else {}
+    told = next((device for names, device in _DEVICES if any(name.startswith(names) for name in start.environment)), "")
+    return {"device_written": Known(told, origin="environ")} if told else {}
 
 
 def _faults(start: Start) -> dict[str, Reading]:

@@ -19,6 +19,10 @@ from vllm_doctor.model.errors import SourceError
 
 MAX_NODES = 50_000  # once unfolded
 MAX_DEPTH = 50
+_MOST_OF_CUT = 100_000
+"""What people quote of a manifest, and cut, is shorter."""
+_MOST_LOST = 2
+"""Lines at the end of a text that was cut, of which the last may end anywhere."""
 
 _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
@@ -88,11 +92,15 @@ class Node:
 class Documents:
     roots: tuple[Node, ...]
     is_open: bool
-    """A template stands where anything may stand."""
+    """A template stands where anything may stand, or its end is missing."""
+    is_cut: bool = False
 
 
-def read(text: str, line: int = 1) -> Documents:
-    """The documents of a YAML text that begins in this line. Raises SourceError: unreadable, too-large."""
+def read(text: str, line: int = 1, is_cut: bool = False) -> Documents:
+    """The documents of a YAML text that begins in this line. `is_cut`: its end may be missing, and what that leaves
+    open is closed. Raises SourceError: unreadable, too-large."""
+    if is_cut and (closed := _closed(text)) is not None:
+        return Documents(read(closed, line).roots, is_open=True, is_cut=True)
     of_chart = "; of a chart's template give what `helm template` prints" if "{{" in text else ""
     text, is_open = _without_templates(text)
     try:
@@ -102,6 +110,28 @@ def read(text: str, line: int = 1) -> Documents:
         raise _refusal(error, line, of_chart) from None
     converter = _Converter(line)
     return Documents(tuple(converter.node(root, "", 0) for root in roots if root is not None), is_open)
+
+
+def _closed(text: str) -> str | None:
+    """The text with its last brackets closed, without a last line that ends within a word; None: nothing is open."""
+    if len(text) > _MOST_OF_CUT:
+        return None
+    kept = text.rstrip().split("\n")
+    for lost in range(_MOST_LOST + 1):
+        whole = "\n".join(kept[: len(kept) - lost])
+        open_: list[str] = []
+        try:
+            for token in yaml.scan(whole, Loader=_Loader):
+                if isinstance(token, (yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken)):
+                    open_.append("]" if isinstance(token, yaml.FlowSequenceStartToken) else "}")
+                elif open_ and isinstance(token, (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken)):
+                    open_.pop()
+                if len(open_) > MAX_DEPTH:
+                    return None
+        except (yaml.YAMLError, ValueError):
+            continue
+        return "\n".join([whole, *reversed(open_)]) if open_ or lost else None
+    return None
 
 
 def _refusal(error: Exception, first: int, of_chart: str) -> SourceError:

@@ -85,6 +85,12 @@ class Expected:
         return self.standing not in (Standing.UNKNOWN, Standing.IDLE)
 
     @property
+    def is_below_typical(self) -> bool:
+        """Whether it is slower than healthy servers are, by no more than such figures are uncertain."""
+        measured, high = self.tpot.measured, self.tpot.high
+        return self.standing is Standing.TYPICAL and measured is not None and high is not None and measured > high
+
+    @property
     def missing(self) -> float | None:
         """Share of the typical speed that requests do not get; None: not judged."""
         if self.tpot.measured is None or self.tpot.typical is None:

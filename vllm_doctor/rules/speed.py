@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from vllm_doctor.model import outside
 from vllm_doctor.model.reading import Known, Reading, Unknown
@@ -24,7 +25,7 @@ def judged(rule: SpeedRule, subject: Mapping[str, str], worded: words.Read) -> E
     load = read(rule.load)
     is_idle = isinstance(load, Known) and load.value == 0
     standing = standing_of(tpot, _number(read(rule.slow_above)), 0.0 if is_idle else None)
-    return Expected(
+    seen = Expected(
         subject=subject,
         standing=standing,
         tpot=tpot,
@@ -37,9 +38,10 @@ def judged(rule: SpeedRule, subject: Mapping[str, str], worded: words.Read) -> E
             if isinstance(known := read(signal), Known) and (says := words.fill(sentence, worded))
         ),
         lacks=_lacks(rule, read) if standing in (Standing.UNKNOWN, Standing.IDLE) else (),
-        measure_next=_measure_next(rule, read) if standing is Standing.SLOW else (),
         is_beyond_flags=standing is Standing.SLOW and _is_beyond_flags(rule, tpot),
     )
+    decides = standing is Standing.SLOW or seen.is_below_typical
+    return replace(seen, measure_next=_measure_next(rule, read)) if decides else seen
 
 
 def standing_of(tpot: Pace, slow_above: float | None, load: float | None) -> Standing:

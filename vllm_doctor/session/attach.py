@@ -55,7 +55,8 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
     if printed:
         how = replace(how, printed=printed[0])
     started = command.chosen(said, handed.commands)
-    how = replace(how, written=started.only, texts=handed.texts, parted=frozenset(handed.parted))
+    how = replace(how, written=started.only, is_written_whole=started.is_whole)
+    how = replace(how, texts=handed.texts, parted=frozenset(handed.parted))
     found = _named(handed.words, how, opened) if handed.words or not is_asked else []
     found += page.of_texts(handed.scrapes, how, found)
     if found:

@@ -65,6 +65,8 @@ class Attachment:
     """The speed that the user saw (--measured)."""
     written: Command | None = None
     """The one command that was given: of a log, what its server was started with."""
+    is_written_whole: bool = True
+    """Whether its text shows all of it: else flags that it lacks may be set."""
     printed: PrintedGpus | None = None
     """What a program printed of the GPUs, in place of the driver's answer."""
     parted: frozenset[str] = frozenset()

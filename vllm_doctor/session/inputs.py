@@ -184,7 +184,7 @@ class _Sorter:
             self.found.parted.add(word)
         if told.is_log:
             self._add_log(word)
-        elif _has_figure(given.text):
+        elif _says_something(given.text):
             self.said.append(word)
         elif told.is_empty and (server := self._described(given)) is not None:
             self.found.commands.append(server)
@@ -284,10 +284,11 @@ class _Sorter:
         return source.Log([held], table, threads=1).examine("").error is None
 
 
-def _has_figure(text: str) -> bool:
+def _says_something(text: str) -> bool:
     from vllm_doctor.sources.bench import prose
 
-    return bool(prose.figures(text))
+    told = prose.told(text)
+    return bool(told.own) or (told.upgrade is not None and told.upgrade.is_worse)
 
 
 def _is_gpu(word: str) -> bool:

@@ -58,6 +58,9 @@ ONLY_TRIGGERS = "Nothing was measured: only the autoscaler's triggers were check
 NO_RESULT = "A benchmark's command without its result: nothing was measured"
 SOUND = "No fault found in how the benchmark was made"
 AS_EXPECTED = "Requests get the speed that is typical of this model on these GPUs"
+BELOW_TYPICAL = (
+    "Requests get less than is typical of this model on these GPUs, by no more than such figures are uncertain"
+)
 
 
 def judge(
@@ -262,7 +265,9 @@ def _concluded(
 
 def _of_speed_said(diagnosis: Diagnosis) -> tuple[Verdict, str]:
     """The verdict on a speed that a person named, and its headline; the report's Speed has the figures."""
-    lacks = _unjudged(diagnosis)
+    lacks, speed = _unjudged(diagnosis), worst_speed(diagnosis.speeds)
+    if speed is not None and speed.is_below_typical:
+        return Verdict.UNKNOWN, BELOW_TYPICAL
     return (Verdict.OK, AS_EXPECTED) if lacks is None else (Verdict.UNKNOWN, f"Speed not judged{lacks}")
 
 

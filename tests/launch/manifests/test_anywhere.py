@@ -4,9 +4,10 @@ import time
 
 import pytest
 
-from vllm_doctor.launch.source import read
+from vllm_doctor.launch.source import facts, read
 from vllm_doctor.launch.start import Form, Resources
 from vllm_doctor.model.errors import SourceError
+from vllm_doctor.model.reading import Known
 
 NOTE = "found by its keys' names: what the program that reads this document makes of them is not known"
 
@@ -93,3 +94,16 @@ def test_arguments_in_one_text_and_keys_of_an_engine() -> None:
 def test_a_proxy_starts_no_engine() -> None:
     with pytest.raises(SourceError, match="LiteLLM, which starts no engine"):
         read("model_list:\n- {model_name: x, litellm_params: {model: hosted_vllm/org/m, api_base: 'http://x'}}\n")
+
+
+@pytest.mark.parametrize("end", ["", "```\n", "```\nThanks!\n"])
+def test_flags_and_variables_in_a_fence_that_may_be_open(end: str) -> None:
+    [start] = read(
+        "Hello! I don't know what to do.\n\n## Serving setting\n```\nenv:\n  VLLM_XPU_ENABLE_XPU_GRAPH: '0' \n"
+        "  ZE_AFFINITY_MASK: 0,1\nargs:\n  host: 127.0.0.1\n  dtype: float16\n  block-size: 64 \n"
+        f"  max-num-batched-tokens: 8192  \n  enforce-eager: true \n  trust-remote-code: true  \n{end}"
+    )
+    assert start.command.flags["--max-num-batched-tokens"] == 8192.0
+    assert start.command.flags["--enforce-eager"] is True
+    assert "ZE_AFFINITY_MASK" in start.environment
+    assert facts(start)["device_written"] == Known("xpu", origin="environ")

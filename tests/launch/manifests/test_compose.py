@@ -3,9 +3,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.launch.manifests.written import of_file
 from vllm_doctor.launch.source import open_command, read
 from vllm_doctor.launch.start import Flaw, Form, Resources
+from vllm_doctor.model.errors import SourceError
+from vllm_doctor.model.report import Change
 
 
 def test_compose() -> None:
@@ -104,3 +108,65 @@ def test_a_script_and_a_file_among_the_configs() -> None:
     )
     assert start.argv == ("vllm", "serve", "org/m", "--config", "/f.yaml", "--seed", "1")
     assert start.command.flags["--max-num-seqs"] == 4.0
+
+
+FRAGMENT = """\
+  vllm:
+    image: vllm/vllm-openai:v0.8.5
+    container_name: vllm
+    ports:
+      - 11435:8000
+    environment:
+      - NCCL_DEBUG=INFO
+    deploy:
+      resources:
+        reservations:
+          devices:
+            - driver: nvidia
+              capabilities: [gpu]
+              device_ids: ["1"]
+    ipc: host
+    command: [
+      "--model", "org/m-7B",  # a comment
+      "--max-model-len", "40960",
+"""
+
+
+@pytest.mark.parametrize("rest", ["    ]\n", "    ]\n```\nIt is slow.\n", "", '      "--max-num-se', '      "--seed'])
+def test_a_service_without_its_head_that_may_be_cut(rest: str) -> None:
+    [start] = read(f"This is slow for me.\n\n```docker-compose\n{FRAGMENT}{rest}")
+    assert (start.form, start.place, start.version) == (Form.COMPOSE, "services.vllm.command", "0.8.5")
+    assert start.command.flags == {"--model": "org/m-7B", "--max-model-len": 40960.0}
+    assert start.resources == Resources(gpus=1.0, host_ipc=True)
+    assert start.environment == {"NCCL_DEBUG": "INFO"}
+    is_cut = "]" not in rest
+    assert start.is_open is is_cut
+    assert ("the text ends within it: what else it sets is not known" in start.notes) is is_cut
+
+
+def test_a_service_without_its_name_is_corrected_as_a_service(tmp_path: Path) -> None:
+    path = tmp_path / "part.yaml"
+    path.write_text(
+        "image: vllm/vllm-openai:v0.11.0\nipc: host\nports: ['8000:8000']\ncommand: --model org/m --seed 1\n"
+    )
+    source = open_command(str(path))
+    [start] = source.starts
+    assert (start.form, start.command.flags["--seed"]) == (Form.COMPOSE, 1.0)
+    assert source.document is not None
+    [patch] = source.document.patched({0: [Change("--seed", 1.0, 2.0, "a-rule")]})
+    assert patch.lines[:2] == ("services:", "  SERVICE:")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "app:\n  image: org/app:1\n  ports: ['80:80']\n  restart: always\n",
+        "spec:\n  image: vllm/vllm-openai\n  ports: [{containerPort: 80}]\n  volumes: [{name: a}]\n",
+        "vllm:\n  devices: [{driver: nvidia, capabilities: [gpu], device_ids: ['1']}]\n",
+        "vllm:\n  deploy: {resources: {reservations: {device_ids: ['1'], block_size: 1}}}\n",
+        "vllm:\n  colour: red\n  size: 3\n  shape: x\n  block_size: 16\n",
+    ],
+)
+def test_what_is_no_service_of_vllm(text: str) -> None:
+    with pytest.raises(SourceError):
+        read(text)

@@ -92,3 +92,67 @@ def test_measured_beside_a_command() -> None:
 def test_measured_is_refused_in_a_line() -> None:
     with pytest.raises(UsageError, match="--measured: write 17tok/s"):
         examine(command=COMMAND, measured="quick")
+
+
+UPGRADE = (
+    "# Slow\n\nI would like to report a regression after upgrading the image from `0.21-b3.1` to `0.26-b1`.\n\n"
+    "Decoding normally runs at around 20–25 tokens/s. After upgrading it drops to below 1 token/s.\n\n"
+    "```\nenv:\n  ZE_AFFINITY_MASK: 0,1\nargs:\n  block-size: 64\n  max-num-batched-tokens: 8192\n"
+    "  enforce-eager: true\n"
+)
+
+
+def test_an_upgrade_that_made_it_slow_leads(tmp_path: Path) -> None:
+    report = _examined(UPGRADE, tmp_path)
+    assert (report.verdict, report.findings[0].rule) == ("warning", "upgrade-slower")
+    assert report.findings[0].remedies[0].run == ("vllm-doctor regressions 0.21.0 0.26.0",)
+    said = _notes(report)
+    assert "'1 token/s'" in said
+    assert "'20–25 tokens/s' (before)" in said
+    assert "0.21-b3.1 to 0.26-b1" in said
+
+
+def test_an_upgrade_without_a_figure_counts_where_the_text_says_that_it_is_worse(tmp_path: Path) -> None:
+    report = _examined("vLLM 0.8.5 works fine, but 0.9.1 is much slower with Qwen3-8B on an H100.\n", tmp_path)
+    assert (report.verdict, report.findings[0].rule) == ("warning", "upgrade-slower")
+    with pytest.raises(SourceError):
+        _examined("I updated vLLM from 0.8.5 to 0.9.1 and wonder about the log.\n", tmp_path)
+
+
+CUT = (
+    "When I run Org/Qwen3-14B-GPTQ-Int4 or Org/Qwen3-32B-GPTQ-Int4 on an RTX 3090 it leads to {}t/s and 20t/s"
+    " respectively.\nCompared to Ollama I get 66t/s and 31t/s.\n\n```docker-compose\n  vllm:\n"
+    "    image: vllm/vllm-openai:v0.8.5\n    container_name: vllm\n    ipc: host\n    command: [\n"
+    '      "--model", "Org/Qwen3-14B-GPTQ-Int4",\n      "--max-model-len", "40960",\n'
+)
+
+
+def test_of_several_models_the_commands_speed_is_judged(tmp_path: Path) -> None:
+    report = _examined(CUT.format(80), tmp_path)
+    assert [bench.output_tokens_per_second for bench in report.benchmarks] == [80]
+    assert report.verdict == "ok"
+    said = _notes(report)
+    for what in ("not of this server: '20t/s'", "'66t/s' (of another engine)", "is assumed: the command is cut"):
+        assert what in said
+
+
+def test_what_is_below_typical_within_what_is_uncertain_is_no_ok(tmp_path: Path) -> None:
+    report = _examined(CUT.format(31), tmp_path)
+    assert report.verdict == "unknown"
+    assert report.expected is not None
+    assert report.expected.is_below_typical
+    assert report.expected.measure_next
+
+
+@pytest.mark.parametrize(("rate", "verdict"), [(5, "warning"), (120, "unknown"), (300, "unknown")])
+def test_a_throughput_of_unknown_many_is_judged_where_one_alone_would_be_slow(
+    rate: int, verdict: str, tmp_path: Path
+) -> None:
+    report = _examined(f"Qwen3-8B bf16 on an H100: the generation throughput is {rate} tokens/s.\n", tmp_path)
+    assert report.verdict == verdict
+    if verdict == "warning":
+        assert report.expected is not None
+        assert report.expected.measure_next[0].startswith("count the requests")
+    else:
+        assert "of how many requests" in report.headline
+    assert "of all requests together" in _notes(report)

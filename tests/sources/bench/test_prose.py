@@ -119,3 +119,61 @@ def test_hostile_texts_take_little_time(text: str) -> None:
     found = prose.figures(text)
     assert time.process_time() - started < 5
     assert len(found) <= 200
+
+
+@pytest.mark.parametrize(
+    ("text", "own", "references"),
+    [
+        (
+            "decoding normally runs at around 20–25 tokens/s. However, after upgrading, it drops to below 1 token/s",
+            ["1 token/s"],
+            [("20–25 tokens/s", "before")],
+        ),
+        ("Before the update 40 tok/s, after it 20 tok/s", ["20 tok/s"], [("40 tok/s", "before")]),
+        ("40 tok/s before the update, 20 tok/s after", ["20 tok/s"], [("40 tok/s", "before")]),
+        ("It fell from 25 tok/s to 2 tok/s", ["2 tok/s"], [("25 tok/s", "before")]),
+        ("It fell from 25 to 2 tok/s", ["2 tokens/s"], [("25 tokens/s", "before")]),
+        ("One gets 40 tok/s. Since then it dropped to 20 tok/s", ["20 tok/s"], [("40 tok/s", "before")]),
+        ("previously I was getting 40 tok/s", [], [("40 tok/s", "before")]),
+        ("之前 40 token/s，现在 20 token/s", ["20 token/s"], [("40 token/s", "before")]),
+        ("v0.8.4 is fine with 40 tok/s, v0.9.0 is slow: 20 tok/s", ["20 tok/s"], [("40 tok/s", "before")]),
+        ("Normally I get 17 tok/s", ["17 tok/s"], []),
+        ("With prefix caching I get 30 tok/s, without 20 tok/s", ["30 tok/s", "20 tok/s"], []),
+        ("Compared to Ollama I get 20 tok/s", ["20 tok/s"], []),
+        (
+            "I get 31t/s.\nCompared to Ollama I get 66t/s and 31t/s.",
+            ["31t/s"],
+            [("66t/s", "of another engine"), ("31t/s", "of another engine")],
+        ),
+        ("I get 6 tok/s with vLLM and 25 tok/s with exllama", ["6 tok/s"], [("25 tok/s", "of another engine")]),
+        ("at 32 users 1200 tok/s, with 64 users it drops to 900 tok/s", ["1200 tok/s", "900 tok/s"], []),
+    ],
+)
+def test_what_it_is_compared_with(text: str, own: list[str], references: list[tuple[str, str]]) -> None:
+    told = prose.told(text)
+    assert [figure.said for figure in told.own] == own
+    assert [(figure.said, what) for figure, what in told.references] == references
+
+
+def test_respectively_goes_by_the_order_of_the_models() -> None:
+    text = "When I run Org/Qwen3-14B-GPTQ-Int4 or Org/Qwen3-32B-GPTQ-Int4 I get 31t/s and 20t/s respectively."
+    assert [(figure.said, figure.model) for figure in prose.figures(text)] == [
+        ("31t/s", "Org/Qwen3-14B-GPTQ-Int4"),
+        ("20t/s", "Org/Qwen3-32B-GPTQ-Int4"),
+    ]
+    assert [figure.model for figure in prose.figures("Qwen3-14B gives 31t/s and 20t/s respectively")] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_total"),
+    [
+        ("the generation throughout is round max 10 tokens/s", True),
+        ("throughput: 10 tokens/s", True),
+        ("I get 300 tok/s in total", True),
+        ("with 32 users the throughput is 1200 tok/s", False),
+        ("each request gets a throughput of 10 tok/s", False),
+        ("I get 17 tok/s", False),
+    ],
+)
+def test_a_throughput_is_of_nobody_knows_how_many(text: str, is_total: bool) -> None:
+    assert [figure.is_total for figure in prose.figures(text)] == [is_total]

@@ -155,10 +155,17 @@ def _flag(key: str, value: Node) -> str | None:
 def _is_map(node: Node, known: Mapping[str, str], above: tuple[Node, ...]) -> bool:
     own = [flag for flag in known.values() if flag not in _NOT_OWN]
     scalars = [key for key, value in node.fields.items() if value.kind != "map"]
-    if not own or _is_named(node):
-        return bool(own)
+    if not own or _is_of_compose(node):
+        return False
+    if _is_named(node):
+        return len(own) >= _LEAST or len(known) >= _SHARE * len(scalars)
     is_told = _is_vllm(node, (node, *above))
     return len(own) >= (_LEAST if is_told else _LEAST_UNNAMED) and (is_told or len(known) >= _SHARE * len(scalars))
+
+
+def _is_of_compose(node: Node) -> bool:
+    """Whether it is what compose reserves of the host: its `device_ids` are no flag."""
+    return ".deploy.resources" in f".{node.path}" or (node["driver"].is_scalar and bool(node["capabilities"]))
 
 
 def _arguments(node: Node, above: tuple[Node, ...]) -> tuple[Word, ...]:

@@ -20,12 +20,40 @@ _LINE_END = (
     "a backslash at the end of the line: compose is no shell, and makes the line's end an argument, which vLLM refuses:"
     " leave it out"
 )
+_OWN = frozenset(
+    {
+        "build", "container_name", "depends_on", "deploy", "devices", "entrypoint", "env_file", "environment",
+        "extra_hosts", "healthcheck", "hostname", "ipc", "network_mode", "ports", "privileged", "restart", "runtime",
+        "shm_size", "ulimits", "volumes",
+    }
+)  # fmt: skip
+"""Keys of a service. Of a Kubernetes container's those are no plain values and lists of them."""
+_LEAST = 2
 _MOST_EXTENDED = 10
 _NAMED = 8
 
 
 def starts(root: Node, name: str) -> Iterable[Written] | None:
-    return _starts(root) if root["services"].kind == "map" else None
+    if root["services"].kind == "map":
+        return _starts(root)
+    services = _without_head(root)
+    return _starts(Node("", root.line, "map", fields={"services": services})) if services.fields else None
+
+
+def _without_head(root: Node) -> Node:
+    """The services that people copied without the line `services:`, or one without its name."""
+    found = {key: value for key, value in root.fields.items() if _is_service(value)}
+    if not found and _is_service(root):
+        found = {root["container_name"].text or "SERVICE": root}
+    return Node("services", root.line, "map", fields=found)
+
+
+def _is_service(node: Node) -> bool:
+    own = [key for key in node.fields if key in _OWN]
+    is_plain = all(
+        item.is_scalar and ":" in item.text for key in ("ports", "volumes") if key in own for item in node[key].items
+    )
+    return node["image"].is_scalar and len(own) >= _LEAST and is_plain
 
 
 def _starts(root: Node) -> Iterator[Written]:

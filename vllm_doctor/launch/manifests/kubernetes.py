@@ -73,7 +73,7 @@ def _found(
                 return
             if kind in _BESIDE:
                 yield _BESIDE[kind](owner, node)
-        is_bare = not node.path and not node["apiVersion"] and (node["args"] or node["command"])
+        is_bare = not node.path and not node["apiVersion"] and (_is_said(node["args"]) or _is_said(node["command"]))
         if node["containers"].kind == "seq" or node["model"]["modelFormat"] or is_bare:
             yield _in_role(_of_pod(Pod(owner, object, keys, node), pods), role)
         for key, value in node.fields.items():
@@ -88,6 +88,11 @@ def _found(
 def _in_role(found: Iterable[Written], role: str) -> Iterator[Written]:
     for written in found:
         yield replace(written, role=written.role or role)
+
+
+def _is_said(words: Node) -> bool:
+    """Whether they are words, or a text: a mapping is of another program."""
+    return words.is_scalar or words.kind == "seq"
 
 
 def _of_pod(pod: Pod, pods: float) -> Iterator[Written]:

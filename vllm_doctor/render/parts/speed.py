@@ -131,7 +131,8 @@ def _share(share: Share) -> Words:
 
 def _next(expected: Expected, whole: bool) -> Iterator[Words]:
     """What to measure where the findings do not explain it."""
-    if expected.standing is Standing.SLOW and (expected.unexplained is None or expected.unexplained >= _WORTH):
+    is_open = expected.standing is Standing.SLOW and (expected.unexplained is None or expected.unexplained >= _WORTH)
+    if is_open or expected.is_below_typical:
         yield from (f"to decide: {do}" for do in expected.measure_next[: None if whole else 1])
 
 

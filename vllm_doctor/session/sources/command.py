@@ -36,6 +36,11 @@ class Written:
         starts = self.starts
         return starts[0][1].command if len(starts) == 1 else None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the texts show all of the commands."""
+        return not any(start.is_open for _, start in self.starts)
+
     def alone(self, how: Attachment) -> list[Source]:
         """Each command as a patient, with what this machine has of its model and the GPUs that were printed."""
         found: list[Source] = []

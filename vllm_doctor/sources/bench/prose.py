@@ -2,16 +2,19 @@
 
 A sentence may hold several figures, of which one is the complaint: what is wished for, what another engine reaches, and
 what a prompt is computed at are not what requests got. The last cue before a figure says which it is; without one it
-was measured. What people write is no format: who reads the report is told which figure was taken.
+was measured. What was before, and what another engine reaches, is what somebody compares with: a reference. What people
+write is no format: who reads the report is told which figure was taken.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vllm_doctor.model import outside
+from vllm_doctor.sources.bench import prose_setup, prose_upgrade
+from vllm_doctor.sources.bench.prose_upgrade import Upgrade
 
 MOST_CHARS = 200_000
 _MOST_FIGURES = 200
@@ -51,7 +54,7 @@ _CUE = re.compile(
     r"|it should(?: be)?)"
     r"|than expected|as expected|below expectations?|(?:less|fewer|more|lower|higher|greater) than(?= ?[~≈]?\d))"
     rf"|(?P<other>(?:compared (?:to|with)|unlike|than|vs\.?|versus|in contrast to)(?: {_ENGINE})?"
-    r"|previously|used to|whereas|while|instead of|others?|people)(?![a-z])"
+    r"|whereas|while|instead of|others?|people)(?![a-z])"
     rf"|(?P<wish>how (?:can|could|do|to|would)(?: i| we| you| one)?(?: {_VERB})?|(?:can|could|would|should"
     rf"|will) (?:i|we|you|it|one|anyone) {_VERB}"
     r"|expect\w{0,6}|should(?: be| get| reach)?|supposed|targets?|goal|want|wish|hop(?:e|ing)|would(?: be| like)?"
@@ -63,8 +66,30 @@ _CUE = re.compile(
     r"|averag\w{1,3}"
     r"|measured?|currently|now|actual\w{0,2}|slow|speed|around|about|generat\w{1,4}|gives?|yields?)(?![a-z])"
     r")"
-    r"|(?P<wish_zh>期望|预期|应该|应当|希望|理论|官方|如何|怎么才|想要|目标)|(?P<other_zh>相比|对比|之前|以前|原来)|(?P<got_zh>只有|仅|实测|速度|平均|大约|输出)"
+    r"|(?P<wish_zh>期望|预期|应该|应当|希望|理论|官方|如何|怎么才|想要|目标)|(?P<other_zh>相比|对比)|(?P<got_zh>只有|仅|实测|速度|平均|大约|输出)"
 )
+_HAS_ENGINE = re.compile(_ENGINE)
+_TIME = re.compile(
+    r"(?<![a-z])(?:(?P<before>normally|usually|before|old(?:er)? (?:version|image|release|build))"
+    r"|(?P<past>previously|used to|originally|earlier|formerly|in the past)"
+    r"|(?P<fall>drop(?:s|ped|ping)?|falls?|fell|declin\w{1,3}|degrad\w{1,4}|decreas\w{1,3})"
+    r"|(?P<now>after(?:wards)?|now|since|currently|today|new(?:er)? (?:version|image|release|build)|latest))(?![a-z])"
+    r"|(?P<past_zh>之前|以前|原来)|(?P<before_zh>正常)|(?P<now_zh>现在|之后|升级后|目前)"
+)
+_THEN_TIME = re.compile(
+    r"[\s),(]{0,3}(?:(?:it |that )?(?:was |is )?|with |on |in )(?:the )?(?:(?P<past>before|previously|earlier"
+    r"|old(?:er)?)|(?P<now>after(?:wards)?|now|new(?:er)?|latest))(?![a-z])"
+)
+_FROM = re.compile(r"(?<![a-z])from (?:about |around |roughly |[~≈] ?)?\Z")
+_TO_ANOTHER = re.compile(r"[\s,]{0,2}(?:down )?to(?![a-z])[^\d]{0,30}\d")
+_AND = re.compile(r"[\s,]{0,3}(?:and|und|,)[\s~≈]{0,3}(?:about |around )?")
+_MERELY = re.compile(r"(?<![a-z])(?:only|just|merely)(?![a-z])")
+_RESPECTIVELY = re.compile(r"(?<![a-z])respectively(?![a-z])|分别")
+_TOTAL = re.compile(
+    r"(?<![a-z])(?:through(?:put|out)(?= (?:is|was|of|at|around|about|stays|[~≈:=])|[:=(])|(?:in total|altogether"
+    r"|aggregated?|combined)(?![a-z]))|总吞吐|总共"
+)
+"""All requests together, however many those are ("throughout" is how half of the people write it)."""
 _ENGINES_RATES = re.compile(r"(?<![a-z])(?:prompt|prefill|input)(?: tokens?)? throughput(?![a-z])")
 """With it stand the engine's own rates, of all requests together, however many those are."""
 _PROMPT = re.compile(
@@ -98,6 +123,9 @@ _EACH = re.compile(
 )
 
 
+BEFORE, ENGINE, COMPARED = "before", "of another engine", "of something else"
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A speed that somebody says they got. `rate`: tokens a second, of each request or of all together."""
@@ -109,6 +137,10 @@ class Figure:
     is_together: bool
     start: int
     """Where it stands in the text."""
+    is_total: bool = False
+    """Of all requests together, however many: nothing says it."""
+    model: str = ""
+    """Of several models that the sentence names, the one that it is of."""
 
     @property
     def of_request(self) -> float:
@@ -116,22 +148,79 @@ class Figure:
         return self.rate / (self.requests or 1.0) if self.is_together else self.rate
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The speeds in a text, each once, in their order: those that requests got, and those they are compared with, each
+    with what it is."""
+
+    own: tuple[Figure, ...] = ()
+    references: tuple[tuple[Figure, str], ...] = ()
+    upgrade: Upgrade | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A figure, and whether it is a reference: `what`, or "" for one that requests got. `is_sure`: also where the text
+    holds no other. `is_fall`: the speed fell to it."""
+
+    figure: Figure
+    what: str = ""
+    is_sure: bool = True
+    is_fall: bool = False
+
+
 def figures(text: str) -> tuple[Figure, ...]:
     """The speeds of generation that were measured, in their order; those that are alike once."""
-    found: list[Figure] = []
+    return told(text).own
+
+
+def told(text: str) -> Told:
+    """The speeds of generation that the text tells, in their order; those that are alike once."""
+    text = text[:MOST_CHARS]
+    upgrade = prose_upgrade.read(text)
+    seen: list[_Seen] = []
     line_before = ""
-    for start, sentence, ends in _sentences(text[:MOST_CHARS]):
+    for start, sentence, ends in _sentences(text):
         of_engine = _ENGINES_RATES.search(line_before) is not None
         line_before = sentence if ends == "\n" else ""
-        for figure in _of_sentence(sentence, start, ends, of_engine):
-            same = next((n for n, one in enumerate(found) if _is_alike(one, figure)), None)
-            if same is None:
-                found.append(figure)
-            elif found[same].requests is None and figure.requests is not None:
-                found[same] = figure
-        if len(found) >= _MOST_FIGURES:
+        found = list(_of_sentence(sentence, start, ends, of_engine, upgrade))
+        seen += _of_models(found, sentence, text[start : start + len(sentence)])
+        if len(seen) >= _MOST_FIGURES:
             break
-    return tuple(found[:_MOST_FIGURES])
+    sure = [one for one in seen if not one.what]
+    fall = next((place for place, one in enumerate(seen) if one.is_fall and not one.what), 0)
+    own: list[Figure] = []
+    references: list[tuple[Figure, str]] = []
+    for place, one in enumerate(seen[:_MOST_FIGURES]):
+        what = one.what if one.is_sure or sure else ""
+        if not what and place < fall and one.figure.requests is None and not one.figure.model:
+            what = BEFORE
+        if what:
+            if all(known.said != one.figure.said for known, _ in references):
+                references.append((one.figure, what))
+        else:
+            _add(own, one.figure)
+    return Told(tuple(own), tuple(references), upgrade)
+
+
+def _add(own: list[Figure], figure: Figure) -> None:
+    same = next((n for n, one in enumerate(own) if _is_alike(one, figure)), None)
+    if same is None:
+        own.append(figure)
+    elif own[same].requests is None and figure.requests is not None:
+        own[same] = figure
+
+
+def _of_models(found: list[_Seen], sentence: str, written: str) -> list[_Seen]:
+    """ "A and B give 31 and 20 tokens/s, respectively": as many figures as models, in one order."""
+    own = [one for one in found if not one.what]
+    if len(own) < 2 or _RESPECTIVELY.search(sentence) is None:
+        return found
+    names = list(dict.fromkeys(model.name for model in prose_setup.models(written)))
+    if len(names) != len(own):
+        return found
+    of_each = {id(one): name for one, name in zip(own, names, strict=True)}
+    return [replace(one, figure=replace(one.figure, model=of_each.get(id(one), ""))) for one in found]
 
 
 def _sentences(text: str) -> Iterator[tuple[int, str, str]]:
@@ -149,7 +238,7 @@ def _lowered(text: str) -> str:
     return small if len(small) == len(text) else text
 
 
-def _of_sentence(sentence: str, start: int, ends: str, of_engine: bool) -> Iterator[Figure]:
+def _of_sentence(sentence: str, start: int, ends: str, of_engine: bool, upgrade: Upgrade | None) -> Iterator[_Seen]:
     """`of_engine`: the line before, which may be of the same sentence, tells the engine's own rates."""
     if not any(char.isdigit() for char in sentence):
         return
@@ -160,21 +249,93 @@ def _of_sentence(sentence: str, start: int, ends: str, of_engine: bool) -> Itera
     prompts = list(_PROMPT.finditer(sentence))
     asks = ends in ("?", "？") and _ASKS.match(sentence) is not None
     is_each = _EACH.search(sentence) is not None
+    clause = 0
+    of_engines = False
     for match in matches:
         before = [cue for cue in cues if cue.end() <= match.start() + 1]
         kind = _kind(before[-1], match.start()) if before else ""
-        if kind == "other" or (asks and kind != "got") or _is_of_another(sentence, match, before, prompts):
+        when, begins, clause = _when(sentence, clause, match, upgrade), clause, match.end()
+        if (then := _THEN_TIME.match(sentence, match.end())) and when.is_then:
+            clause = then.end()
+        what, is_sure = when.what, when.is_sure
+        if what:
+            pass
+        elif (asks and kind != "got") or (kind == "other" and before[-1].lastgroup not in ("other", "other_zh")):
             continue
-        rate = _rate(match)
-        if rate is None:
-            continue
-        requests = _requests(sentence, match)
-        if requests is None and (of_engine or _ENGINES_RATES.search(sentence, 0, match.start()) is not None):
-            continue
-        is_time = match["rate"] is None and match["chinese"] is None and match["after"] is None
-        is_together = bool(requests and requests > 1 and not is_each and not is_time)
-        said = " ".join(match[0].split())
-        yield Figure(said, rate, requests, is_together, start + match.start())
+        elif kind == "other":
+            what = ENGINE if _HAS_ENGINE.search(before[-1][0]) else COMPARED
+        elif (of := _is_of_another(sentence, match, before, prompts)) is not None:
+            if not of:
+                continue
+            what = of
+        elif _is_beside_an_engine(sentence, begins, match, before) or (
+            of_engines and _AND.fullmatch(sentence, begins, match.start())
+        ):
+            what, is_sure, of_engines = ENGINE, False, True
+        yield from _figure(sentence, start, match, of_engine, is_each, _Seen(_NONE, what, is_sure, when.is_fall))
+
+
+_NONE = Figure("", 1.0, None, False, 0)
+
+
+def _figure(
+    sentence: str, start: int, match: re.Match[str], of_engine: bool, is_each: bool, seen: _Seen
+) -> Iterator[_Seen]:
+    """What stands at the match, as it is `seen`; of "from 25 to 1 tok/s" both."""
+    low, high = (_number(match[name] or "") for name in ("low", "rate"))
+    said = " ".join(match[0].split())
+    if low and high and high < low and _FROM.search(sentence, 0, match.start()):
+        yield _Seen(Figure(f"{match['low']} tokens/s", low, None, False, start + match.start()), BEFORE)
+        yield replace(seen, figure=Figure(f"{match['rate']} tokens/s", high, None, False, start + match.start("rate")))
+        return
+    rate = _rate(match)
+    if rate is None:
+        return
+    requests = _requests(sentence, match)
+    if requests is None and (of_engine or _ENGINES_RATES.search(sentence, 0, match.start()) is not None):
+        return
+    is_time = match["rate"] is None and match["chinese"] is None and match["after"] is None
+    is_together = bool(requests and requests > 1 and not is_each and not is_time)
+    is_total = requests is None and not is_each and not is_time and _TOTAL.search(sentence) is not None
+    yield replace(seen, figure=Figure(said, rate, requests, is_together, start + match.start(), is_total))
+
+
+@dataclass(frozen=True, slots=True)
+class _When:
+    """`what`: BEFORE, or "" of now. `is_then`: what says so stands behind the figure."""
+
+    what: str = ""
+    is_sure: bool = True
+    is_fall: bool = False
+    is_then: bool = False
+
+
+def _when(sentence: str, begins: int, match: re.Match[str], upgrade: Upgrade | None) -> _When:
+    """Of what time a figure is, by the last word on it since the figure before, else by one right behind it."""
+    if _FROM.search(sentence, begins, match.start()) and _TO_ANOTHER.match(sentence, match.end()):
+        return _When(BEFORE)
+    version = upgrade.side(sentence[begins : match.start()]) if upgrade is not None else ""
+    if version:
+        return _When(BEFORE if version == "before" else "")
+    words = list(_TIME.finditer(sentence, begins, match.start()))
+    if words:
+        name = (words[-1].lastgroup or "").removesuffix("_zh")
+        is_before = name in ("before", "past")
+        return _When(BEFORE if is_before else "", is_sure=name != "before", is_fall=name == "fall")
+    then = _THEN_TIME.match(sentence, match.end())
+    if then is not None:
+        return _When(BEFORE if then["past"] else "", is_then=True)
+    version = upgrade.side(sentence[match.end() : match.end() + 30]) if upgrade is not None else ""
+    return _When(BEFORE if version == "before" else "")
+
+
+def _is_beside_an_engine(sentence: str, begins: int, match: re.Match[str], before: Sequence[re.Match[str]]) -> bool:
+    """ "Compared to Ollama I get 66 tok/s": of the other engine, where his own stand elsewhere."""
+    engines = [cue for cue in before if cue.lastgroup in ("other", "vllm") and cue.start() >= begins]
+    named = engines[-1] if engines else None
+    if named is None or not _HAS_ENGINE.search(named[0]):
+        return False
+    return _MERELY.search(sentence, named.end(), match.start()) is None
 
 
 def _kind(cue: re.Match[str], at: int) -> str:
@@ -188,16 +349,18 @@ def _kind(cue: re.Match[str], at: int) -> str:
 
 def _is_of_another(
     sentence: str, match: re.Match[str], before: Sequence[re.Match[str]], prompts: Sequence[re.Match[str]]
-) -> bool:
-    """Whether it is another engine's speed, or that of prompts, or of a GPU, or what one could wish for."""
+) -> str | None:
+    """Whether it is another engine's speed; "": that of prompts, or of a GPU, or what one could wish for; else None."""
     engines = [cue for cue in before if cue.lastgroup in ("engine", "vllm")]
     after = sentence[match.end() : match.end() + 60]
     if engines and engines[-1].lastgroup == "engine" and not _THEN_VLLM.match(after):
-        return True
+        return ENGINE
     kinds = [cue for cue in prompts if cue.end() <= match.start()]
     if kinds and kinds[-1]["output"] is None:
-        return True
-    return any(pattern.match(after) for pattern in (_THEN_PROMPT, _THEN_ENGINE, _THEN_WISH, _THEN_GPU))
+        return ""
+    if _THEN_ENGINE.match(after):
+        return ENGINE
+    return "" if any(pattern.match(after) for pattern in (_THEN_PROMPT, _THEN_WISH, _THEN_GPU)) else None
 
 
 def _rate(match: re.Match[str]) -> float | None:

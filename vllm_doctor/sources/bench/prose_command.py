@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from vllm_doctor.launch import python_calls, source
+from vllm_doctor.launch import pasted, python_calls, source
 from vllm_doctor.launch.start import Start, judged
 from vllm_doctor.model.errors import SourceError
 
@@ -35,12 +36,16 @@ def start(text: str) -> Start | None:
 
 def starts(text: str) -> list[Start]:
     """The different servers that are started in the text: those of its sentences, else of the text as a whole."""
-    text = text[:_MOST_CHARS]
+    quoted = text[:_MOST_CHARS]
+    text = pasted.joined(quoted)
     found: Sequence[Start] = [
         *(one for line in dict.fromkeys(_lines(text)) for one in _read(line)),
         *_calls(text),
     ] or _read(text)
-    return list({one.argv: one for one in found if one.command.model or one.command.flags}.values())
+    different = list({one.argv: one for one in found if one.command.model or one.command.flags}.values())
+    if text == quoted:
+        return different
+    return [replace(one, notes=tuple(dict.fromkeys((*one.notes, pasted.NOTE)))) for one in different]
 
 
 def _read(line: str) -> tuple[Start, ...]:

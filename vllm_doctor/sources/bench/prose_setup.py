@@ -58,6 +58,8 @@ _BARE = frozenset({"3080", "3090", "4060", "4070", "4080", "4090", "5060", "5070
 _UNITS = re.compile(r" ?(?:tok|req|ms|s\b|mb|gb|mib|gib|w\b|mhz|%|x\b)")
 _NO_GPU = frozenset({"CPU"})
 _JUST_MEMORY = re.compile(r"\d{1,4}\s?gi?b?")
+_JUST_VERSION = re.compile(r"(?:\d{1,2} ?x ?)?v\d{1,2}[a-z]{0,2}")
+"""Of a model's name far more often than of a TPU's."""
 _LONGEST_RUN = 7
 
 _TENSOR = re.compile(
@@ -89,7 +91,7 @@ class Model:
 def model(text: str, at: int = 0) -> Model | None:
     """The one that a figure at this place is about: that of its sentence, else those before it, else of the whole text;
     None where several are left."""
-    found = list(_models(text[:MOST_CHARS]))
+    found = list(models(text[:MOST_CHARS]))
     begin = max((end.end() for end in _ENDS.finditer(text[:at])), default=0)
     end = next((end.start() for end in _ENDS.finditer(text[:MOST_CHARS], at)), len(text))
     for some in (
@@ -103,7 +105,8 @@ def model(text: str, at: int = 0) -> Model | None:
     return None
 
 
-def _models(text: str) -> Iterator[Model]:
+def models(text: str) -> Iterator[Model]:
+    """Those that a text names, in their order."""
     small = text.lower()
     if len(small) != len(text):
         small = text
@@ -114,13 +117,11 @@ def _models(text: str) -> Iterator[Model]:
         known = _read(name)
         if known is None:
             continue
-        form = known
-        if not form:
-            form = _form_beside(small, match.start(), match.end())
-            if form:
-                name = f"{name}-{form}"
+        beside = "" if known else _form_beside(small, match.start(), match.end())
+        if beside:
+            name = f"{name}-{beside}"
         written = text[match.start() : match.end()].rstrip(".-_/")
-        whole = name if " " in written or form else written
+        whole = name if " " in written or beside or _Q.search(match[0]) else written
         yield Model(whole, match.start(), _parameters(name), _kind(name))
 
 
@@ -249,7 +250,7 @@ def _named(said: str, after: str) -> Named | None:
     if named.count is not None and not 1 <= named.count <= 1024:
         return None
     bare = said.strip()
-    if _JUST_MEMORY.fullmatch(bare):
+    if _JUST_MEMORY.fullmatch(bare) or _JUST_VERSION.fullmatch(bare):
         return None
     if not any(char.isalpha() for char in re.sub(r"^\d{1,3} ?x ?", "", bare)):
         return named if bare.split()[-1].lstrip("x*")[-4:] in _BARE and not _UNITS.match(after) else None
