@@ -45,7 +45,7 @@ def spoken(of: list[Row]) -> Iterator[tuple[Row, str, int]]:
     rules = rule_set.load([])
     for row in of:
         read = written.look(row.command, row.gpu or None, row.vllm, rules.catalogue).read
-        listed = upgrade.listing(rules.faults, row.vllm, read)
+        listed = upgrade.listing([*rules.faults, *rules.improvements], row.vllm, read)
         sure = sorted(one.fault.id for one in listed if one.held == "certain")
         yield row, " ".join(sure), len(listed) - len(sure)
 
