@@ -1,4 +1,4 @@
-"""Of which public configurations does the table of known faults speak with certainty, and is it so?
+"""Of which public configurations do the tables of known faults and improvements speak with certainty, and is it so?
 
 usage: python -m tests.regressions.survey [--write]
 

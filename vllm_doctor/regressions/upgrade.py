@@ -116,8 +116,9 @@ def of_builds(found: Upgrade) -> Upgrade:
 
 
 def listing(faults: Iterable[Regression], version: str | None, read: Read | None = None) -> tuple[Listed, ...]:
-    """Of faults what a release has, of improvements what it lacks; None: what any does. `read`: how to read a setup, None: nothing is told of one. Without what
-    is not this setup's, or of which no part is known to be, and that of which nobody says that this release has it."""
+    """Of faults what a release has, of improvements what it lacks; None: what any does. `read`: how to read a setup,
+    None: nothing is told of one. Without what is not this setup's, or of which no part is known to be, and that of
+    which nobody says that this release has it."""
     found = []
     for fault in faults:
         held = _held(fault, read)

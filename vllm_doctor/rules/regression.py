@@ -21,9 +21,9 @@ known not to hold, but a part, or the cause, is not known. Else it says nothing.
         way           a remedy as in a rule (do, set, unset, env, cost, risk, expect): the way round
         sources       url and says: what was read there
 
-Under `improvements` stands what was not there yet: a fault of all releases before the one that brought it. Its `title` and
-`effect` say what is so without it, `until` is the release that brought it, `since` may be left out (any before), and
-there is no `good`, no `seen`. It is information, unless speed is missing:
+Under `improvements` stands what was not there yet: a fault of all releases before the one that brought it. Its `title`
+and `effect` say what is so without it, `until` is the release that brought it, `since` may be left out (any before),
+and there is no `good`, no `seen`. It is information, unless speed is missing:
 
         times         how many times as long an output token takes without it, by the largest figure of its sources, or
                       unknown; left out: it lengthens no token
