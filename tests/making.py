@@ -10,7 +10,7 @@ from pathlib import Path
 from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.window import Sample, Window
-from vllm_doctor.rules import catalogue, rule
+from vllm_doctor.rules import catalogue, regression, rule
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.rule import Rule
 from vllm_doctor.text import words
@@ -57,7 +57,8 @@ def shipped_catalogue() -> Catalogue:
 
 @cache
 def shipped_rules() -> tuple[Rule, ...]:
-    return rule.load([rule.shipped()], shipped_catalogue())
+    signals = shipped_catalogue()
+    return rule.load([rule.shipped()], signals, faults=regression.load([rule.shipped()], signals.signals))
 
 
 SAMPLES = {"share": "0.93"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.making import shipped_catalogue
+from tests.making import shipped_catalogue, shipped_rules
 from tests.paths import FIXTURES
 from vllm_doctor.model.facts import COMMAND
 from vllm_doctor.model.kinds import SourceKind
@@ -18,14 +18,13 @@ from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Report
 from vllm_doctor.model.window import Window
 from vllm_doctor.recording import bundle
-from vllm_doctor.rules import rule
 from vllm_doctor.session.judge import judge
 from vllm_doctor.sources.server.exposition import parse
 from vllm_doctor.vllm import command_line
 
 NAMES = sorted(path.parent.name for path in FIXTURES.glob("*/recording.json"))
 SIGNALS = shipped_catalogue()
-RULES = rule.load([rule.shipped()], SIGNALS)
+RULES = shipped_rules()
 
 
 def judged(name: str, scrapes: slice, command: str = "", goal: str = "throughput") -> Report:

@@ -87,6 +87,23 @@ def test_a_build_is_never_certain(capsys: pytest.CaptureFixture[str]) -> None:
     assert "[nvfp4-b300-0.22] possibly:" in told
 
 
+def test_what_came_later(capsys: pytest.CaptureFixture[str]) -> None:
+    setup = ("--model", "deepseek-ai/DeepSeek-V3", "--gpu", "8xH200", "-tp", "8")
+    one = _told(capsys, "0.6.6", *setup)
+    assert _ids(one["lacks"], "certain") == {"mla-0.7.1", "deepseek-mtp-0.7.3"}
+    assert {entry["kind"] for entry in one["lacks"]} == {"improvement"}
+    assert {entry["kind"] for entry in _told(capsys, "0.17.0")["faults"]} == {"fault"}
+    upgrade = _told(capsys, "0.6.6", "0.8.0", *setup)
+    (mla,) = (entry for entry in upgrade["gains"] if entry["id"] == "mla-0.7.1")
+    assert (mla["until"], mla["times"], mla["held"]) == ("0.7.1", 3.0, "certain")
+    assert main.main(["regressions", "0.6.6", "0.8.0", *setup]) == 0
+    told = capsys.readouterr().out
+    assert "It ends, with what it brings:" in told
+    assert "there from 0.7.1 on" in told
+    assert main.main(["regressions", "0.6.6", *setup]) == 0
+    assert "improvements came after vLLM 0.6.6, 2 certainly of this setup:" in capsys.readouterr().out
+
+
 def test_silence_says_what_was_not_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["regressions", "0.22.1", "--command", "vllm serve /models/mine"]) == 0
     told = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Of which public configurations does the table of known faults speak with certainty, and is it so?
+"""Of which public configurations do the tables of known faults and improvements speak with certainty, and is it so?
 
 usage: python -m tests.regressions.survey [--write]
 
@@ -45,7 +45,7 @@ def spoken(of: list[Row]) -> Iterator[tuple[Row, str, int]]:
     rules = rule_set.load([])
     for row in of:
         read = written.look(row.command, row.gpu or None, row.vllm, rules.catalogue).read
-        listed = upgrade.listing(rules.faults, row.vllm, read)
+        listed = upgrade.listing([*rules.faults, *rules.improvements], row.vllm, read)
         sure = sorted(one.fault.id for one in listed if one.held == "certain")
         yield row, " ".join(sure), len(listed) - len(sure)
 

@@ -10,7 +10,8 @@ from vllm_doctor.regressions import upgrade
 from vllm_doctor.rules import rule_set
 from vllm_doctor.vllm import flags
 
-FAULTS = rule_set.load([]).faults
+FAULTS, IMPROVEMENTS = rule_set.load([]).faults, rule_set.load([]).improvements
+DEEPSEEK: dict[str, float | str] = {"model_type": "deepseek_v3", "weights_kind": "fp8", "gpu_capability": 9.0}
 NVFP4_ON_B300: dict[str, float | str] = {"weights_kind": "modelopt_fp4", "gpu_capability": 10.3}
 
 
@@ -64,6 +65,28 @@ def test_every_fault_with_an_end_is_fixed_by_the_upgrade_to_it() -> None:
             assert upgrade.listing([fault], fault.until) == ()
 
 
+def test_an_upgrade_gains_what_came_between_and_lacks_what_came_later() -> None:
+    found = upgrade.upgrade(IMPROVEMENTS, "0.6.6", "0.7.3", of(DEEPSEEK))
+    assert _ids(found.gains, "certain") == {"mla-0.7.1", "deepseek-mtp-0.7.3"}
+    assert _ids(found.lacks, "certain") == set()  # of FlashMLA only 0.7.1 and later speak
+    assert "mla-0.7.1" in _ids(upgrade.upgrade(IMPROVEMENTS, "0.6.6", "0.7.0", of(DEEPSEEK)).lacks, "certain")
+    assert "flashmla-0.8.0" in _ids(upgrade.upgrade(IMPROVEMENTS, "0.7.3", "0.8.0", of(DEEPSEEK)).gains, "certain")
+    assert [found.brings, found.keeps, found.passes, found.fixes] == [(), (), (), ()]
+    assert "mla-0.7.1" in _ids(upgrade.of_builds(found).gains, "possible")
+    assert any(
+        line.startswith("0.6.6 to 0.7.3 ends: DeepSeek-V3 and R1 run without MLA") for line in upgrade.lines(found)
+    )
+
+
+def test_every_improvement_is_gained_by_the_upgrade_to_it() -> None:
+    for entry in IMPROVEMENTS:
+        assert entry.until
+        found = upgrade.upgrade([entry], entry.since, entry.until)
+        assert _ids(found.gains, "possible") == {entry.id}
+        assert upgrade.listing([entry], entry.until) == ()
+        assert len(upgrade.listing([entry], entry.since)) == 1
+
+
 def test_of_a_release_that_nobody_looked_at_nothing_is_listed() -> None:
     open_ = [fault for fault in FAULTS if not fault.until and fault.seen != flags.newest()]
     assert open_
@@ -78,6 +101,7 @@ def test_releases_are_halved() -> None:
     assert order[0] == between[len(between) // 2]
     assert upgrade.most_steps(len(order)) == 3
     assert upgrade.bisection(every[0], every[1]) == []
+    assert upgrade.bisection("0.6.6", "0.7.1") == ["0.6.6.post1"]  # of the older ones only these are known
 
 
 def test_an_upgrade_goes_forward() -> None:
@@ -95,6 +119,8 @@ def test_an_upgrade_goes_forward() -> None:
         ("v0.19.0", "0.19.0", True),
         ("0.19", "0.19.0", True),
         ("0.26.0+cpu", "0.26.0", True),
+        ("v0.7.1", "0.7.1", True),  # of the releases before 0.8.0 only samples are known: each is taken by its number
+        ("0.6.6", "0.6.6", True),
         ("0.20.1rc1.dev5+gabc", "0.20.1", False),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,25 @@ regressions:
 )
 
 
+IMPROVEMENT = (
+    """\
+improvements:
+  - id: fast-0.19
+    title: Something runs without its kernel
+    since: 0.17.0
+    until: 0.19.0
+    when: model_type == 'gpt_oss' and gpu_capability == 9
+    cause: PR 1
+    effect: half of the throughput
+    times: 2
+    way:
+      do: Set it
+      env: {VLLM_USE_DEEP_GEMM: 0}
+"""
+    + SOURCE
+)
+
+
 def _loaded(text: str, folder: Path) -> list[Regression]:
     (folder / "regressions").mkdir(exist_ok=True)
     (folder / "regressions" / "mine.yaml").write_text(text, "utf-8")
@@ -56,7 +76,7 @@ def _number(version: str) -> float:
     return number
 
 
-@pytest.mark.parametrize("entry", SHIPPED.faults, ids=lambda entry: entry.id)
+@pytest.mark.parametrize("entry", [*SHIPPED.faults, *SHIPPED.improvements], ids=lambda entry: entry.id)
 def test_an_entry_has_a_window_a_source_and_an_effect(entry: Regression) -> None:
     assert entry.is_in(entry.since)
     assert entry.is_in(entry.until or entry.since) is (not entry.until)
@@ -68,7 +88,7 @@ def test_an_entry_has_a_window_a_source_and_an_effect(entry: Regression) -> None
 
 
 def test_no_entry_speaks_of_a_server_of_which_only_the_release_is_known() -> None:
-    for entry in SHIPPED.faults:
+    for entry in (*SHIPPED.faults, *SHIPPED.improvements):
         assert _held(entry, vllm_number=_number(entry.since)) == [], entry.id
 
 
@@ -126,6 +146,63 @@ def test_an_entry_that_is_refused(old: str, new: str, says: str, tmp_path: Path)
         _loaded(ENTRY.replace(old, new), tmp_path)
     assert says in str(refused.value)
     assert "mine.yaml:" in str(refused.value)
+
+
+def test_what_came_later_is_a_fault_of_all_before(tmp_path: Path) -> None:
+    (entry,) = _loaded(IMPROVEMENT.replace("    since: 0.17.0\n", "").partition("    way:")[0] + SOURCE, tmp_path)
+    assert entry.is_improvement
+    assert (entry.severity, entry.times) == ("info", 2.0)
+    assert [entry.is_in(version) for version in ("0.5.5", "0.18.1", "0.19.0", "0.33.0")] == [True, True, False, False]
+    known: dict[str, float | str] = {"model_type": "gpt_oss", "gpu_capability": 9.0}
+    assert _held(entry, vllm_number=_number("0.7.1"), **known) == ["certain"]
+    assert _held(entry, vllm_number=_number("0.19.0"), **known) == []
+    assert _held(entry, vllm_number=_number("0.18.0"), gpu_capability=9.0) == ["possible"]
+    assert entry.says.endswith("half of the throughput; there from 0.19.0 on (vllm#1).")
+
+
+def test_what_came_later_has_a_beginning_where_that_is_told(tmp_path: Path) -> None:
+    (entry,) = _loaded(IMPROVEMENT, tmp_path)
+    assert [entry.is_in(version) for version in ("0.16.0", "0.17.0", "0.19.0")] == [False, True, False]
+    known: dict[str, float | str] = {"model_type": "gpt_oss", "gpu_capability": 9.0}
+    assert _held(entry, vllm_number=_number("0.16.0"), **known) == []
+
+
+@pytest.mark.parametrize("times", ["unknown", "2.5"])
+def test_how_much_longer_a_token_takes(times: str, tmp_path: Path) -> None:
+    (entry,) = _loaded(IMPROVEMENT.replace("times: 2", f"times: {times}"), tmp_path)
+    assert entry.times == (math.inf if times == "unknown" else 2.5)
+    (none,) = _loaded(IMPROVEMENT.replace("    times: 2\n", ""), tmp_path)
+    assert none.times is None
+
+
+def test_a_release_before_all_are_known_may_be_named(tmp_path: Path) -> None:
+    (entry,) = _loaded(
+        IMPROVEMENT.replace("0.17.0", "0.6.3").replace("0.19.0", "0.7.1").partition("    way:")[0] + SOURCE, tmp_path
+    )
+    assert (entry.is_in("0.6.2"), entry.is_in("0.7.0"), entry.is_in("0.7.1")) == (False, True, False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("until: 0.19.0", "until: 0.19.99", "no release"),
+        ("until: 0.19.0", "until: v0.7.1", "no release"),
+        ("since: 0.17.0", "since: 0.19.0", "not before the release that brought it"),
+        ("    until: 0.19.0\n", "", "until"),
+        ("times: 2", "times: 1", "above 1"),
+        ("times: 2", "times: true", "above 1"),
+        ("times: 2", "severity: warning", "severity"),
+        ("times: 2", "good: 0.16.0", "good"),
+        ("since: 0.17.0\n    until: 0.19.0", "since: 0.7.0\n    until: 0.7.1", "nothing is known of the flags"),
+        ("VLLM_USE_DEEP_GEMM", "VLLM_NO_SUCH", "does not know VLLM_NO_SUCH"),
+        (SOURCE, "", "source"),
+    ],
+)  # fmt: skip
+def test_what_came_later_that_is_refused(old: str, new: str, says: str, tmp_path: Path) -> None:
+    assert old in IMPROVEMENT
+    with pytest.raises(DocumentError) as refused:
+        _loaded(IMPROVEMENT.replace(old, new), tmp_path)
+    assert says in str(refused.value)
 
 
 def test_an_id_stands_once(tmp_path: Path) -> None:

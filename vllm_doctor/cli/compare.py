@@ -80,7 +80,7 @@ def _known_faults(before: Result, after: Result, options: argparse.Namespace) ->
             read = written.look(_command(after), after.hardware, after.vllm, rules.catalogue).read
     except DoctorError:
         read = upgrade.unknown
-    lines = list(upgrade.lines(upgrade.upgrade(rules.faults, first, last, read)))
+    lines = list(upgrade.lines(upgrade.upgrade([*rules.faults, *rules.improvements], first, last, read)))
     return [*lines, f"what is known of these two releases: vllm-doctor regressions {first} {last}"]
 
 

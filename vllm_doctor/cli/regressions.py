@@ -55,7 +55,8 @@ def run(arguments: Sequence[str]) -> int:
     notes = [f"{version} is judged as {upgrade.release(version)}: of a build nothing is certain." for version in builds]
     told = {} if setup.read is None else upgrade.setup(setup.read)
     if len(versions) == 2:
-        found = upgrade.upgrade(rules.faults, versions[0], versions[1], setup.read)
+        entries = [*rules.faults, *rules.improvements]
+        found = upgrade.upgrade(entries, versions[0], versions[1], setup.read)
         found = upgrade.of_builds(found) if builds else found
         model = redact.text(options.model or setup.model or "MODEL", Counter())
         is_amd = setup.of("gpu_is_amd") == 1
@@ -70,17 +71,20 @@ def run(arguments: Sequence[str]) -> int:
             rendered = regressions_text.upgraded(found, about, model, is_amd)
     else:
         version = versions[0] if versions else None
-        listed = upgrade.listing(rules.faults, version, setup.read)
-        listed = upgrade.as_build(listed) if builds else listed
+        listed, lacking = (
+            upgrade.listing(entries, version, setup.read) for entries in (rules.faults, rules.improvements)
+        )
+        if builds:
+            listed, lacking = upgrade.as_build(listed), upgrade.as_build(lacking)
         if options.json:
             from vllm_doctor.render import regressions_json
 
-            rendered = regressions_json.listed(listed, told, version, datetime.now(UTC))
+            rendered = regressions_json.listed(listed, lacking, told, version, datetime.now(UTC))
         else:
             from vllm_doctor.render import regressions_text
 
             about = regressions_text.About(setup.read is not None, told, notes, rules.catalogue.signals)
-            rendered = regressions_text.listed(listed, about, version, len(rules.faults))
+            rendered = regressions_text.listed(listed, lacking, about, version, len(rules.faults))
     write(rendered, options)
     return 0
 
@@ -115,7 +119,8 @@ def _setup(options: argparse.Namespace, given: Sequence[str], rules: RuleSet, ve
 def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser = Parser(
         "vllm-doctor regressions",
-        "Known faults of a vLLM version, or what an upgrade brings this setup, and how to bisect a difference.",
+        "Known faults of a vLLM version and what came only later, or what an upgrade brings this setup, and how to"
+        " bisect a difference.",
     )
     parser.usage = (
         "vllm-doctor regressions [SOURCE] [VERSION | FROM TO] [--model MODEL] [--gpu 4xH100] [vLLM's own options]"

@@ -1,4 +1,5 @@
-"""Of the known faults, those that a release has, or that an upgrade brings, takes away, keeps. Pure."""
+"""Of the known faults, those that a release has, or that an upgrade brings, takes away, keeps; of what came only with a
+later release, what an upgrade gains, and what is still not there. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from vllm_doctor.rules.regression import Held, Regression
 from vllm_doctor.vllm import flags
 
 Read = Callable[[str], Reading]
-Becomes = Literal["brings", "passes", "keeps", "fixes"]
-BECOMES: tuple[Becomes, ...] = ("brings", "keeps", "passes", "fixes")
+Becomes = Literal["brings", "passes", "keeps", "fixes", "gains", "lacks"]
+BECOMES: tuple[Becomes, ...] = ("brings", "keeps", "passes", "fixes", "gains", "lacks")
 SETUP = (
     "model_type", "weights_kind", "gpu_name", "gpu_capability", "gpu_architecture", "tensor_parallel_size",
     "speculative_method", "kv_cache_dtype", "attention_backend",
@@ -31,7 +32,7 @@ _QUOTED = 3
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A fault, and how surely it is this setup's. `is_there`: None where nobody looked at the later release.
+    """An entry, and how surely it is this setup's. `is_there`: None where nobody looked at the later release.
 
     `unknown`: the signals on which it depends, and of which nothing is known."""
 
@@ -50,7 +51,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """From one release to another: what becomes of each fault."""
+    """From one release to another: what becomes of each entry."""
 
     before: str
     after: str
@@ -59,6 +60,10 @@ class Upgrade:
     passes: tuple[Listed, ...]
     """Those that only releases between have."""
     fixes: tuple[Listed, ...]
+    gains: tuple[Listed, ...] = ()
+    """What was not there before."""
+    lacks: tuple[Listed, ...] = ()
+    """What is not there yet."""
 
 
 def is_version(word: str) -> bool:
@@ -71,7 +76,7 @@ def release(version: str) -> str:
     UsageError: nothing is known of it."""
     short = _SHORT.fullmatch(version)
     plain = f"{short[1]}.0" if short else version.removeprefix("v").partition("+")[0]
-    known = plain if plain in flags.releases() else flags.judged_as(plain)
+    known = plain if flags.is_named_release(plain) else flags.judged_as(plain)
     if known is None or flags.number(known) is None or not is_version(plain):
         raise UsageError(f"{version!r} is no release of vLLM that is known: {flags.first()} to {flags.newest()}")
     newest = flags.newest()
@@ -82,7 +87,7 @@ def release(version: str) -> str:
 
 def is_release(version: str) -> bool:
     """Whether it is one that the table knows, and not a build on the way to one."""
-    return _SHORT.fullmatch(version) is not None or version.removeprefix("v").partition("+")[0] in flags.releases()
+    return _SHORT.fullmatch(version) is not None or flags.is_named_release(version.removeprefix("v").partition("+")[0])
 
 
 def setup(read: Read) -> dict[str, Value]:
@@ -105,12 +110,15 @@ def of_builds(found: Upgrade) -> Upgrade:
         as_build(found.keeps),
         as_build(found.passes),
         as_build(found.fixes),
+        as_build(found.gains),
+        as_build(found.lacks),
     )
 
 
 def listing(faults: Iterable[Regression], version: str | None, read: Read | None = None) -> tuple[Listed, ...]:
-    """What a release has, None: what any has. `read`: how to read a setup, None: nothing is told of one. Without what
-    is not this setup's, or of which no part is known to be, and that of which nobody says that this release has it."""
+    """Of faults what a release has, of improvements what it lacks; None: what any does. `read`: how to read a setup,
+    None: nothing is told of one. Without what is not this setup's, or of which no part is known to be, and that of
+    which nobody says that this release has it."""
     found = []
     for fault in faults:
         held = _held(fault, read)
@@ -130,13 +138,13 @@ def upgrade(faults: Iterable[Regression], before: str, after: str, read: Read | 
         if becomes and held:
             found[becomes].append(Listed(fault, held, fault.is_in(after), _unknown(fault, read)))
     sorted_ = {becomes: tuple(sorted(listed, key=_first)) for becomes, listed in found.items()}
-    return Upgrade(before, after, sorted_["brings"], sorted_["keeps"], sorted_["passes"], sorted_["fixes"])
+    return Upgrade(before, after, **sorted_)
 
 
 def bisection(before: str, after: str) -> list[str]:
     """The releases between, in the order in which they halve what is left."""
-    every = list(flags.releases())
-    left: list[Sequence[str]] = [every[every.index(before) + 1 : every.index(after)]]
+    first, last = flags.number(before) or 0.0, flags.number(after) or 0.0
+    left: list[Sequence[str]] = [[one for one in flags.releases() if first < (flags.number(one) or 0.0) < last]]
     order = []
     while left:
         part, *left = left
@@ -155,7 +163,7 @@ def most_steps(count: int) -> int:
 def lines(found: Upgrade) -> Iterator[str]:
     """One each, as another page quotes them: what it brings and takes away, where that is certain, and the first of
     what it possibly brings."""
-    for word, listed in (("brings", found.brings), ("fixes", found.fixes)):
+    for word, listed in (("brings", found.brings), ("fixes", found.fixes), ("ends", found.gains)):
         for one in listed:
             if one.held == "certain" and one.is_there is not None:
                 yield f"{found.before} to {found.after} {word}: {one.fault.says}"
@@ -167,6 +175,8 @@ def _becomes(fault: Regression, before: str, after: str) -> Becomes | None:
     was, is_there = fault.is_in(before), fault.is_in(after)
     if was is None:  # seen in older ones alone
         return None
+    if fault.is_improvement:
+        return None if not was else "lacks" if is_there else "gains"
     if was:
         return "fixes" if is_there is False else "keeps"
     if is_there is not False:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -16,10 +17,12 @@ from vllm_doctor.regressions.upgrade import Listed, Upgrade
 SCHEMA = "vllm-doctor/regressions/v1"
 
 
-def listed(found: Sequence[Listed], told: Mapping[str, Value], version: str | None, at: datetime) -> str:
-    """One release, or all. `told`: what is known of the setup."""
-    faults = [_entry(one) for one in found]
-    return _rendered({**_head(at), "error": None, "version": version, "setup": dict(told), "faults": faults})
+def listed(
+    found: Sequence[Listed], lacking: Sequence[Listed], told: Mapping[str, Value], version: str | None, at: datetime
+) -> str:
+    """One release, or all. `lacking`: what came only later; `told`: what is known of the setup."""
+    entries = {"faults": [_entry(one) for one in found], "lacks": [_entry(one) for one in lacking]}
+    return _rendered({**_head(at), "error": None, "version": version, "setup": dict(told), **entries})
 
 
 def upgraded(found: Upgrade, told: Mapping[str, Value], model: str, is_amd: bool, at: datetime) -> str:
@@ -47,6 +50,7 @@ def _entry(one: Listed) -> dict[str, Any]:
     fault, way = one.fault, one.fault.way
     return {
         "id": fault.id,
+        "kind": "improvement" if fault.is_improvement else "fault",
         "held": one.held,
         "is_there": one.is_there,
         "title": fault.title,
@@ -56,6 +60,7 @@ def _entry(one: Listed) -> dict[str, Any]:
         "since": fault.since,
         "until": fault.until,
         "seen": None if fault.until else fault.seen,
+        "times": fault.times if fault.times is not None and math.isfinite(fault.times) else None,
         "when": fault.when.text,
         "also": fault.also or None,
         "cause": fault.cause or None,

@@ -17,6 +17,8 @@ _HEADS = {
     "keeps": "It keeps, as far as anybody says",
     "passes": "Only releases between have",
     "fixes": "It fixes",
+    "gains": "It ends, with what it brings",
+    "lacks": "It still lacks what came later",
 }
 
 
@@ -44,12 +46,17 @@ class About:
             yield from _wrapped(f"Not known: {names}. An entry of which nothing else is known to hold is left out.", "")
 
 
-def listed(found: Sequence[Listed], about: About, version: str | None, of: int) -> str:
-    """One release, or all."""
+def listed(found: Sequence[Listed], lacking: Sequence[Listed], about: About, version: str | None, of: int) -> str:
+    """One release, or all. `lacking`: what came only later."""
     where = f"vLLM {version}" if version else "some vLLM (no version is told)"
     sure = f", {_sure(found)} certainly of this setup" if about.is_told else ""
     head = f"{len(found)} of {of} known faults are those of {where}{sure}."
-    return _joined([head, *about.lines, "", *(line for one in found for line in _entry(one, about.signals))])
+    lines = [head, *about.lines, "", *(line for one in found for line in _entry(one, about.signals))]
+    if lacking:
+        only = f", {_sure(lacking)} certainly of this setup" if about.is_told else ""
+        lines += [f"{len(lacking)} improvements came after {where if version else 'some vLLM'}{only}:", ""]
+        lines += [line for one in lacking for line in _entry(one, about.signals)]
+    return _joined(lines)
 
 
 def upgraded(found: Upgrade, about: About, model: str, is_amd: bool) -> str:
@@ -103,7 +110,8 @@ def _entry(one: Listed, signals: Mapping[str, Signal]) -> Iterator[str]:
             *(name if value is True else f"{name} {value}" for name, value in way.set.items()),
             *(f"without {name}" for name in way.unset),
         ]
-        yield from _wrapped(f"way round: {way.do}" + (f" ({', '.join(parts)})" if parts else ""), "    ")
+        word = "until then" if one.fault.is_improvement else "way round"
+        yield from _wrapped(f"{word}: {way.do}" + (f" ({', '.join(parts)})" if parts else ""), "    ")
     yield from (f"    {source.url}" for source in one.fault.sources)
     yield ""
 

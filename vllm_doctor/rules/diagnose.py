@@ -285,7 +285,7 @@ def finding_of(
         see=tuple(dict.fromkeys((*(url for case in held for url in case.see), *rule.see))),
         stage=rule.stage,
         gain=_gain(rule.gain, reader),
-        cost=_cost(rule.costs, reader),
+        cost=_cost_of_cases(rule.costs, held, reader, catalogue) if rule.cases else _cost(rule.costs, reader),
     )
 
 
@@ -334,6 +334,20 @@ def _cost(costs: Costs | None, reader: Callable[[str], Reading]) -> Cost | None:
         return Cost(None, costs.basis)
     at_most = max(0.0, reading.value if reading.high is None else reading.high)
     return Cost(at_most if math.isfinite(at_most) else None, costs.basis)
+
+
+def _cost_of_cases(
+    costs: Costs | None, held: Sequence[Case], reader: Callable[[str], Reading], catalogue: Catalogue
+) -> Cost | None:
+    """What those that hold add to each output token together, at most; None where none of them lengthens one."""
+    times = [case.times for case in held if case.times is not None]
+    if costs is None or not costs.of_cases or not times:
+        return None
+    measured = reader(catalogue.speed.measured) if catalogue.speed is not None else None
+    factor = math.prod(times)
+    if not isinstance(measured, Known) or not isinstance(measured.value, float) or not math.isfinite(factor):
+        return Cost(None, costs.basis)
+    return Cost(measured.value * (1 - 1 / factor), costs.basis)
 
 
 def _seen(comparison: Comparison) -> bool:

@@ -1,4 +1,5 @@
-"""What is known to be wrong in which vLLM: rules/regressions, one entry a fault, each with a thread that says so.
+"""What is known to be wrong in which vLLM, and what came only later: rules/regressions, each entry with a thread that
+says so.
 
 An entry has a window of releases, and a condition over signals under which its source saw it. Of a server it holds
 certainly, where its release lies within what the source vouches for, all of its condition is known to hold, and what of
@@ -19,10 +20,18 @@ known not to hold, but a part, or the cause, is not known. Else it says nothing.
         severity      warning, unless said otherwise; info
         way           a remedy as in a rule (do, set, unset, env, cost, risk, expect): the way round
         sources       url and says: what was read there
+
+Under `improvements` stands what was not there yet: a fault of all releases before the one that brought it. Its `title`
+and `effect` say what is so without it, `until` is the release that brought it, `since` may be left out (any before),
+and there is no `good`, no `seen`. It is information, unless speed is missing:
+
+        times         how many times as long an output token takes without it, by the largest figure of its sources, or
+                      unknown; left out: it lengthens no token
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -43,6 +52,10 @@ from vllm_doctor.vllm import flags
 KEYS = (
     "id", "title", "good", "since", "until", "seen", "when", "also", "cause", "effect", "severity", "way", "sources",
 )  # fmt: skip
+IMPROVEMENT_KEYS = ("id", "title", "since", "until", "when", "also", "cause", "effect", "times", "way", "sources")
+FAULTS, IMPROVEMENTS = "faults", "improvements"
+TABLES = (FAULTS, IMPROVEMENTS)
+"""The two kinds of entries."""
 WAY_KEYS = ("do", "set", "unset", "env", "cost", "risk", "expect")
 NUMBER = "vllm_number"
 """The signal that orders releases."""
@@ -83,7 +96,8 @@ class Way:
 @dataclass(frozen=True, slots=True)
 class Regression:
     """One entry, as the module's text tells its keys. `good` None: it did not come with an upgrade, or nobody says;
-    `until` None: no later release without it is known."""
+    `until` None: no later release without it is known. `times` None: it lengthens no token, infinite: nobody can bound
+    it."""
 
     id: str
     title: str
@@ -98,6 +112,8 @@ class Regression:
     severity: Severity
     way: Way | None
     sources: tuple[Source, ...]
+    is_improvement: bool = False
+    times: float | None = None
 
     @property
     def can_be_certain(self) -> bool:
@@ -107,6 +123,8 @@ class Regression:
     @property
     def ends(self) -> str:
         """Where it ends, as the end of a sentence."""
+        if self.is_improvement:
+            return f"there from {self.until} on"
         return f"fixed in {self.until}" if self.until else f"up to {self.seen}, no fix is known"
 
     @property
@@ -114,6 +132,8 @@ class Regression:
         """It in one sentence, with who says so."""
         if_also = f" (if {self.also})" if self.also else ""
         named = ", ".join(source.name for source in self.sources)
+        if self.is_improvement:
+            return f"{self.title}{if_also}: {self.effect}; {self.ends} ({named})."
         good = f"{self.good} was well, " if self.good else ""
         return f"{self.title}{if_also}: {self.effect}; {good}seen since {self.since}, {self.ends} ({named})."
 
@@ -136,6 +156,8 @@ class Regression:
         assert last is not None
         name = nodes.Name(NUMBER)
         end = nodes.Compare(name, "<" if self.until else "<=", nodes.Number(last))
+        if self.is_improvement and self.since == flags.releases()[0]:
+            return end
         return nodes.And((nodes.Compare(name, ">=", nodes.Number(first)), end))
 
     @property
@@ -180,10 +202,11 @@ def load(folders: Iterable[Path], signals: Mapping[str, object], problems: Probl
     for path in (path for folder in folders for path in places.regressions(folder)):
         with gathered(problems):
             root = document.read(path, problems=problems)
-            root.allow("regressions")
-            for table in root.tables("regressions"):
+            root.allow("regressions", IMPROVEMENTS)
+            faults = [(table, False) for table in root.tables("regressions")]
+            for table, is_improvement in [*faults, *((table, True) for table in root.tables(IMPROVEMENTS))]:
                 with gathered(problems):
-                    entry = _entry(table, signals)
+                    entry = _improvement(table, signals) if is_improvement else _fault(table, signals)
                     if entry.id in found:
                         first = found[entry.id][1]
                         table.fail(f"entry {entry.id!r} stands twice (first in {first.path}:{first.line})", "id")
@@ -191,11 +214,8 @@ def load(folders: Iterable[Path], signals: Mapping[str, object], problems: Probl
     return [entry for entry, _ in found.values()]
 
 
-def _entry(table: Table, signals: Mapping[str, object]) -> Regression:
+def _fault(table: Table, signals: Mapping[str, object]) -> Regression:
     table.allow(*KEYS)
-    id = table.text("id")
-    if not _ID.fullmatch(id):
-        table.fail(f"an entry's id is lower case words joined by '-'; it is {id!r}", "id")
     good, since, until = (_release(table, key) if key in table else "" for key in ("good", "since", "until"))
     since = since or _release(table, "since")
     seen = _release(table, "seen") if "seen" in table else since
@@ -206,7 +226,7 @@ def _entry(table: Table, signals: Mapping[str, object]) -> Regression:
     if not _in_order(since, until or seen, is_strict=bool(until)):
         table.fail(f"'since' {since} is not before its end, {until or seen}", "until" if until else "seen")
     return Regression(
-        id=id,
+        id=_named(table),
         title=table.text("title"),
         good=good or None,
         since=since,
@@ -222,9 +242,51 @@ def _entry(table: Table, signals: Mapping[str, object]) -> Regression:
     )
 
 
+def _improvement(table: Table, signals: Mapping[str, object]) -> Regression:
+    table.allow(*IMPROVEMENT_KEYS)
+    until = _release(table, "until")
+    since = _release(table, "since") if "since" in table else flags.releases()[0]
+    if not _in_order(since, until, is_strict=True):
+        table.fail(f"'since' {since} is not before the release that brought it, {until}", "until")
+    return Regression(
+        id=_named(table),
+        title=table.text("title"),
+        good=None,
+        since=since,
+        until=until,
+        seen=since,
+        when=condition_of(table, "when", signals.__contains__),
+        also=table.text("also") if "also" in table else "",
+        cause=table.text("cause") if "cause" in table else "",
+        effect=table.text("effect"),
+        severity=Severity.INFO,
+        way=_way(table.table("way"), _releases(since, until, False)) if "way" in table else None,
+        sources=tuple(_sources(table)),
+        is_improvement=True,
+        times=_times(table) if "times" in table else None,
+    )
+
+
+def _named(table: Table) -> str:
+    id = table.text("id")
+    if not _ID.fullmatch(id):
+        table.fail(f"an entry's id is lower case words joined by '-'; it is {id!r}", "id")
+    return id
+
+
+def _times(table: Table) -> float:
+    times = table["times"]
+    if times == "unknown":
+        return math.inf
+    if isinstance(times, bool) or not isinstance(times, int | float) or not 1 < times < math.inf:
+        table.fail(f"'times' is a number above 1, or unknown; it is {times!r}", "times")
+    return float(times)
+
+
 def _release(table: Table, key: str) -> str:
+    """A release; of those before the first of which all is known any version that can be one."""
     text = table.text(key)
-    if text not in flags.releases() or flags.number(text) is None:
+    if not flags.is_named_release(text):
         table.fail(f"{text!r} is no release of vLLM (write 0.26.0)", key)
     return text
 
@@ -235,9 +297,12 @@ def _in_order(first: str, last: str, is_strict: bool) -> bool:
 
 
 def _releases(first: str, last: str, is_in: bool) -> list[str]:
-    """The releases from one to another, which is one of them or not."""
-    every = list(flags.releases())
-    return every[every.index(first) : every.index(last) + is_in]
+    """The known releases from one to another, which is one of them or not."""
+    return [
+        release
+        for release in flags.releases()
+        if _in_order(first, release, is_strict=False) and _in_order(release, last, is_strict=not is_in)
+    ]
 
 
 def _way(table: Table, releases: list[str]) -> Way:
@@ -245,6 +310,8 @@ def _way(table: Table, releases: list[str]) -> Way:
     table.allow(*WAY_KEYS)
     settings, env = table.table("set"), table.table("env")
     unset = table.texts("unset")
+    if not releases and (settings or env or unset):
+        table.fail("nothing is known of the flags of these releases: say in 'do' alone what helps", "do")
     for flag in (*settings, *unset):
         lacking = [release for release in releases if flags.has(release, flag) is False]
         if not flags.is_flag(flag) or lacking:

@@ -36,7 +36,7 @@ ID = "[a-z0-9]+(-[a-z0-9]+)*"
 """The form of a rule's id."""
 KEYS = (
     "rule", "title", "status", "of", "stage", "role", "confidence", "why", "here", "not_this_rule", "applies",
-    "when", "cases", "next", "explains", "threshold_from", "gain", "costs", "remedies", "see", "examples",
+    "when", "cases", "table", "next", "explains", "threshold_from", "gain", "costs", "remedies", "see", "examples",
 )  # fmt: skip
 REMEDY_KEYS = (
     "do", "if", "set", "unset", "env", "run", "by", "computed", "cost", "risk", "expect", "gain", "then", "goal",
@@ -69,16 +69,18 @@ class RemedyRule:
 class Costs:
     """Of a cause that lengthens steps: the signal that bounds the seconds it adds to each output token, and how.
 
-    `signal` None: nobody can bound it.
+    `signal` None: nobody can bound it. `of_cases`: those of its cases that hold tell it.
     """
 
     signal: str | None
     basis: str = ""
+    of_cases: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One of the things that a rule of a table looks for: `holds` decides in two values, `seen` is the evidence."""
+    """One of the things that a rule of a table looks for: `holds` decides in two values, `seen` is the evidence;
+    `times`: how many times as long it makes an output token at most, infinite where nobody can bound it, None: none."""
 
     severity: Severity
     holds: Condition
@@ -86,6 +88,8 @@ class Case:
     title: str
     says: str
     see: tuple[str, ...]
+    times: float | None = None
+    is_improvement: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +174,9 @@ class Rule:
         return Outcome(State.UNKNOWN, (), tuple(because.items())) if undecided else Outcome(State.OK)
 
     def held(self, read: Callable[[str], Reading]) -> tuple[Case, ...]:
-        """Those of its cases that hold, the gravest first."""
+        """Those of its cases that hold, the gravest first, and of those what lengthens tokens most."""
         held = [case for case in self.cases if case.holds.judge(read)[0]]
-        return tuple(sorted(held, key=lambda case: SEVERITIES.index(case.severity)))
+        return tuple(sorted(held, key=lambda case: (SEVERITIES.index(case.severity), -(case.times or 0.0))))
 
 
 def _unknowns(seen: Iterable[Comparison]) -> tuple[tuple[str, Reason], ...]:
@@ -194,7 +198,7 @@ def load(
     folders: Iterable[Path], catalogue: Catalogue, problems: Problems | None = None, faults: Sequence[Regression] = ()
 ) -> tuple[Rule, ...]:
     """All rules below these folders, in order of id. Raises DocumentError; a later folder may not redefine a rule.
-    `faults`: the cases of the rules that have such.
+    `faults`: the entries of the tables, the cases of the rules that have such.
 
     With `problems`, mistakes are noted there, and a rule that has some comes without what is wrong.
     """
@@ -236,8 +240,8 @@ def _check_explains(rule: Rule, rules: Mapping[str, Rule], path: tuple[str, ...]
 
 
 def read(path: Path, catalogue: Catalogue, problems: Problems | None = None, faults: Iterable[Regression] = ()) -> Rule:
-    """One rule file. `faults`: the table of known faults, for a rule whose cases they are. Raises DocumentError with
-    file, line, and what to do."""
+    """One rule file. `faults`: the entries of the tables of known faults and improvements, for a rule whose cases they
+    are. Raises DocumentError with file, line, and what to do."""
     table = document.read(path, until="examples", problems=problems)
     table.allow(*KEYS)
     id = table.text("rule")
@@ -247,7 +251,8 @@ def read(path: Path, catalogue: Catalogue, problems: Problems | None = None, fau
         table.mistake(f"the rule's id {id!r} is not the file's name: rename one ({id}.yaml)", "rule")
     gain = _bound(table, "gain", catalogue)
     held = table.one_of("cases", regression.HELD) if "cases" in table else None
-    faults = list(faults) if held is not None else []
+    of = table.one_of("table", regression.TABLES, regression.FAULTS)
+    faults = [one for one in faults if one.is_improvement is (of == regression.IMPROVEMENTS)] if held else []
     cases = tuple(_case(fault, held) for fault in faults if held is not None)
     rule = Rule(
         id=id or path.stem,
@@ -295,7 +300,9 @@ def _case(fault: Regression, held: regression.Held) -> Case:
     """A known fault as a case of a rule. What holds only possibly is worth knowing, no more."""
     severity = fault.severity if held == "certain" else Severity.INFO
     see = tuple(source.url for source in fault.sources)
-    return Case(severity, fault.holding(held), fault.whole, fault.title, fault.says, see)
+    return Case(
+        severity, fault.holding(held), fault.whole, fault.title, fault.says, see, fault.times, fault.is_improvement
+    )
 
 
 def _of_cases(cases: Sequence[Case]) -> Mapping[Severity, Condition]:
@@ -319,10 +326,11 @@ def _remedies_of(fault: Regression) -> Iterator[RemedyRule]:
     release = f"Run vLLM {fault.until} or later" if fault.until else f"Run vLLM {fault.good}" if fault.good else ""
     if release:
         risk = "another release changes other things, too: compare the two (vllm-doctor compare)"
-        run = f"vllm-doctor regressions {fault.since} {fault.until or fault.good}"
+        first = "{vllm_version}" if fault.is_improvement else fault.since
+        run = f"vllm-doctor regressions {first} {fault.until or fault.good}"
+        expect = "at most what its source measured" if fault.is_improvement else "what it takes away is back"
         yield RemedyRule(
-            f"{release}: {fault.title}", holds, {}, (), {}, (run,), "you", (), "restart", risk,
-            "what it takes away is back", None, (), "",
+            f"{release}: {fault.title}", holds, {}, (), {}, (run,), "you", (), "restart", risk, expect, None, (), "",
         )  # fmt: skip
 
 
@@ -358,9 +366,11 @@ def _bound(table: Table, key: str, catalogue: Catalogue) -> tuple[str, str] | No
 
 
 def _costs(table: Table, catalogue: Catalogue) -> Costs | None:
-    """{at_most: SIGNAL, basis: TEXT}, or "unknown" where nobody can bound what it adds to a step."""
+    """{at_most: SIGNAL, basis: TEXT}, "unknown" where nobody can bound what it adds to a step, or "cases"."""
     if "costs" not in table:
         return None
+    if table["costs"] == "cases":
+        return Costs(None, "how many times as long a token takes by the figures of the sources", of_cases=True)
     bound = _bound(table, "costs", catalogue)
     if bound is not None and bound[0] in catalogue.signals and catalogue.signals[bound[0]].unit != "s":
         table.mistake(f"{bound[0]!r} is no time: what a cause costs is in seconds per output token", "costs")

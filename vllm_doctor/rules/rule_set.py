@@ -18,13 +18,14 @@ from vllm_doctor.rules.table import Problems
 @dataclass(frozen=True)
 class RuleSet:
     """`as_written`: the rules before the overrides. Those that an override skips are among `rules` all the same.
-    `faults`: what is known to be wrong in which vLLM."""
+    `faults`: what is known to be wrong in which vLLM; `improvements`: what came only with a later one."""
 
     rules: tuple[Rule, ...]
     as_written: tuple[Rule, ...]
     catalogue: Catalogue
     overrides: Mapping[str, Override]
     faults: tuple[Regression, ...]
+    improvements: tuple[Regression, ...]
 
     @property
     def judging(self) -> tuple[Rule, ...]:
@@ -50,11 +51,13 @@ def load(folders: Sequence[Path], problems: Problems | None = None) -> RuleSet:
 def _read(others: Sequence[Path], problems: Problems | None) -> RuleSet:
     shipped = places.shipped()
     signals = catalogue.load(shipped, *others, problems=problems)
-    faults = regression.load([shipped, *others], signals.signals, problems)
-    rules = rule.load([shipped, *others], signals, problems, faults)
+    entries = regression.load([shipped, *others], signals.signals, problems)
+    rules = rule.load([shipped, *others], signals, problems, entries)
     changes = overrides.load(others, rules, signals, problems)
+    faults = tuple(entry for entry in entries if not entry.is_improvement)
+    improvements = tuple(entry for entry in entries if entry.is_improvement)
     changed = (overrides.applied(one, changes[one.id]) if one.id in changes else one for one in rules)
-    return RuleSet(tuple(changed), rules, signals, changes, tuple(faults))
+    return RuleSet(tuple(changed), rules, signals, changes, faults, improvements)
 
 
 def own(folders: Sequence[Path]) -> list[Path]:

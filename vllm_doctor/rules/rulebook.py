@@ -43,7 +43,8 @@ def page(rule: Rule, is_skipped: bool = False) -> str:
     for severity in SEVERITIES:
         if rule.cases:
             count = sum(case.severity == severity for case in rule.cases)
-            lines += [f"  {severity:<10}one of {count} known faults (vllm-doctor regressions)"] if count else []
+            kind = "improvements of later releases" if rule.cases[0].is_improvement else "known faults"
+            lines += [f"  {severity:<10}one of {count} {kind} (vllm-doctor regressions)"] if count else []
         elif severity in rule.when:
             lines += _indented(f"{severity:<10}{' '.join(rule.when[severity].text.split())}", 10)
     if rule.next:
@@ -59,10 +60,11 @@ def page(rule: Rule, is_skipped: bool = False) -> str:
         lines += ["", "It costs at most", *_indented(f"{rule.gain[0]}: {rule.gain[1]}")]
     if rule.costs:
         bound = f"{rule.costs.signal}: {rule.costs.basis}" if rule.costs.signal else "not known: nobody can bound it"
+        bound = rule.costs.basis if rule.costs.of_cases else bound
         lines += ["", "It adds to each output token, at most", *_indented(bound)]
     lines += ["", "Cures"]
     if rule.cases:
-        lines += ["  those of the fault: vllm-doctor regressions VERSION"]
+        lines += ["  those of the entry: vllm-doctor regressions VERSION"]
     for remedy in () if rule.cases else rule.remedies:
         lines += _indented(f"* {remedy.do}", 4)
         for flag in remedy.unset:

@@ -205,6 +205,16 @@ def is_release(version: str) -> bool:
     return asked is not None and _FLAGS.judged_at(version) is not None and not _FLAGS.is_newer(version)
 
 
+def is_named_release(version: str) -> bool:
+    """Whether it is written as a release is called, 0.26.0: a known one, or any older than the first of which all is
+    known, as of those only samples are."""
+    wanted, oldest = number(version), number(first())
+    assert oldest is not None
+    return version in releases() or (
+        wanted is not None and wanted < oldest and version[:1] != "v" and is_release(version)
+    )
+
+
 def is_same(one: object, other: object) -> bool:
     """Whether two values mean the same, whatever their spelling: 0.9 and "0.90", True and "true", JSON by its keys."""
     return _meant(one) == _meant(other)

@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.making import shipped_catalogue
+from tests.making import shipped_catalogue, shipped_rules
 from tests.paths import FIXTURES
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import Report
-from vllm_doctor.rules import rule
 from vllm_doctor.session.judge import judge
 from vllm_doctor.sources.bench import source
 
 BENCH = FIXTURES / "bench"
 EXPECTED: dict[str, Any] = yaml.safe_load((BENCH / "expected.yaml").read_text("utf-8"))
 SIGNALS = shipped_catalogue()
-RULES = rule.load([rule.shipped()], SIGNALS)
+RULES = shipped_rules()
 
 
 def judged(names: str) -> Report:
