@@ -43,7 +43,7 @@ _PROSE = frozenset({"json", "output", "text", "txt", "diff", "log", "js", "go", 
 _YAML = re.compile(r"---|%YAML|-[ \t]|[{\[]|\"[^\"\n]*\"[ \t]*:|[\w./-]+[ \t]*:(?:\s|$)|'[^'\n]*'[ \t]*:")
 _FIRST_LINE = re.compile(r"^[^\S\n]*(?!\s|#|\{\{|\{%)[^\n]+", re.MULTILINE)
 """Neither empty, nor a comment or a template alone."""
-_CUT = "the text ends within it: what else it sets is not known"
+_CUT = "the text ends with it, and nothing marks its end: what else it sets is not known"
 _CONTINUED = re.compile(r"(?<=[ \t])[`^]\n")
 
 
@@ -176,7 +176,9 @@ def _of_yaml(piece: Piece) -> list[Written]:
             "this YAML holds no command and no flags of a vLLM server: it is neither a compose file, nor a Kubernetes"
             " manifest, nor values of a chart or a recipe with vLLM's flags, nor a --config file of vLLM",
         )
-    return [replace(one, notes=(*one.notes, _CUT)) for one in found] if documents.is_cut else found
+    if not piece.is_cut:
+        return found
+    return [replace(one, is_open=True, notes=(*one.notes, _CUT)) for one in found]
 
 
 def _is_script(piece: Piece) -> bool:

@@ -93,14 +93,13 @@ class Documents:
     roots: tuple[Node, ...]
     is_open: bool
     """A template stands where anything may stand, or its end is missing."""
-    is_cut: bool = False
 
 
 def read(text: str, line: int = 1, is_cut: bool = False) -> Documents:
     """The documents of a YAML text that begins in this line. `is_cut`: its end may be missing, and what that leaves
     open is closed. Raises SourceError: unreadable, too-large."""
     if is_cut and (closed := _closed(text)) is not None:
-        return Documents(read(closed, line).roots, is_open=True, is_cut=True)
+        return Documents(read(closed, line).roots, is_open=True)
     of_chart = "; of a chart's template give what `helm template` prints" if "{{" in text else ""
     text, is_open = _without_templates(text)
     try:

@@ -139,9 +139,17 @@ def test_a_service_without_its_head_that_may_be_cut(rest: str) -> None:
     assert start.command.flags == {"--model": "org/m-7B", "--max-model-len": 40960.0}
     assert start.resources == Resources(gpus=1.0, host_ipc=True)
     assert start.environment == {"NCCL_DEBUG": "INFO"}
-    is_cut = "]" not in rest
+    is_cut = "```" not in rest
     assert start.is_open is is_cut
-    assert ("the text ends within it: what else it sets is not known" in start.notes) is is_cut
+    assert ("the text ends with it, and nothing marks its end: what else it sets is not known" in start.notes) is is_cut
+
+
+def test_of_a_service_that_is_quoted_without_its_command_the_flags_are_not_known() -> None:
+    image = "vllm:\n  image: vllm/vllm-openai:v0.8.5\n  ipc: host\n  ports: ['8000:8000']\n"
+    [start] = read(image)
+    assert start.is_open
+    [start] = read("services:\n  " + image.replace("\n", "\n  "))
+    assert not start.is_open
 
 
 def test_a_service_without_its_name_is_corrected_as_a_service(tmp_path: Path) -> None:

@@ -37,11 +37,14 @@ def starts(root: Node, name: str) -> Iterable[Written] | None:
     if root["services"].kind == "map":
         return _starts(root)
     services = _without_head(root)
-    return _starts(Node("", root.line, "map", fields={"services": services})) if services.fields else None
+    if not services.fields:
+        return None
+    found = _starts(Node("", root.line, "map", fields={"services": services}))
+    return [replace(one, is_open=one.is_open or one.place.endswith(".image")) for one in found]
 
 
 def _without_head(root: Node) -> Node:
-    """The services that people copied without the line `services:`, or one without its name."""
+    """The services that people copied without the line `services:`, or one without its name: as far as they copied."""
     found = {key: value for key, value in root.fields.items() if _is_service(value)}
     if not found and _is_service(root):
         found = {root["container_name"].text or "SERVICE": root}
