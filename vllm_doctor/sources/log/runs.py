@@ -59,7 +59,7 @@ _OF_CLIENTS = re.compile(r"[\w.]*(?:ValidationError|HTTPException|BadRequest\w*|
 _OF_SERVER = re.compile(r"$|APIServer|ApiServer|EngineCore|VllmWorker|RayWorker|Worker(?:_|$)|DPCoordinator")
 """The names of vLLM's processes; others may run in one log with an engine that they have embedded."""
 _ENDED = re.compile(
-    r"exit code:? -?(?!-?9\b|137)\d|Fatal Python error: Aborted|returned non-zero|worker died$"
+    r"exit code:? -?(?!-?9\b|137)\d|Fatal Python error: Aborted|returned non-zero|CalledProcessError: Command|worker died$"
     r"|WorkerCrashedError|^Aborted|Actor(?:Died|Unavailable)?Error|device-side assert triggered"
     r"|ContextTerminated"
 )
@@ -197,7 +197,7 @@ class Runs:
             run.serving[line.id] += seen.repeated
         if line.stage is not None and line.marks not in _TROUBLES:
             run.stage = line.stage
-        if line.at_start and line.marks not in _TROUBLES and seen.pid is not None:
+        if line.at_start and line.marks not in _TROUBLES and seen.pid is not None and run.died is None:
             # It went on with its start: what it had stumbled over was no death.
             survived = [one for one in run.troubles if not one.is_deadly and one.speaker == (seen.process, seen.pid)]
             run.troubles = [one for one in run.troubles if one not in survived]
