@@ -58,6 +58,22 @@ def test_two_stretches_are_two_spans(log: LogFolder) -> None:
     assert spans[0][2] < spans[1][1]
 
 
+def test_what_is_silent_later_leaves_the_stretches_before_as_they_are(log: LogFolder) -> None:
+    """Queues of minutes in a busy hour, and then a server that is asked once an hour."""
+    load = [stats(40 + 10 * n, 4, 12 * (n % 25 >= 15), kv_cache=8.0) for n in range(100)]
+    hourly = [line for hour in range(1, 9) for line in busy(hour * 3600, hour * 3600 + 30, 1)]
+    spans = held(examine(log.run([*start(0), *load, *hourly])), "max-num-seqs-cap")
+    assert [(first, last) for _, first, last in spans] == [(180, 280), (430, 530), (680, 780), (930, 1030)]
+
+
+def test_an_engine_whose_steps_take_seconds_is_a_stretch_of_its_own(log: LogFolder) -> None:
+    """Two run all the time; for a minute they get a token every twenty seconds."""
+    slow = [stats(at, 2, 0, prompt=0.0, generation=0.1) for at in range(400, 460, 10)]
+    past = examine(log.run([*start(0), *busy(40, 400, 2), *slow, *busy(460, 900, 2)]))
+    [(_, first, last)] = held(past, "engine-crawls")
+    assert (first, last) == (pytest.approx(390, abs=0.1), pytest.approx(450, abs=0.1))
+
+
 def test_a_moment_is_no_stretch(log: LogFolder) -> None:
     """One line with a queue, of hundreds."""
     lines = busy(40, 3000, 2)
@@ -168,13 +184,14 @@ def test_kernels_that_were_compiled_at_another_time_are_not(log: LogFolder) -> N
     assert found(past)["jit-warmup"].severity == "info"
 
 
-def test_without_statistics_a_note_that_would_be_a_cause_leads(log: LogFolder) -> None:
+def test_without_statistics_no_note_leads(log: LogFolder) -> None:
     quiet = examine(log.run(start(0))).diagnosis
     backends = "Using TRITON_ATTN attention backend out of potential backends: ['TRITON_ATTN']."
     slow = examine(log.run([*start(0), f"INFO 11-20 10:00:50 [cuda.py:363] {backends}"])).diagnosis
     assert quiet.headline == NO_STATISTICS
     assert slow.verdict is Verdict.UNKNOWN
-    assert slow.headline.endswith("the log holds no statistics that tell what it costs")
+    assert slow.headline == NO_STATISTICS
+    assert [finding.rule for finding in slow.findings] == ["attention-backend-fallback"]
 
 
 def test_minutes_of_a_start_come_before_what_is_only_set(log: LogFolder) -> None:

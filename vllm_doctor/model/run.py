@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from vllm_doctor.model.reading import Known, Reading
+from vllm_doctor.model.restarts import WINDOW
 from vllm_doctor.model.window import Labels, Sample, Window
 
 Series = tuple[str, Labels]
@@ -179,7 +180,7 @@ class Run:
 
     def facts_between(self, first: int, last: int) -> Mapping[str, Reading]:
         """The facts, and beside each count of a line (log:LINE) that of the time from round `first` to before `last`
-        (log:LINE@here); and whether its statistics came late (lateness)."""
+        (log:LINE@here); how long that is; and whether its statistics came late (lateness)."""
         began, ended = self.rounds[first].at - self.interval, self.rounds[last - 1].at
         here = {
             name.removesuffix("@serving"): sum(
@@ -189,7 +190,8 @@ class Run:
             if name.startswith("log:") and name.endswith("@serving")
         }
         counts = {f"{name}@here": Known(float(count), origin="log") for name, count in here.items()}
-        return {**self.facts, **counts, **self.lateness(first, last)}
+        watched = {WINDOW: Known(ended - began, origin="log")}
+        return {**self.facts, **counts, **watched, **self.lateness(first, last)}
 
     def shifted(self, seconds: float) -> Run:
         """The same run at another time."""

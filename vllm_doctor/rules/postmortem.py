@@ -19,6 +19,9 @@ from vllm_doctor.rules.causes import ordered
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose, outcomes
 from vllm_doctor.rules.rule import Rule
 
+_CRAWL, _FILLS = 0.3, 0.005
+"""Tokens a second for each running request: fewer come of an engine whose steps take seconds (heuristic). And by how
+much of the KV cache a prompt fills it in a round, at least."""
 _LEAST_ROUNDS = 3
 """A shorter stretch is a moment, and belongs to its neighbour; in a log of less than eight times that, not even so."""
 _SHORT_LOG = 8
@@ -245,7 +248,8 @@ def _stretches(run: Run) -> list[tuple[int, int]]:
     ends: list[tuple[int, int]] = []
     for begin, end in pairwise([0, *silences, len(rounds)]):
         before = rounds[begin - 1] if begin else None
-        for length in _lengths(before, rounds[begin:end], _MOST_STRETCHES // (len(silences) + 1)):
+        share = max(1, _MOST_STRETCHES * (end - begin) // max(1, len(rounds)))
+        for length in _lengths(before, rounds[begin:end], share):
             ends.append((begin, begin + length))
             begin += length
     return ends
@@ -256,7 +260,7 @@ def _lengths(before: Round | None, rounds: Sequence[Round], most: int) -> list[i
     runs: list[tuple[object, int]] = []
     for round in rounds:
         waiting, busy = round.total(WAITING) > 0, round.total(RUNNING) > 0
-        kind = busy or waiting, waiting, round.most(KV_CACHE) >= _FULL, _stalled(before, round)
+        kind = busy or waiting, waiting, round.most(KV_CACHE) >= _FULL, _stalled(before, round), _crawls(before, round)
         runs.append((kind, 1))
         before = round
     least, enough = 1, max(1, min(_LEAST_ROUNDS, len(rounds) // _SHORT_LOG))
@@ -272,6 +276,16 @@ def _stalled(before: Round | None, round: Round) -> bool:
     if before is None or not round.total(RUNNING):
         return False
     return all(round.total(series) == before.total(series) for series in (GENERATED, PROMPTS, KV_CACHE))
+
+
+def _crawls(before: Round | None, round: Round) -> bool:
+    """Whether requests ran, and since the round before hardly a token came, and no prompt was read or took blocks."""
+    if before is None or not (running := round.total(RUNNING)):
+        return False
+    tokens = round.total(GENERATED) - before.total(GENERATED)
+    filled = round.most(KV_CACHE) - before.most(KV_CACHE)
+    is_read = round.total(PROMPTS) != before.total(PROMPTS) or filled > _FILLS
+    return not is_read and tokens < _CRAWL * running * (round.at - before.at)
 
 
 def _merged(runs: Sequence[tuple[object, int]], least: int) -> list[tuple[object, int]]:
@@ -466,17 +480,15 @@ def _verdict(diagnoses: Sequence[_Told], findings: Sequence[Finding]) -> tuple[V
 
 
 def _without_statistics(findings: Sequence[Finding]) -> str:
-    """What is suspected where nothing was measured: how a run ended leads, then minutes of a start that were measured,
-    then a note that would be a cause."""
+    """What leads where nothing was measured: how a run ended, then minutes of a start that were; no note, of which
+    nobody knows what it costs."""
     suspected = next((finding for finding in findings if finding.role is Role.ROOT), None)
     if suspected is not None and suspected.stage is Stage.BROKEN:
         return suspected.title
     long = next((finding for finding in findings if _is_long(finding)), None)
     if long is not None:
         return f"{long.title}; the log holds no statistics of what came after"
-    if suspected is None:
-        return NO_STATISTICS
-    return f"{suspected.title}; the log holds no statistics that tell what it costs"
+    return NO_STATISTICS
 
 
 def _is_long(finding: Finding) -> bool:

@@ -117,6 +117,20 @@ def test_torchs_rank_is_no_part_of_an_exception() -> None:
     assert said("[rank12]: RuntimeError: b") == [("", "RuntimeError: b")]
 
 
+@pytest.mark.parametrize(
+    ("line", "stamp"),
+    [
+        ("[rank3]:[E716 19:47:26.324588983 shim_common.cpp:523] Exception", Stamp(7, 16, 19, 47, 26.0)),
+        ("[W1120 10:15:00.052330986 socket.cpp:764] [c10d] The client socket", Stamp(11, 20, 10, 15, 0.0)),
+        ("[E999 19:47:26.324588983 a.cpp:1] no month", None),
+    ],
+)
+def test_the_time_of_pytorchs_own(line: str, stamp: Stamp | None) -> None:
+    [record] = records(line.encode())
+    assert record.stamp == stamp
+    assert record.level == ""
+
+
 @pytest.mark.parametrize("level", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"])
 def test_the_level(level: str) -> None:
     assert only(f"{level} 05-01 10:00:00 [a.py:1] hello").level == level

@@ -582,11 +582,11 @@ def test_of_chained_exceptions_the_first(log: LogFolder) -> None:
         *start(0),
         *busy(40, 90),
         record(95, "EngineCore encountered a fatal error.", engine, "ERROR", "core.py:1512"),
-        *traceback(95, engine, "KeyError: 'cmpl-7'", "RuntimeError: the step failed", "ValueError: cannot clean up"),
+        *traceback(95, engine, "KeyError: 'layer-7'", "RuntimeError: the step failed", "ValueError: cannot clean up"),
         *dead(96),
     ])  # fmt: skip
     assert run.death is not None
-    assert run.death.cause == "KeyError: 'cmpl-7'"
+    assert run.death.cause == "KeyError: 'layer-7'"
 
 
 def test_of_two_processes_whose_tracebacks_are_interleaved_the_first(log: LogFolder) -> None:

@@ -160,6 +160,45 @@ def test_the_newest_log_of_a_rotation_may_still_be_empty(tmp_path: Path) -> None
     assert any("vllm.log is empty" in note for note in seen.notes)
 
 
+OOM = (
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 95.00 GiB of which 1.91 GiB is free."
+)
+
+
+@pytest.mark.parametrize("names", [("server.out", "server.err"), ("job_7_stdout.log", "job_7_stderr.log")])
+@pytest.mark.parametrize("order", [1, -1])
+def test_standard_output_and_error_are_of_one_server(order: int, names: tuple[str, str], tmp_path: Path) -> None:
+    """What C++ writes goes to the latter, as do progress bars and the HTTP server's words."""
+    lines = [*start(0), *busy(40, 90), *death(95, worker=300, cause="RuntimeError: API call failed")]
+    own = [line for line in lines if "INFO:     " not in line]
+    other = [
+        "(Worker_TP0 pid=300) Loading safetensors checkpoint shards: 100% Completed | 8/8 [10:39<00:00, 79.90s/it]",
+        *(line for line in lines if "INFO:     " in line),
+        f"[rank3]:[E1120 10:01:35.324588983 shim_common.cpp:523] Exception in aoti_torch: {OOM}",
+        *stopped(),
+    ]
+    paths = [written(tmp_path / name, held) for name, held in zip(names, (own, other), strict=True)]
+    [run] = examined(*paths[::order]).runs
+    assert (run.began, run.up, run.first_at) == (True, True, posix(0))
+    assert run.death is not None
+    assert run.death.cause == OOM
+
+
+def test_a_standard_error_without_any_time_comes_last(tmp_path: Path) -> None:
+    bars = ["Loading safetensors checkpoint shards: 100% Completed | 8/8 [10:39<00:00, 79.90s/it]", *stopped()]
+    paths = [
+        written(tmp_path / "vllm.out", [*start(0), *busy(40, 90), *stop(95)]),
+        written(tmp_path / "vllm.err", bars),
+    ]
+    [run] = examined(*paths).runs
+    assert (run.began, run.up, run.stopped, run.death) == (True, True, True, None)
+
+
+def test_outputs_of_different_names_are_of_different_servers(tmp_path: Path) -> None:
+    paths = [written(tmp_path / name, [*start(0), *busy(40, 90)]) for name in ("a.out", "b.out", "router.out")]
+    assert len(examined(*paths).runs) == 3
+
+
 def test_of_two_files_one_is_not_there(tmp_path: Path) -> None:
     seen = examined(written(tmp_path / "vllm.log", WHOLE), tmp_path / "other.log")
     assert seen.error is not None

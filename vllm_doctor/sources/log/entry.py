@@ -83,6 +83,13 @@ _CUT = re.compile(
 # Chats and editors make a link of "loggers.py:236": it looks like a host
 _LINKED = re.compile(r"\[\[([\w./-]{1,200}\.py:[0-9]{1,6})\]\(https?://[\w./-]{1,200}:[0-9]{1,6}/?\)\]", re.ASCII)
 
+# "[rank3]:[E716 19:47:26.324588983 ProcessGroupNCCL.cpp:629] ": PyTorch's C++, month and day of which are not apart
+_OF_TORCH = re.compile(
+    r"(?:\[rank[0-9]{1,6}\]: ?)?\[[IWEF](?P<month>[0-9]{1,2})(?P<day>[0-9]{2}) "
+    r"(?P<time>[0-9]{2}:[0-9]{2}:[0-9]{2})\.[0-9]{1,9} [\w.]{1,80}:[0-9]{1,6}\]",
+    re.ASCII,
+)
+
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#39|#34|#x27);")
 
 _BARE = Wrapping()
@@ -185,7 +192,12 @@ def _record(match: re.Match[str], message: str, within: Wrapping) -> Record:
 
 
 def _foreign(text: str, within: Wrapping) -> Record:
-    return _made(within.level, within.source, text, within, None)
+    own = None
+    if text[:1] == "[" and (
+        torch := _OF_TORCH.match(text)
+    ):  # to the second, as vLLM's are, so that they keep their order
+        own = short_stamp(f"{int(torch['month']):02}-{torch['day']} {torch['time']}")
+    return _made(within.level, within.source, text, within, own)
 
 
 def _made(level: str, source: str, message: str, within: Wrapping, own: Stamp | None) -> Record:

@@ -6,6 +6,7 @@ import heapq
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from vllm_doctor.model.reading import Value
@@ -27,6 +28,8 @@ _OF_VLLM = re.compile(r"APIServer|ApiServer|EngineCore|VllmWorker|Worker(?:_|$)"
 _LIST = " \t>*•-"
 """Before a line that was copied without what vLLM writes before it."""
 _MAX_TEXT = 300
+_MOST_HELD = 10_000
+"""Lines without a time that are kept until the file tells its first."""
 _SLOW_TIMES = 3
 """So often a pattern may take too long in one log, before its line is given up."""
 _MOST_IN_VAIN = 256 * 1024
@@ -102,6 +105,8 @@ class Reading:
         self.head: list[str] = []
         """Its first lines."""
         self.notes: list[str] = []
+        self.has_times_beside = False
+        """Whether another file holds the times of the same program: then none are made up."""
         self.shift = 0.0
         """Seconds to be added to all its times: which year it is, its end may tell."""
         self.may_be_empty = False
@@ -135,7 +140,7 @@ class Reading:
                     self.zoned = self.zoned or this.stamp.offset is not None
                 last = place == len(records) - 1
                 for sighting in self._sighted(this, line, last, at):
-                    if at is None and self._is_timeless:
+                    if at is None and self._is_timeless and not self.has_times_beside:
                         if sighting.line.samples:
                             said = sighting.values.get("engine")
                             beat.tick((sighting.origin, sighting.process, sighting.pid, sighting.line.id, said))
@@ -269,19 +274,32 @@ def _arguments(message: str, rest: str) -> entry_arguments.Arguments:
 
 
 def merged(groups: Sequence[Sequence[Reading]]) -> Iterator[Sighting]:
-    """The sightings of several logs by time. Within a group one log follows the other; each keeps its order."""
+    """The sightings of several logs by time. Within a group one log follows the other; each keeps its order.
+
+    Of what one program wrote to two files (one stream) the times of the one tell when it was: what has none in the
+    other comes with its first time, and where it has none at all, at the end.
+    """
     if len(groups) == 1:
         for reading in groups[0]:
             yield from reading.sightings()
         return
+    shared = Counter(group[0].stream for group in groups)
 
     def timed(place: int, group: Sequence[Reading]) -> Iterator[tuple[float, int, int, Sighting]]:
         latest, count = float("-inf"), 0
-        for reading in group:
-            for sighting in reading.sightings():
-                latest = max(latest, sighting.at if sighting.at is not None else latest)
-                yield latest, place, count, sighting
+        held: list[Sighting] | None = [] if shared[group[0].stream] > 1 else None
+        for sighting in chain.from_iterable(reading.sightings() for reading in group):
+            latest = max(latest, sighting.at if sighting.at is not None else latest)
+            if held is not None and latest == float("-inf") and len(held) < _MOST_HELD:
+                held.append(sighting)
+                continue
+            for one in (*(held or ()), sighting):
+                yield latest, place, count, one
                 count += 1
+            held = None
+        for one in held or ():
+            yield float("inf"), place, count, one
+            count += 1
 
     for *_, sighting in heapq.merge(*(timed(*numbered) for numbered in enumerate(groups)), key=lambda item: item[:3]):
         yield sighting

@@ -66,11 +66,11 @@ _ENDED = re.compile(
 """How a process ended, which follows why."""
 _WAITED = re.compile(
     r"RPC call to|Worker failed with error|RayChannel|Watchdog caught collective|timed out|TimeoutError"
-    r"|Connection (?:reset|closed|refused)|Broken pipe|Socket Timeout|: \[masked\]$"
-    r"|unhandled cuda error|ncclUnhandledCudaError"
+    r"|Connection (?:reset|closed|refused)|Broken pipe|Socket Timeout"
+    r"|unhandled cuda error|ncclUnhandledCudaError|^KeyError: '(?:chat)?cmpl-"
 )
-"""What one process sees of another one's end: of what that one itself says, this is the consequence. What may not be
-shown says as little, and NCCL's "unhandled cuda error" only that there is one of CUDA's."""
+"""What one process sees of another one's end: of what that one itself says, this is the consequence. NCCL's "unhandled
+cuda error" says only that there is one of CUDA's, and the engine core misses the requests of a step that failed."""
 _UNHEARD = "exception-unheard"
 """asyncio's and Python's words above a traceback that nobody waited for: it follows what ended something else."""
 _AROUND = 60.0
@@ -688,8 +688,9 @@ def _is_stopped(open_run: _OpenRun, died: _Trouble) -> bool:
 
 
 _WEAK = 4
-_NAMELESS = re.compile(r"terminate called after throwing")
-"""C++'s words for an exception of which it names only the type; what it says stands below."""
+_NAMELESS = re.compile(r"terminate called after throwing|[\w.]+: \[masked\]$")
+"""C++'s words for an exception of which it names only the type; what it says stands below. And one that may not be
+shown: what its own process or another one says besides tells more."""
 
 
 def _weakness(cause: str | None) -> int:

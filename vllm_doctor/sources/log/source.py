@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,9 @@ _SHOWN = 3
 _SHOWN_CHARS = 100
 _METRIC = "vllm:"
 _PAGE = "a page of /metrics is read from a file, as the server wrote it (curl http://HOST:PORT/metrics > metrics.prom)"
+
+_OUT_OR_ERR = re.compile(r"(?<![a-z])(?:std)?(?:out|err)(?![a-z])")
+"""server.out and server.err, job_12_stdout.log and job_12_stderr.log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,17 +145,21 @@ class Log:
 
     def _read(self, runs: Runs, until: float | None) -> None:
         """All files, those of a rotated set one after the other, the others by time. Raises SourceError."""
-        rotated = _rotated(self.paths)
+        rotated = sorted(_rotated(self.paths), key=_is_err)
         may_run_ahead: Callable[[], bool] = bool
         if until is None and len(rotated) == 1 and self.threads != 1:
             may_run_ahead = idle_processor(Kernel()) if self.threads is None else lambda: True
+        streams: dict[str, int] = {}
         groups = [
             [Reading(path, stream, self.table, self._scanner, until, may_run_ahead) for path in paths]
-            for stream, paths in enumerate(rotated)
+            for paths in rotated
+            for stream in [streams.setdefault(_of_both(str(paths[-1] or STDIN)), len(streams))]
         ]
         self.readings = [reading for readings in groups for reading in readings]
+        shared = Counter(readings[0].stream for readings in groups)
         for reading in self.readings:
             reading.may_be_empty = len(self.readings) > 1  # a log that was just rotated is
+            reading.has_times_beside = shared[reading.stream] > 1
         for sighting in merged(groups):
             runs.add(sighting)
 
@@ -249,6 +257,18 @@ def _outside(target: str, runs: Sequence[Run]) -> Problem:
     times = [at for run in runs for at in (run.first_at, run.last_at) if at is not None]
     held = f": it goes from {iso(min(times), zoned=False)} to {iso(max(times), zoned=False)}" if times else ""
     return Problem("empty", f"nothing in {target} is between --since and --until{held}")
+
+
+def _of_both(name: str) -> str:
+    """A log's name, the same for what one program wrote to its standard output and to its standard error."""
+    folder, slash, file = name.rpartition("/")
+    return folder + slash + _OUT_OR_ERR.sub("*", file, count=1)
+
+
+def _is_err(paths: Sequence[Origin]) -> bool:
+    """Whether it is a standard error: of the same second it comes later, as its last words do."""
+    found = _OUT_OR_ERR.search(str(paths[-1] or STDIN).rpartition("/")[2])
+    return found is not None and found[0].endswith("err")
 
 
 def _rotated(paths: Sequence[Origin]) -> list[list[Origin]]:
