@@ -188,7 +188,7 @@ def test_the_graph_size_by_the_flag_of_the_version(version: str, flags: list[str
 def test_the_step_that_the_target_allows() -> None:
     small: Mapping[str, Value] = {
         "queue_per_running": 2.0, "kv_cache_usage": 0.2, "prompt_share": 0.95, "step_tokens": 2000.0,
-        "token_budget_fill": 0.98, "token_budget_seen": 2048.0,
+        "token_budget_fill": 0.98, "token_budget_seen": 2048.0, "pooling_if_told": 0.0,
     }  # fmt: skip
     found = {**small, "max_num_batched_tokens_wanted": 8192.0}
     assert settings("max-num-batched-tokens-small", found) == [{"--max-num-batched-tokens": 8192}]

@@ -860,3 +860,37 @@ def test_the_time_of_a_request_outside_the_engine() -> None:
     assert read("outside_engine_time", *pages) == Known(3.0, origin="computed")
     assert read("outside_engine_share", *pages) == Known(0.75, origin="computed")
     assert read("outside_engine_time", page(100, 50, 1, 40), page(109, 80, 3, 50)).__class__ is Unknown  # too few
+
+
+# ---- servers that generate nothing
+
+
+def counted(requests: int, generated: int, steps: int, ended: str = "stop") -> str:
+    return (
+        f'vllm:request_success_total{{{ON_0},finished_reason="{ended}"}} {requests}\n'
+        f"vllm:generation_tokens_total{{{ON_0}}} {generated}\nvllm:prompt_tokens_total{{{ON_0}}} {requests * 20}\n"
+        f"vllm:iteration_tokens_total_count{{{ON_0}}} {steps}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pages", "facts", "expected"),
+    [
+        pytest.param((counted(2560, 0, 10), counted(5120, 0, 20)), {}, 1.0, id="by what it counted"),
+        pytest.param((counted(9, 0, 9), counted(9, 0, 9)), {}, None, id="too few requests"),
+        pytest.param((counted(90, 0, 9, "abort"), counted(99, 0, 9, "abort")), {}, None, id="all were given up"),
+        pytest.param((counted(90, 90, 9), counted(99, 99, 9)), {}, 0.0, id="one token each"),
+        pytest.param((counted(0, 0, 0), counted(0, 0, 0)), {"--runner": "pooling", "--task": "auto"}, 1.0, id="runner"),
+        pytest.param((counted(0, 0, 0), counted(0, 0, 0)), {"--runner": "auto", "--task": "embed"}, 1.0, id="task"),
+        pytest.param((counted(0, 0, 0), counted(0, 0, 0)), {"--runner": "auto", "--task": "auto"}, 0.0, id="neither"),
+    ],
+)
+def test_whether_a_server_generates(pages: tuple[str, str], facts: dict[str, Value], expected: float | None) -> None:
+    found = read("pooling", *pages, **facts)
+    assert (found.value if isinstance(found, Known) else None) == expected
+
+
+def test_the_texts_of_a_step() -> None:
+    pages = (counted(2560, 0, 10), counted(5120, 0, 20))
+    assert read("texts_per_step", *pages) == Known(256.0, origin="computed")
+    assert read("texts_cap", *pages) == Known(256.0, origin="computed")
