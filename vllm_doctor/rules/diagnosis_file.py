@@ -170,8 +170,8 @@ class PathRule:
     """The path of a request: the signal of the whole time, of how many requests it is the mean, and its hops in order.
 
     `weight`: the signal by which several sources of a role are weighted. `told`: role -> the signal that is above 0 for
-    a server that has it without being told so. `ranks`: the signal that is above 0 for one of several servers that share
-    the requests.
+    a server that has it without being told so. `ranks`: the signal that is above 0 for one of several servers that
+    share the requests.
     """
 
     total: str
