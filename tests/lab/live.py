@@ -247,8 +247,8 @@ def faults(case: Mapping[str, Any], report: Mapping[str, Any], beside: str) -> I
     findings = report["findings"]
     grave = [f["rule"] for f in findings if f["severity"] != "info" and f["role"] != "symptom"]
     if case["now"] == "well":
-        if beside := set(grave) - MAY_STAND_BESIDE:
-            yield f"a server that is well, and found were {', '.join(sorted(beside))}"
+        if others := set(grave) - MAY_STAND_BESIDE:
+            yield f"a server that is well, and found were {', '.join(sorted(others))}"
         if report["verdict"] == "unknown":
             yield f"a server that is well, and no verdict: {report['headline']}"
         return

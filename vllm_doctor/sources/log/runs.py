@@ -59,7 +59,8 @@ _OF_CLIENTS = re.compile(r"[\w.]*(?:ValidationError|HTTPException|BadRequest\w*|
 _OF_SERVER = re.compile(r"$|APIServer|ApiServer|EngineCore|VllmWorker|RayWorker|Worker(?:_|$)|DPCoordinator")
 """The names of vLLM's processes; others may run in one log with an engine that they have embedded."""
 _ENDED = re.compile(
-    r"exit code:? -?(?!-?9\b|137)\d|Fatal Python error: Aborted|returned non-zero|CalledProcessError: Command|worker died$"
+    r"exit code:? -?(?!-?9\b|137)\d|Fatal Python error: Aborted|returned non-zero|worker died$"
+    r"|CalledProcessError: Command"
     r"|WorkerCrashedError|^Aborted|Actor(?:Died|Unavailable)?Error|device-side assert triggered"
     r"|ContextTerminated"
 )
