@@ -65,6 +65,10 @@ SAMPLES = {"share": "0.93"}
 """A value of a signal of this unit; of all others 2."""
 
 
+CHOICES = {"--max-lora-rank": "16"}
+"""Of flags that take only some numbers."""
+
+
 def settings_of_rules() -> list[list[str]]:
     """The words that set each flag of each shipped rule, with a sample where the value is computed."""
     signals = shipped_catalogue().signals
@@ -73,6 +77,7 @@ def settings_of_rules() -> list[list[str]]:
         for remedy in shipped.remedies:
             for name, value in remedy.set.items():
                 for signal in words.names(str(value)):
-                    value = str(value).replace(f"{{{signal}}}", SAMPLES.get(signals[signal].unit, "2"))
+                    sample = SAMPLES.get(signals[signal].unit, CHOICES.get(name, "2"))
+                    value = str(value).replace(f"{{{signal}}}", sample)
                 found.append(words.flag(name, value).split(" "))
     return found

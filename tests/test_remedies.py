@@ -23,7 +23,7 @@ PREEMPTED: Mapping[str, Value] = {
     "gpu_memory_utilization_if_free": 0.9, "gpu_memory_utilization_wanted": 0.9, "gpu_memory_utilization_growth": 0.1,
     "gpu_memory_free": 10 * GIB, "gpu_memory_total": 80 * GIB, "kv_memory_growth": 0.0, "kv_memory_wanted_if_seen": 0.0,
     "queue_per_running": 1.0, "requests_that_fit_then": 30.0,
-    "requests_that_ran_full": 1e12, "requests_in_flight_peak": 24.0,
+    "requests_that_ran_full": 1e12, "requests_in_flight_peak": 24.0, "requests_running_max": 6.0,
 }  # fmt: skip
 
 

@@ -78,7 +78,8 @@ def _observed(
     absent = Reason.NOT_IN_LOG if window.origin == LOG else Reason.ABSENT
     match signal.way:
         case "fact":
-            fact = facts.get(signal.definition, Unknown(signal.reason))
+            is_without = signal.reason is Reason.NOT_IN_LOG and not isinstance(facts.get(LOG), Known)
+            fact = facts.get(signal.definition, Unknown(Reason.NO_LOG if is_without else signal.reason))
             is_other = isinstance(fact, Known) and isinstance(fact.value, str) and signal.unit not in TEXTS
             return _fact(Unknown(Reason.INVALID) if is_other else fact)
         case "flag":

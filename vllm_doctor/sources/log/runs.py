@@ -122,6 +122,8 @@ class _Trouble:
     """Whether the line says itself that the server is dead."""
     part: str | None = None
     """Of the server, by its frames."""
+    is_known: bool = False
+    """Whether the line is one of this very exception, and no other's wrapper."""
 
     @property
     def speaker(self) -> tuple[str, int | None]:
@@ -290,7 +292,7 @@ class Runs:
         is_deadly = seen.line.marks == "died"
         trouble = _Trouble(
             at, seen.number or 0, seen.process, seen.cause, seen.stage, run.stage, seen.line.id, seen.pid, is_deadly,
-            seen.part,
+            seen.part, seen.line.marks == "error" and "error" in seen.values,
         )  # fmt: skip
         unheard = run.unheard == (seen.process, seen.pid)
         if unheard or seen.line.id == _UNHEARD:
@@ -636,7 +638,13 @@ def _death(open_run: _OpenRun, up: bool) -> Death | None:
         # All that was said is that something has ended: what says why may be in any process, before or after it.
         caused += [one for one in open_run.raised if one.cause and (not up or abs(one.at - died.at) <= _AROUND)]
         caused += [one for one in open_run.failed if one.cause and abs(one.at - died.at) <= _AROUND]
-    cause = min(caused, key=lambda trouble: (_weakness(trouble.cause), trouble.at))  # of equal ones the first
+    # Of equal ones the first; within a second the one that is known, as clocks tell no more and files no order.
+    known = {one.cause for one in caused if one.is_known and one.cause}
+
+    def rank(one: _Trouble) -> tuple[int, int, bool, float]:
+        return _weakness(one.cause), int(one.at), not any(words in (one.cause or "") for words in known), one.at
+
+    cause = min(caused, key=rank)
     if _is_stopped(open_run, died) and _weakness(cause.cause) == _WEAK:
         return None
     serving = bool(open_run.points) or open_run.ready
