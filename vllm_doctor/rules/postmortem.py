@@ -480,15 +480,17 @@ def _verdict(diagnoses: Sequence[_Told], findings: Sequence[Finding]) -> tuple[V
 
 
 def _without_statistics(findings: Sequence[Finding]) -> str:
-    """What leads where nothing was measured: how a run ended, then minutes of a start that were; no note, of which
-    nobody knows what it costs."""
+    """What is suspected where nothing was measured: how a run ended leads, then minutes of a start that were measured,
+    then a note that would be a cause."""
     suspected = next((finding for finding in findings if finding.role is Role.ROOT), None)
     if suspected is not None and suspected.stage is Stage.BROKEN:
         return suspected.title
     long = next((finding for finding in findings if _is_long(finding)), None)
     if long is not None:
         return f"{long.title}; the log holds no statistics of what came after"
-    return NO_STATISTICS
+    if suspected is None:
+        return NO_STATISTICS
+    return f"{suspected.title}; the log holds no statistics that tell what it costs"
 
 
 def _is_long(finding: Finding) -> bool:
