@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -79,5 +80,5 @@ def settings_of_rules() -> list[list[str]]:
                 for signal in words.names(str(value)):
                     sample = SAMPLES.get(signals[signal].unit, CHOICES.get(name, "2"))
                     value = str(value).replace(f"{{{signal}}}", sample)
-                found.append(words.flag(name, value).split(" "))
+                found.append(shlex.split(words.flag(name, value)))
     return found
