@@ -193,9 +193,8 @@ def _record(match: re.Match[str], message: str, within: Wrapping) -> Record:
 
 def _foreign(text: str, within: Wrapping) -> Record:
     own = None
-    if text[:1] == "[" and (
-        torch := _OF_TORCH.match(text)
-    ):  # to the second, as vLLM's are, so that they keep their order
+    # To the second, as vLLM's own times are: of one second the lines keep their order.
+    if text[:1] == "[" and (torch := _OF_TORCH.match(text)):
         own = short_stamp(f"{int(torch['month']):02}-{torch['day']} {torch['time']}")
     return _made(within.level, within.source, text, within, own)
 
