@@ -63,6 +63,14 @@ def _loaded(text: str, folder: Path) -> list[Regression]:
     return regression.load([folder], SHIPPED.catalogue.signals)
 
 
+def _refusal(text: str, old: str, new: str, folder: Path) -> str:
+    """Why the entries are refused once this piece of their text is another."""
+    assert old in text
+    with pytest.raises(DocumentError) as refused:
+        _loaded(text.replace(old, new), folder)
+    return str(refused.value)
+
+
 def _held(entry: Regression, **known: float | str) -> list[str]:
     def read(name: str) -> Reading:
         return Known(known[name], origin="") if name in known else Unknown(Reason.ABSENT)
@@ -141,11 +149,9 @@ def test_the_end_of_a_window(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_an_entry_that_is_refused(old: str, new: str, says: str, tmp_path: Path) -> None:
-    assert old in ENTRY
-    with pytest.raises(DocumentError) as refused:
-        _loaded(ENTRY.replace(old, new), tmp_path)
-    assert says in str(refused.value)
-    assert "mine.yaml:" in str(refused.value)
+    refusal = _refusal(ENTRY, old, new, tmp_path)
+    assert says in refusal
+    assert "mine.yaml:" in refusal
 
 
 def test_what_came_later_is_a_fault_of_all_before(tmp_path: Path) -> None:
@@ -199,10 +205,7 @@ def test_a_release_before_all_are_known_may_be_named(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_came_later_that_is_refused(old: str, new: str, says: str, tmp_path: Path) -> None:
-    assert old in IMPROVEMENT
-    with pytest.raises(DocumentError) as refused:
-        _loaded(IMPROVEMENT.replace(old, new), tmp_path)
-    assert says in str(refused.value)
+    assert says in _refusal(IMPROVEMENT, old, new, tmp_path)
 
 
 def test_an_id_stands_once(tmp_path: Path) -> None:
