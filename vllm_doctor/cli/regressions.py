@@ -32,8 +32,10 @@ exit codes: 0 answered, 3 wrong usage, or a source that cannot be read.
 
 @dataclass(frozen=True)
 class _Setup:
-    """`read`: None where nothing is told. `version`: the one that runs, where a source or a command says so. `notes`: what
-    --gpu is taken for."""
+    """`read`: None where nothing is told. `version`: the one that runs, where a source or a command says so.
+
+    `notes`: what --gpu is taken for.
+    """
 
     read: upgrade.Read | None = None
     version: str | None = None

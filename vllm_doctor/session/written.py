@@ -22,7 +22,7 @@ _SECONDS = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How to read a signal; the model's name, None where it is not told; what is known beside; what `gpu` is taken for."""
+    """How to read a signal; the model's name, None where it is not told; what is known; what --gpu is taken for."""
 
     read: Callable[[str], Reading]
     model: str | None
