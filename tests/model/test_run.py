@@ -183,6 +183,7 @@ def test_the_same_load_at_both_ends_of_a_run_tells_its_drift() -> None:
         "decode_late": 0.04,
         "decode_slowest_early": 0.02,
         "decode_fastest_late": 0.04,
+        "decode_between": 1.0,
         "decode_drift_seconds": 4 * 3600.0,
         "decode_drift_batch": 8.0,
     })  # fmt: skip
