@@ -1,4 +1,4 @@
-"""A day of one server as a Prometheus scraped it once a minute: made up, by how vLLM's counters and gauges move.
+"""A day of one server as it was scraped once a minute: made up, by how vLLM's counters and gauges move.
 
 A step takes longer with more requests: a load is slower where it is larger, and not only where something drifts.
 """
@@ -30,6 +30,7 @@ class Day:
 
     `prompts`: for each output token; `leak`: bytes for each request; `starts`: hours at which it was started again;
     `swing`: of the requests from scrape to scrape; `is_one`: one API server, whose own process is on its page.
+    `seconds`: of a shorter one, scraped each `every` seconds.
     """
 
     end: float
@@ -40,21 +41,23 @@ class Day:
     starts: tuple[float, ...] = ()
     swing: float = 0.05
     is_one: bool = True
+    seconds: float = SECONDS
+    every: float = EVERY
 
     def scrapes(self) -> Iterator[tuple[float, dict[str, float]]]:
         """(time, metric -> value) of each."""
         chance = random.Random(7)
-        begin, started = self.end - SECONDS, self.end - 5 * SECONDS
+        begin, started = self.end - self.seconds, self.end - 5 * SECONDS
         tokens, before = 5e6, self.batch(0)
         starts = [begin + 3600 * hour for hour in self.starts]
-        for place in range(round(SECONDS / EVERY) + 1):
-            at = begin + EVERY * place
+        for place in range(round(self.seconds / self.every) + 1):
+            at = begin + self.every * place
             hour = (at - begin) / 3600
             if starts and at >= starts[0]:
                 started, tokens = starts.pop(0), 0.0
             running = max(0.0, float(round(self.batch(hour) * (1 + chance.gauss(0, self.swing)))))
             mean = (before + running) / 2
-            tokens += EVERY * mean / (self.slow(hour) * (0.010 + 0.0005 * mean) * (1 + chance.gauss(0, 0.02)))
+            tokens += self.every * mean / (self.slow(hour) * (0.010 + 0.0005 * mean) * (1 + chance.gauss(0, 0.02)))
             before = running
             found = {
                 "vllm:num_requests_running": running,
@@ -85,14 +88,23 @@ class Day:
 
     def lines(self, target: Mapping[str, str]) -> list[str]:
         """The same as OpenMetrics with times, metric by metric."""
-        own = ",".join(f'{name}="{value}"' for name, value in target.items())
         found: dict[str, list[str]] = {}
         for at, values in self.scrapes():
             for metric, value in values.items():
-                labels = f'engine="0",model_name="m",{own}' if metric.startswith("vllm:") else own
-                labels += ',finished_reason="stop"' if "success" in metric else ""
-                found.setdefault(metric, []).append(f"{metric}{{{labels}}} {value} {at:.3f}")
+                line = f"{metric}{{{_labels(metric, target)}}} {value} {at:.3f}"
+                found.setdefault(metric, []).append(line)
         return [line for lines in found.values() for line in lines]
+
+    def pages(self) -> Iterator[tuple[float, str]]:
+        """(time, what /metrics answers) of each."""
+        for at, values in self.scrapes():
+            yield at, "".join(f"{metric}{{{_labels(metric, {})}}} {value}\n" for metric, value in values.items())
+
+
+def _labels(metric: str, target: Mapping[str, str]) -> str:
+    engine = {"engine": "0", "model_name": "m"} if metric.startswith("vllm:") else {}
+    reason = {"finished_reason": "stop"} if "success" in metric else {}
+    return ",".join(f'{name}="{value}"' for name, value in {**engine, **target, **reason}.items())
 
 
 _Here = list[dict[str, float]]
