@@ -131,7 +131,7 @@ def _drift(early: Sequence[float], middle: Sequence[float], late: Sequence[float
     """By how much the late times are longer; None where that cannot be said."""
     ratio = median(late) / median(early)
     slowest, fastest = _most(early), -_most([-seconds for seconds in late])
-    between = sum(slowest <= seconds <= fastest for seconds in middle)
+    between = sum(slowest < seconds < fastest for seconds in middle)
     is_gradual = fastest > slowest and between >= _GRADUAL * len(middle)
     return ratio if is_gradual or ratio < _NONE else None
 
