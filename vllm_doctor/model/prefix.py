@@ -161,6 +161,11 @@ class Numbers(dict[object, int]):
     def of(self, values: Iterable[object]) -> array[int]:
         return array("I", map(self.__getitem__, values))
 
+    def values_of(self, numbers: Iterable[int]) -> list[object]:
+        """What they stand for: only where text may be shown."""
+        values = list(self)
+        return [values[number] for number in numbers]
+
 
 def summed(target: str, comparisons: Sequence[tuple[Comparison, bool]], unit: Unit) -> Prefixes:
     """What all comparisons of one source give; each with whether its prompts are seen from their beginning."""
