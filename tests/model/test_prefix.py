@@ -18,7 +18,7 @@ def compared(*prompts: list[int], unit: Unit = Unit.TOKEN) -> Prefixes:
     numbers, comparison = Numbers(), Comparison(unit)
     for each in prompts:
         comparison.add(Prompt(numbers.of(each)))
-    return prefix.summed("here", [(comparison, True)], unit)
+    return prefix.summed("here", unit, [comparison])
 
 
 SYSTEM = tokens(2000, 1)
@@ -80,7 +80,7 @@ def test_an_adapter_is_no_loss() -> None:
     comparison.add(Prompt(numbers.of(SYSTEM), ((0, 1),)))
     comparison.add(Prompt(numbers.of(SYSTEM), ((0, 2),)))
     comparison.add(Prompt(numbers.of([*SYSTEM, 4]), ((0, 2),)))
-    found = prefix.summed("here", [(comparison, True)], Unit.TOKEN)
+    found = prefix.summed("here", Unit.TOKEN, [comparison])
     assert {(group.change, group.at) for group in found.groups} == {(Change.KEYS, 0), (Change.GROWTH, 2000)}
     assert found.again == 0
 

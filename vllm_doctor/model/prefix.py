@@ -167,30 +167,30 @@ class Numbers(dict[object, int]):
         return [values[number] for number in numbers]
 
 
-def summed(target: str, comparisons: Sequence[tuple[Comparison, bool]], unit: Unit) -> Prefixes:
-    """What all comparisons of one source give; each with whether its prompts are seen from their beginning."""
-    groups: list[PrefixGroup] = []
-    for comparison, from_start in comparisons:
-        groups += comparison.groups(from_start)
+def summed(target: str, unit: Unit, comparisons: Sequence[Comparison], left_out: int = 0) -> Prefixes:
+    """What all comparisons of one source give."""
+    groups = [group for comparison in comparisons for group in comparison.groups()]
     groups.sort(key=lambda group: (not group.change.is_loss, -group.again, -group.prompts))
     return Prefixes(
         target,
         unit,
-        sum(len(comparison.prompts) for comparison, _ in comparisons),
-        sum(comparison.units for comparison, _ in comparisons),
-        sum(comparison.shared for comparison, _ in comparisons),
-        sum(comparison.again for comparison, _ in comparisons),
+        sum(len(comparison.prompts) for comparison in comparisons),
+        sum(comparison.units for comparison in comparisons),
+        sum(comparison.shared for comparison in comparisons),
+        sum(comparison.again for comparison in comparisons),
         tuple(groups),
-        sum(comparison.left_out for comparison, _ in comparisons),
+        left_out + sum(comparison.left_out for comparison in comparisons),
     )
 
 
 class Comparison:
     """Prompts in the order of their arrival, each compared with those before it."""
 
-    def __init__(self, unit: Unit, show: Callable[[Iterable[int]], str] | None = None) -> None:
-        """`show`: what the units stand for, where that may be shown."""
-        self._unit, self._show = unit, show
+    def __init__(
+        self, unit: Unit, show: Callable[[Iterable[int]], str] | None = None, from_start: bool = True
+    ) -> None:
+        """`show`: what the units stand for, where that may be shown. `from_start`: they are seen from their beginning."""
+        self._unit, self._show, self._from_start = unit, show, from_start
         self.prompts: list[Prompt] = []
         self.partings: list[Parting | None] = []
         self.left_out = 0
@@ -227,15 +227,15 @@ class Comparison:
             with_it.append(place)
             del with_it[:-_RELATIVES]
 
-    def groups(self, from_start: bool = True) -> list[PrefixGroup]:
+    def groups(self) -> list[PrefixGroup]:
         """Those that part in the same way together."""
         found: dict[tuple[int, Change], list[Parting]] = {}
         for parting in self.partings:
             if parting is not None:
                 found.setdefault((self._families[parting.prompt], parting.change), []).append(parting)
-        return [self._group(each, from_start) for each in found.values()]
+        return [self._group(each) for each in found.values()]
 
-    def _group(self, partings: Sequence[Parting], from_start: bool) -> PrefixGroup:
+    def _group(self, partings: Sequence[Parting]) -> PrefixGroup:
         members = {place for parting in partings for place in (parting.prompt, parting.other)}
         widest = max(partings, key=lambda parting: parting.again)
         return PrefixGroup(
@@ -246,7 +246,7 @@ class Comparison:
             max(parting.length for parting in partings),
             sum(parting.again for parting in partings),
             sum(len(self.prompts[place]) for place in members),
-            from_start,
+            self._from_start,
             tuple(self._around(place, widest.at) for place in (widest.other, widest.prompt)) if self._show else (),
         )
 
@@ -323,7 +323,7 @@ class Comparison:
             return Change.TOOLS
         if any(after[1] < before[1] for before, after in zip(runs, runs[1:], strict=False)):
             return Change.ORDER
-        if at < _HEAD * self._unit.piece:
+        if self._from_start and at < _HEAD * self._unit.piece:
             return Change.HEAD
         if mine == theirs and mine <= _COUNTER * self._unit.piece:
             return Change.COUNTER

@@ -86,7 +86,7 @@ class RequestLog:
     def prefixes(self) -> Prefixes | None:
         """Of its prompts as tokens, or as characters, whichever are more; None where there are no two."""
         unit, most = max(self._compared.items(), key=lambda each: len(each[1].prompts))
-        return prefix.summed(self._target, [(most, True)], unit) if len(most.prompts) > 1 else None
+        return prefix.summed(self._target, unit, [most]) if len(most.prompts) > 1 else None
 
     @property
     def notes(self) -> tuple[str, ...]:
