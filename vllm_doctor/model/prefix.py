@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from vllm_doctor.model.reading import Known, Reading
+
 MOST_PROMPTS = 1000
 MOST_UNITS = 2_000_000
 """Of all prompts that are compared: a few seconds of a CPU."""
@@ -49,12 +51,12 @@ class Change(StrEnum):
         member._value_, member.says = word, says
         return member
 
-    HEAD = "head", "the beginning changes, what follows is the same again"
-    TOOLS = "tools", "the list of tools changes, what follows is the same again"
-    COUNTER = "counter", "a piece of constant length changes, as a date, an id or a counter, within what stays the same"
+    HEAD = "head", "the beginning changes"
+    TOOLS = "tools", "the list of tools changes"
+    COUNTER = "counter", "a piece of constant length changes, as a date, an id or a counter"
     ORDER = "order", "the same pieces stand in another order"
-    MIDDLE = "middle", "a piece changes within what stays the same"
-    KEYS = "keys", "the same prompt for another LoRA adapter, cache salt or image"
+    MIDDLE = "middle", "a piece in the middle changes"
+    KEYS = "keys", "another LoRA adapter, cache salt or image"
     TAIL = "tail", "what follows is each prompt's own"
     GROWTH = "growth", "one goes on where the other ends"
 
@@ -149,6 +151,26 @@ class Prefixes:
         """The group that loses most."""
         losing = [group for group in self.groups if group.change.is_loss and group.again]
         return max(losing, key=lambda group: group.again, default=None)
+
+
+def facts(seen: Prefixes, origin: str) -> dict[str, Reading]:
+    """What rules may know of it."""
+    found: dict[str, Reading] = {"prefix_prompts": Known(float(seen.prompts), origin=origin)}
+    if seen.lost_share is not None and seen.lost_of_computed is not None:
+        found["prefix_lost_share"] = Known(seen.lost_share, origin=origin)
+        found["prefix_lost_of_computed"] = Known(seen.lost_of_computed, origin=origin)
+    if (worst := seen.worst) is not None:
+        found["prefix_groups"] = Known(float(sum(group.change.is_loss for group in seen.groups)), origin=origin)
+        found["prefix_parts_at"] = Known(float(worst.at), origin=origin)
+        found["prefix_parts_where"] = Known(where(worst, seen.unit), origin=origin)
+        found["prefix_changes"] = Known(worst.change.says, origin=origin)
+    return found
+
+
+def where(group: PrefixGroup, unit: Unit) -> str:
+    """ "token 37", "tokens 37 to 39": counted from 0."""
+    at = f"{unit} {group.at:,}" if group.at == group.at_most else f"{unit}s {group.at:,} to {group.at_most:,}"
+    return at if group.from_start else f"{at} behind what was cached before"
 
 
 class Numbers(dict[object, int]):

@@ -52,7 +52,8 @@ class Heard:
     unreadable: int = 0
     missed: int = 0
     bytes_read: int = 0
-    replayed: int = 0
+    is_replayed: bool = False
+    """The replay endpoint answered."""
     is_connected: bool = False
     is_refused: bool = False
     """Something answers there that is no publisher."""
@@ -86,7 +87,7 @@ def listen(endpoint: Endpoint, until: float, show_text: bool = False) -> tuple[P
         raise SourceError("unreachable", f"{endpoint}: {error}") from None
     if not heard.batches:
         raise _nothing(endpoint, heard)
-    return blocks.prefixes(str(endpoint)), tuple(_notes(blocks, heard))
+    return blocks.prefixes(str(endpoint)), tuple(_notes(endpoint, blocks, heard))
 
 
 def _listen(
@@ -150,10 +151,10 @@ def _replay(socket: zmq.Socket[Any], where: str, until: float, blocks: Blocks, h
         if not socket.poll(left * 1000):
             return
         frames = socket.recv_multipart(zmq.NOBLOCK)[1:]  # an empty one parts the address
+        heard.is_replayed = True
         if len(frames) == 3 and frames[1] == _END:
             return
         _take(frames, blocks, heard)
-        heard.replayed += 1
 
 
 def _take(frames: list[bytes], blocks: Blocks, heard: Heard) -> None:
@@ -208,7 +209,9 @@ def _nothing(endpoint: Endpoint, heard: Heard) -> SourceError:
     )
 
 
-def _notes(blocks: Blocks, heard: Heard) -> Iterator[str]:
+def _notes(endpoint: Endpoint, blocks: Blocks, heard: Heard) -> Iterator[str]:
+    if endpoint.replayed and not heard.is_replayed:
+        yield f"{endpoint.replayed} does not answer: what was published before is not known"
     if heard.missed:
         yield f"{heard.missed:,} batches of KV events were missed: prompts in them were not compared"
     if heard.unreadable or blocks.odd:
