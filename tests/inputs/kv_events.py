@@ -48,11 +48,19 @@ class Cache:
             return None
         self._known.update(names)
         given: list[bytes | int] = [self._name(name) for name in names]
-        event = stored(given[found:], given[found - 1] if found else None, tokens[found * self._size : count * self._size], self._size)
+        event = stored(
+            given[found:],
+            given[found - 1] if found else None,
+            tokens[found * self._size : count * self._size],
+            self._size,
+        )
         if keys is not None and not found:
             event["extra_keys"][0] = list(keys)
         if self._is_array:
-            return [event[name] for name in ("type", "block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id")]
+            return [
+                event[name]
+                for name in ("type", "block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id")
+            ]
         return event
 
     def _name(self, name: bytes) -> bytes | int:

@@ -208,9 +208,7 @@ def summed(target: str, unit: Unit, comparisons: Sequence[Comparison], left_out:
 class Comparison:
     """Prompts in the order of their arrival, each compared with those before it."""
 
-    def __init__(
-        self, unit: Unit, show: Callable[[Iterable[int]], str] | None = None, from_start: bool = True
-    ) -> None:
+    def __init__(self, unit: Unit, show: Callable[[Iterable[int]], str] | None = None, from_start: bool = True) -> None:
         """`show`: what the units stand for, where that may be shown. `from_start`: they are seen from their beginning."""
         self._unit, self._show, self._from_start = unit, show, from_start
         self.prompts: list[Prompt] = []
@@ -338,9 +336,7 @@ class Comparison:
         change = self._change(prompt, at, mine, theirs, runs)
         return Parting(place, relative, at, change, max(mine, theirs, 1), again)
 
-    def _change(
-        self, prompt: Prompt, at: int, mine: int, theirs: int, runs: Sequence[tuple[int, int, int]]
-    ) -> Change:
+    def _change(self, prompt: Prompt, at: int, mine: int, theirs: int, runs: Sequence[tuple[int, int, int]]) -> Change:
         if prompt.tools is not None and prompt.tools[0] <= at < prompt.tools[1]:
             return Change.TOOLS
         if any(after[1] < before[1] for before, after in zip(runs, runs[1:], strict=False)):
@@ -382,9 +378,7 @@ def _pieces(raw: bytes, length: int) -> list[int]:
     return [hash(raw[at : at + length * size]) for at in range(0, len(raw) - length * size + 1, size)]
 
 
-def _runs(
-    other: Prompt, prompt: Prompt, at: int, pieces: Sequence[int], least: int
-) -> list[tuple[int, int, int]]:
+def _runs(other: Prompt, prompt: Prompt, at: int, pieces: Sequence[int], least: int) -> list[tuple[int, int, int]]:
     """What the prompt says behind `at` that the other says, too, behind where they part: its place in the prompt, in
     the other, and how long it is."""
     start = _common(other.units, prompt.units)

@@ -11,7 +11,18 @@ from collections.abc import Sequence
 from vllm_doctor.model.report import Finding, Report, grouped
 from vllm_doctor.model.version import __version__
 from vllm_doctor.render.page import Block, Footer, Head, Heading, Labelled, Page, Words, code
-from vllm_doctor.render.parts import elimination, examined, expectation, finding, over_time, path, prefixes, speed, unseen, vitals
+from vllm_doctor.render.parts import (
+    elimination,
+    examined,
+    expectation,
+    finding,
+    over_time,
+    path,
+    prefixes,
+    speed,
+    unseen,
+    vitals,
+)
 
 
 def in_short(report: Report) -> Page:

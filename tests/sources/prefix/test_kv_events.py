@@ -151,7 +151,9 @@ def test_a_server_of_http() -> None:
             with contextlib.suppress(OSError):
                 client, _ = server.accept()
                 client.recv(100)
-                client.sendall(b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\n\r\nInvalid HTTP request received.")
+                client.sendall(
+                    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\n\r\nInvalid HTTP request received."
+                )
                 client.close()
 
         thread = threading.Thread(target=answer)
@@ -179,7 +181,10 @@ def test_endpoints(text: str) -> None:
     assert parse(text) == Endpoint(published, replayed)
 
 
-@pytest.mark.parametrize("text", ["", "host:5557", "http://host:5557", "tcp://host", "tcp://a:1,", "inproc://x", "tcp://a b:1", "tcp://a:1\n"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "host:5557", "http://host:5557", "tcp://host", "tcp://a:1,", "inproc://x", "tcp://a b:1", "tcp://a:1\n"],
+)
 def test_no_endpoints(text: str) -> None:
     with pytest.raises(UsageError, match="write tcp://HOST:5557"):
         parse(text)

@@ -12,7 +12,7 @@ from vllm_doctor.model.prefix import Change, Unit
 from vllm_doctor.sources.log.bytes_stream import Held
 from vllm_doctor.sources.prefix import request_log
 
-TEXT = "You are Ada's \"assistant\".\nBe brief; né à Paris. 你好 \\ \t" * 40
+TEXT = 'You are Ada\'s "assistant".\nBe brief; né à Paris. 你好 \\ \t' * 40
 
 
 def old(number: int, prompt: str, tokens: list[int] | None = None, adapter: str = "") -> str:
@@ -59,7 +59,7 @@ def test_an_old_line_has_characters() -> None:
     assert (found.worst.change, found.worst.at, found.worst.again) == (Change.HEAD, 5, len(TEXT) + 1)
 
 
-@pytest.mark.parametrize("quote", ["it's", 'say "so"', "it's \"both\"", "line\nend", "tab\t\\n", "\x1b[31m", "\u2028"])
+@pytest.mark.parametrize("quote", ["it's", 'say "so"', 'it\'s "both"', "line\nend", "tab\t\\n", "\x1b[31m", "\u2028"])
 def test_characters_count_as_they_are_not_as_they_are_escaped(quote: str) -> None:
     found, _ = examined(*(old(n, quote * 100 + f"{n}" + TEXT) for n in (1, 2)))
     assert found is not None
@@ -69,7 +69,9 @@ def test_characters_count_as_they_are_not_as_they_are_escaped(quote: str) -> Non
 
 def test_the_list_of_tools() -> None:
     def with_tools(*names: str) -> str:
-        tools = "\n".join(json.dumps({"type": "function", "function": {"name": name, "parameters": {}}}) for name in names)
+        tools = "\n".join(
+            json.dumps({"type": "function", "function": {"name": name, "parameters": {}}}) for name in names
+        )
         return f"{TEXT}# Tools\n<tools>\n{tools}\n</tools>\n{TEXT}"
 
     found, _ = examined(old(1, with_tools("read_file", "zip")), old(2, with_tools("read_file", "list_folder", "zip")))

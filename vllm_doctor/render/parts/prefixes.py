@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vllm_doctor.model import prefix
-from vllm_doctor.model.prefix import PrefixGroup, Prefixes
+from vllm_doctor.model.prefix import Prefixes, PrefixGroup
 from vllm_doctor.model.report import Report
 from vllm_doctor.render.page import Labelled, Lines, Table, Words, code
 from vllm_doctor.text import words

@@ -1,4 +1,4 @@
-"""Prompts, for where they part: of the server whose KV events are published (--kv-events), or of a log that holds them."""
+"""Prompts, for where they part: of a server that publishes its KV events (--kv-events), or of a log that holds them."""
 
 from __future__ import annotations
 

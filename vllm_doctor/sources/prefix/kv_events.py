@@ -204,7 +204,7 @@ def _nothing(endpoint: Endpoint, heard: Heard) -> SourceError:
         return SourceError("empty", f"{endpoint}: no event came: send requests meanwhile, or look longer (--window 60)")
     return SourceError(
         "unreachable",
-        f"{endpoint} does not answer: start vLLM with --kv-events-config '{{\"enable_kv_cache_events\": true,"
+        f'{endpoint} does not answer: start vLLM with --kv-events-config \'{{"enable_kv_cache_events": true,'
         ' "publisher": "zmq", "endpoint": "tcp://*:5557"}\'',
     )
 
