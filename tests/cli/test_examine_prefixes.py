@@ -16,9 +16,13 @@ __all__ = ["doctor"]
 START = "INFO 11-20 10:49:35 [api_server.py:1900] vLLM API server version {version}\n"
 STATS = (
     "INFO 11-20 10:52:{second:02} [loggers.py:123] Engine 000: Avg prompt throughput: 1000.0 tokens/s, Avg generation"
-    " throughput: 20.0 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.0%, Prefix cache hit rate: 2.0%\n"
+    " throughput: 20.0 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.0%,"
+    " Prefix cache hit rate: 2.0%\n"
 )
-RECEIVED = "INFO 11-20 10:52:03 [request_logger.py:65] Received request c-{n}: params: SamplingParams(n=1), lora_request: None.\n"
+RECEIVED = (
+    "INFO 11-20 10:52:03 [request_logger.py:65] Received request c-{n}: params: SamplingParams(n=1),"
+    " lora_request: None.\n"
+)
 SYSTEM = tokens(800, 1)
 IDS = [7_000_001 + n for n in range(8)]
 

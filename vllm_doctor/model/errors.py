@@ -30,8 +30,9 @@ class SourceError(DoctorError):
     """A source could not be read.
 
     `kind` is one of: unreachable, timeout, starved (the doctor itself got no CPU), tls, denied, not-found,
-    server-error, redirect, not-vllm, too-large, not-metrics, changed-server, not-a-log, empty, unreadable, not-installed,
-    not-a-recording, newer-format; of a Prometheus besides: not-prometheus, no-vllm, collision, several, refused.
+    server-error, redirect, not-vllm, too-large, not-metrics, changed-server, not-a-log, empty, unreadable,
+    not-installed, not-a-recording, newer-format; of a Prometheus besides: not-prometheus, no-vllm, collision, several,
+    refused.
     """
 
     def __init__(self, kind: str, message: str) -> None:

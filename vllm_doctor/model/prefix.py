@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 
 from vllm_doctor.model.reading import Known, Reading
 
@@ -209,7 +210,7 @@ class Comparison:
     """Prompts in the order of their arrival, each compared with those before it."""
 
     def __init__(self, unit: Unit, show: Callable[[Iterable[int]], str] | None = None, from_start: bool = True) -> None:
-        """`show`: what the units stand for, where that may be shown. `from_start`: they are seen from their beginning."""
+        """`show`: what the units stand for, where that may be shown. `from_start`: their beginnings are seen."""
         self._unit, self._show, self._from_start = unit, show, from_start
         self.prompts: list[Prompt] = []
         self.partings: list[Parting | None] = []
@@ -339,7 +340,7 @@ class Comparison:
     def _change(self, prompt: Prompt, at: int, mine: int, theirs: int, runs: Sequence[tuple[int, int, int]]) -> Change:
         if prompt.tools is not None and prompt.tools[0] <= at < prompt.tools[1]:
             return Change.TOOLS
-        if any(after[1] < before[1] for before, after in zip(runs, runs[1:], strict=False)):
+        if any(after[1] < before[1] for before, after in pairwise(runs)):
             return Change.ORDER
         if self._from_start and at < _HEAD * self._unit.piece:
             return Change.HEAD

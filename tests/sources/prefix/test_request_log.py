@@ -28,8 +28,8 @@ def old(number: int, prompt: str, tokens: list[int] | None = None, adapter: str 
 def new(number: int, prompt: str | None, tokens: list[int]) -> str:
     """As 0.32 writes it."""
     return (
-        f"(APIServer pid=7) DEBUG 11-20 10:52:03 [entrypoints/serve/utils/request_logger.py:51] Request chatcmpl-{number}"
-        f" details: prompt: {prompt!r}, prompt_token_ids: {tokens}, prompt_embeds shape: None."
+        f"(APIServer pid=7) DEBUG 11-20 10:52:03 [entrypoints/serve/utils/request_logger.py:51] Request"
+        f" chatcmpl-{number} details: prompt: {prompt!r}, prompt_token_ids: {tokens}, prompt_embeds shape: None."
     )
 
 

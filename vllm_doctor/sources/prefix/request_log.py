@@ -1,7 +1,7 @@
 """The prompts of requests that a server logs (--enable-log-requests), as tokens, else as characters.
 
-0.32 has a line of DEBUG: "Request ID details: prompt: '…', prompt_token_ids: [1, 2], prompt_embeds shape: None." Earlier
-releases have one of INFO: "Received request ID: prompt: '…', params: …, prompt_token_ids: [1, 2] or None, …".
+0.32 has a line of DEBUG: "Request ID details: prompt: '…', prompt_token_ids: [1, 2], prompt_embeds shape: None."
+Earlier releases have one of INFO: "Received request ID: prompt: '…', params: …, prompt_token_ids: [1, 2] or None, …".
 """
 
 from __future__ import annotations
