@@ -1,8 +1,9 @@
-"""Thirty planted places where prompts part: by events of vLLM's own publisher, and of a real server.
+"""Thirty planted places where prompts part: by events of vLLM's own publisher, and of a real server, and by its log.
 
-    python -m tests.lab.prefix            both
+    python -m tests.lab.prefix            all three
     python -m tests.lab.prefix publisher  its classes and its socket alone, each case by itself
     python -m tests.lab.prefix server     a server with a cache that publishes, all cases after each other
+    python -m tests.lab.prefix log        the log of a server that logs requests (not adapters and salts: it has none)
 
 Needs the extra kv-events. A case is right where the doctor names its token, and what changes there.
 """
@@ -15,12 +16,12 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.inputs.kv_events import Cache
 from tests.inputs.prefixes import Planted, planted
-from tests.lab.server import HERE, VLLM, must_be_installed, vllm
+from tests.lab.server import HERE, OUT, VLLM, must_be_installed, vllm
 from vllm_doctor.sources.prefix import kv_events
 from vllm_doctor.sources.prefix.kv_events import Endpoint
 
@@ -32,15 +33,13 @@ _SECONDS = 1.5
 
 def main(arguments: list[str]) -> int:
     must_be_installed()
-    ways = {"publisher": by_publisher, "server": by_server}
+    ways = {"publisher": by_publisher, "server": by_server, "log": by_log}
     wrong = 0
     for name in arguments or ways:
         judged = [(one.name, where(one), seen) for one, seen in ways[name]()]
         good = sum(expected == seen for _, expected, seen in judged)
         for case, expected, seen in judged:
-            print(
-                f"{'right' if expected == seen else 'WRONG'}  {case}: {expected}{'' if expected == seen else f', said {seen}'}"
-            )
+            print(f"right  {case}: {seen}" if expected == seen else f"WRONG  {case}: {expected}, said {seen}")
         print(f"{name}: {good} of {len(judged)}")
         wrong += len(judged) - good
     return 1 if wrong else 0
@@ -87,13 +86,29 @@ def by_server() -> Iterator[tuple[Planted, str]]:
     }
     longer = {"max_position_embeddings": _LONGEST}
     flags = ["--kv-events-config", json.dumps(config), "--enable-prefix-caching", "--max-model-len", str(_LONGEST)]
-    with vllm([*flags, "--block-size", "16", "--hf-overrides", json.dumps(longer)], "prefix") as url:
+    with vllm([*flags, "--block-size", "32", "--hf-overrides", json.dumps(longer)], "prefix") as url:
         for one in cases:
             for place, prompt in enumerate(one.prompts):
                 complete(url, prompt, one.keys[place] if one.keys else None)
         where_told = f"tcp://127.0.0.1:{published},tcp://127.0.0.1:{replayed}"
         command = [sys.executable, "-m", "vllm_doctor", url, "--kv-events", where_told, "--json", "--fail-on", "never"]
         report = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
+    yield from compared(cases, report)
+
+
+def by_log() -> Iterator[tuple[Planted, str]]:
+    cases = [one for one in planted(_WORDS) if not one.keys]
+    longer = ["--hf-overrides", json.dumps({"max_position_embeddings": _LONGEST}), "--max-model-len", str(_LONGEST)]
+    with vllm([*longer, "--enable-log-requests"], "prefix-log", {"VLLM_LOGGING_LEVEL": "DEBUG"}) as url:
+        for one in cases:
+            for prompt in one.prompts:
+                complete(url, prompt, None)
+    command = [sys.executable, "-m", "vllm_doctor", str(OUT / "prefix-log.log"), "--json", "--fail-on", "never"]
+    yield from compared(cases, json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout))
+
+
+def compared(cases: Sequence[Planted], report: Mapping[str, Any]) -> Iterator[tuple[Planted, str]]:
+    """Each case, and whether the report tells of it; what it tells besides is printed."""
     told = [
         f"token {group['at']} ({group['change']})"
         for seen in report["prefixes"]

@@ -111,7 +111,7 @@ def _listen(
     poller.register(events, zmq.POLLIN)
     poller.register(monitor, zmq.POLLIN)
     while (left := until - time.monotonic()) > 0 and heard.bytes_read < _MOST_BYTES and not heard.is_refused:
-        ready = dict(poller.poll(min(left, 0.5) * 1000))
+        ready = dict(poller.poll(round(min(left, 0.5) * 1000)))
         if monitor in ready:
             _note_connection(monitor, heard)
         if events in ready:
@@ -148,7 +148,7 @@ def _replay(socket: zmq.Socket[Any], where: str, until: float, blocks: Blocks, h
     socket.connect(where)
     socket.send_multipart([b"", (0).to_bytes(_SEQUENCE, "big")])
     while (left := until - time.monotonic()) > 0 and heard.bytes_read < _MOST_BYTES:
-        if not socket.poll(left * 1000):
+        if not socket.poll(round(left * 1000)):
             return
         frames = socket.recv_multipart(zmq.NOBLOCK)[1:]  # an empty one parts the address
         heard.is_replayed = True
