@@ -427,6 +427,18 @@ def test_one_run_is_judged_whatever_the_time(log: LogFolder) -> None:
     assert past.diagnosis.states
 
 
+def test_a_stop_tells_what_it_cut_off(log: LogFolder) -> None:
+    def ended(*last: str) -> str:
+        stop = record(
+            904, "[shutdown] EngineCore: trigger received signal=SIGTERM", "EngineCore pid=200", source="core.py:1454"
+        )
+        return examine(log.run([*start(0), *busy(40, 890, 1), *last, stop])).diagnosis.headline
+
+    told = "Stopped from outside (a signal: SIGTERM); 4 s before, 4 requests were unfinished."
+    assert ended(stats(900, running=3, waiting=1)).startswith(told)
+    assert ended(stats(900, running=0)).startswith("Stopped from outside (a signal: SIGTERM). ")
+
+
 def test_a_start_that_was_stopped_is_that_and_not_slow(log: LogFolder) -> None:
     """What would make a server slow that never served is worth knowing, and no cause of anything."""
     begun = [line.replace("enforce_eager=False", "enforce_eager=True") for line in start(0)[:6]]

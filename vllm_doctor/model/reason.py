@@ -27,6 +27,7 @@ class Reason(StrEnum):
     TIMEOUT = "timeout"  # there was no time to judge all engines
     NOT_IN_BENCH = "not-in-bench"  # the benchmark's result does not hold it, or there is none
     NOT_IN_PATH = "not-in-path"  # no source has this part of the path of a request
+    NO_VERSION = "no-version"  # nothing tells which vLLM it is
     NOT_SET = "not-set"  # not on the command line: vLLM's default holds, which depends on the host
 
 
@@ -49,6 +50,7 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
     Reason.NOT_IN_BENCH: "no benchmark's result tells it: add one with its command, or the server's URL or log",
     Reason.NOT_IN_PATH: "no source is this part of the path: --role gateway=URL, router=URL, prefill=URL, decode=URL",
     Reason.TIMEOUT: "not all engines could be judged in time: raise --timeout",
+    Reason.NO_VERSION: "the vLLM version is not told: add the start of its log, or the image with its tag in --command",
     Reason.NOT_SET: "it is not on the server's command line, so vLLM's own default holds",
 }
 
@@ -71,6 +73,7 @@ IN_SHORT: Mapping[Reason, str] = {
     Reason.TIMEOUT: "no time",
     Reason.NOT_IN_BENCH: "not in the result",
     Reason.NOT_IN_PATH: "not on the path given",
+    Reason.NO_VERSION: "no vLLM version told",
     Reason.NOT_SET: "left to vLLM's default",
 }
 """The same in a few words, behind the name of a signal."""

@@ -124,6 +124,18 @@ class Run:
             still = 0.0 if moved or not here.total(RUNNING) else still + here.at - before.at
         return still
 
+    @property
+    def last_load(self) -> tuple[float, float] | None:
+        """The requests that ran or waited by the last statistics, and the seconds from there to the end of the log.
+        None where that was too long before to tell of the end, or no time is known."""
+        if not self.rounds or self.last_at is None:
+            return None
+        last = self.rounds[-1]
+        before = self.last_at - last.at
+        if not 0 <= before < 2 * self.interval:
+            return None
+        return last.total(RUNNING) + last.total(WAITING), before
+
     def window(self, first: int, last: int) -> Window:
         """The rounds from `first` to before `last` as scrapes, at most 200 of them.
 

@@ -129,7 +129,10 @@ def _headline(diagnosis: Diagnosis, last: Run) -> str:
         return f"Stopped from outside{by} while it was starting ({last.stage}): it never served"
     if not (last.stopped and last.ended_by):
         return diagnosis.headline
-    return f"Stopped from outside ({last.ended_by}). {diagnosis.headline}"
+    requests, before = last.last_load or (0.0, 0.0)
+    were = "1 request was" if requests == 1 else f"{requests:,.0f} requests were"
+    open_then = f"; {before:.0f} s before, {were} unfinished" if requests else ""
+    return f"Stopped from outside ({last.ended_by}){open_then}. {diagnosis.headline}"
 
 
 def _as_history(diagnosis: Diagnosis) -> Diagnosis:
