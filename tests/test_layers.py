@@ -21,6 +21,7 @@ FOLDERS = (
     "sources.gpu",
     "sources.collect_env",
     "sources.log",
+    "sources.trace",
     "prometheus",
     "launch",
     "sources.bench",

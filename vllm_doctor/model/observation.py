@@ -10,6 +10,7 @@ from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.reading import Reading
 from vllm_doctor.model.report import BenchSeen, Change, LinesSeen, Patch, Problem, RecordingSeen
 from vllm_doctor.model.snapshot import Evaluated
+from vllm_doctor.model.trace import TraceSeen
 from vllm_doctor.model.window import Window
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ class Observation:
     gpu_rows: tuple[GpuSeen, ...] = ()
     bench: BenchSeen | None = None
     """The benchmark's result that this is."""
+    trace: TraceSeen | None = None
+    """What a profiler's trace shows."""
     recording: RecordingSeen | None = None
     """Where all this was kept, if it is not of now."""
 

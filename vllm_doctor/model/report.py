@@ -14,6 +14,7 @@ from vllm_doctor.model.path import PathSeen
 from vllm_doctor.model.reading import Known, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.speed import Expected, Standing
+from vllm_doctor.model.trace import TraceSeen
 
 SCHEMA = "vllm-doctor/report/v1"
 """The form in which a report is written for machines: a contract."""
@@ -451,6 +452,8 @@ class Report:
     """Of a command that does not run yet: what it will give."""
     path: PathSeen | None = None
     """Where the time of a request goes between several sources: gateway, router, servers."""
+    trace: TraceSeen | None = None
+    """Where a step's time goes, as a profiler's trace shows it."""
     speeds: tuple[Expected, ...] = ()
     """Of each engine: the speed that requests get, beside what is expected."""
     gates: tuple[Gate, ...] = ()

@@ -25,6 +25,7 @@ from vllm_doctor.session.sources import (
     prometheus,
     recording,
     server,
+    trace,
 )
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.text import redact
@@ -33,7 +34,16 @@ if TYPE_CHECKING:
     from vllm_doctor.model.observation import Observation
     from vllm_doctor.session.view_model import Choice
 
-OPENERS = (bench.OPENER, recording.OPENER, page.OPENER, log.OPENER, pid.OPENER, prometheus.OPENER, server.OPENER)
+OPENERS = (
+    trace.OPENER,
+    bench.OPENER,
+    recording.OPENER,
+    page.OPENER,
+    log.OPENER,
+    pid.OPENER,
+    prometheus.OPENER,
+    server.OPENER,
+)
 """What a word may name; the first that it names is taken."""
 
 
