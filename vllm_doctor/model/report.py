@@ -515,6 +515,11 @@ class Report:
         return SourceKind.BENCH in kinds and not kinds & {*SERVERS, SourceKind.HOST, SourceKind.LOG}
 
     @property
+    def is_of_trace(self) -> bool:
+        """Of a profiler's trace alone."""
+        return self.trace is not None and all(source.kind == SourceKind.TRACE for source in self.sources)
+
+    @property
     def main(self) -> list[Finding]:
         """What must be told first: causes that do harm."""
         return [f for f in self.findings if f.is_grave]

@@ -31,7 +31,7 @@ from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose
 from vllm_doctor.rules.rule import Rule
-from vllm_doctor.session import path
+from vllm_doctor.session import path, traced
 from vllm_doctor.session.cure import Cure
 from vllm_doctor.session.patients import (
     Examined,
@@ -124,6 +124,8 @@ def judge(
     if is_benchmark and not has_figure(observations):
         is_benchmark, unmeasured = False, NO_RESULT
     verdict, headline = _concluded(diagnosis, error, unmeasured, is_benchmark, is_said(observations), strict)
+    if error is None and verdict is Verdict.UNKNOWN and (of_trace := traced.concluded(observations)) is not None:
+        verdict, headline = of_trace
     command, variables = _command(examined)
     is_one_command = is_written and len(examined) == 1
     cure = Cure(snapshots, rules, catalogue, wishes.get("goal"))

@@ -159,6 +159,6 @@ class Trace:
     def _end(self) -> None:
         self.notes += self._blocks.notes
         if self._broken > 1:
-            self.notes.append(f"{self.name}: {self._broken - 1:,} events cannot be read, and are left out")
+            self.notes.append(f"{self._broken - 1:,} events cannot be read, and are left out")
         if not self.is_whole and not self._blocks.notes:
-            self.notes.append(f"{self.name} ends early, or is damaged: read as far as it goes")
+            self.notes.append("it ends early, or is damaged: read as far as it goes")

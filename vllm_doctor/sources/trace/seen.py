@@ -29,24 +29,24 @@ def seen(events: Events, header: Mapping[str, Any], target: str) -> RankSeen | N
     return _of_operators(events, header, target) if len(events.operators) else None
 
 
-def notes(events: Events, rank: RankSeen, target: str) -> list[str]:
+def notes(events: Events, rank: RankSeen) -> list[str]:
     """What the reader must know of how it was read."""
     found = []
     left_out = events.device.left_out + events.launches.left_out + events.operators.left_out
     if left_out:
-        found.append(f"{target}: {left_out:,} events beyond the first million of their kind are left out")
+        found.append(f"{left_out:,} events beyond the first million of their kind are left out")
     if events.impossible:
-        found.append(f"{target}: {events.impossible:,} events have times that cannot be, and are left out")
+        found.append(f"{events.impossible:,} events have times that cannot be, and are left out")
     if rank.warm_up:
-        found.append(f"{target}: {rank.warm_up:,} warm-up steps are left out")
+        found.append(f"{rank.warm_up:,} warm-up steps are left out")
     if rank.idle_unknown:
-        found.append(f"{target}: idle time is not judged: {rank.idle_unknown}")
+        found.append(f"idle time is not judged: {rank.idle_unknown}")
     if rank.has_stacks and not rank.is_on_cpu:
-        found.append(f"{target}: Python's stacks were recorded, which slows the host: waiting for it is an upper bound")
+        found.append("Python's stacks were recorded, which slows the host: waiting for it is an upper bound")
     if not rank.marked_by:
-        found.append(f"{target}: nothing marks the steps: all of its time is told as one")
+        found.append("nothing marks the steps: all of its time is told as one")
     if rank.is_on_cpu:
-        found.append(f"{target}: no device in it: a build for CPUs, or a profiler without the GPU's activities")
+        found.append("no device in it: a build for CPUs, or a profiler without the GPU's activities")
     return found
 
 
@@ -56,6 +56,9 @@ def _of_device(events: Events, header: Mapping[str, Any], target: str) -> RankSe
     parts = _parts(kept)
     families = _of_kernels(events, timeline)
     plain, plain_lacking, graphs, graphs_lacking = events.without_events()
+    unknown = _why_unknown(events, timeline, (plain, plain_lacking, graphs, graphs_lacking), parts)
+    if unknown:
+        parts = _unjudged(parts)
     return RankSeen(
         target,
         *_place(header),
@@ -72,7 +75,7 @@ def _of_device(events: Events, header: Mapping[str, Any], target: str) -> RankSe
         launches=plain,
         steps=len(kept) if timeline.marked_by else 0,
         warm_up=timeline.warm_up,
-        idle_unknown=_why_unknown(events, timeline, (plain, plain_lacking, graphs, graphs_lacking), families, parts),
+        idle_unknown=unknown,
         has_stacks=events.python_frames > _FEW_FRAMES,
     )
 
@@ -108,6 +111,12 @@ def _of_operators(events: Events, header: Mapping[str, Any], target: str) -> Ran
 def _parts(splits: Sequence[Split]) -> dict[str, float]:
     found = {part: sum(one.parts.get(part, 0.0) for one in splits) * _SECONDS for part in trace.SAYS}
     return {part: time for part, time in found.items() if time > 0}
+
+
+def _unjudged(parts: Mapping[str, float]) -> dict[str, float]:
+    """The parts with all idle time as one, where it may not have been idle."""
+    idle = sum(parts.get(part, 0.0) for part in trace.IDLE)
+    return {part: time for part, time in parts.items() if part not in trace.IDLE} | {trace.UNEXPLAINED: idle}
 
 
 def _kinds(kept: Sequence[Split]) -> Iterable[StepKind]:
@@ -160,7 +169,6 @@ def _why_unknown(
     events: Events,
     timeline: Timeline,
     launches: tuple[int, int, int, int],
-    families: Sequence[FamilySeen],
     parts: Mapping[str, float],
 ) -> str:
     """Why the device may have been busy where nothing is recorded."""

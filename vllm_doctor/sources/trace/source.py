@@ -43,7 +43,8 @@ def examine(paths: Sequence[Path], patient: str) -> Observation:
         return Observation(SourceKind.TRACE, target, error=problem, patient=patient)
     found.sort(key=lambda file: (file.rank.rank is None, file.rank.rank or 0, file.rank.target))
     each, slowest, why = ranks.compared([file.rank for file in found], [file.collectives for file in found])
-    notes += [note for file in found for note in file.notes]
+    for file in found:
+        notes += file.notes if len(paths) == 1 else [f"{file.rank.target}: {note}" for note in file.notes]
     if why:
         notes.append(why)
     told = TraceSeen(found[0].tool, tuple(each), slowest, tuple(notes))
@@ -63,4 +64,4 @@ def _seen(events: Events, header: Mapping[str, Any], name: str, notes: Sequence[
     rank = seen.seen(events, header, name)
     if rank is None:
         raise SourceError("empty", f"{name} is a trace in which nothing ran: profile while requests are served")
-    return _File(rank, ranks.collectives(events), [*notes, *seen.notes(events, rank, name)], tool)
+    return _File(rank, ranks.collectives(events), [*notes, *seen.notes(events, rank)], tool)
