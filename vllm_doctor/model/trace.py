@@ -81,6 +81,8 @@ class RankSeen:
     """Why idle time is not judged; "" where it is."""
     is_on_cpu: bool = False
     """A trace without a device: operators only."""
+    is_whole: bool = True
+    """The file was read to its end."""
     has_stacks: bool = False
     """Python's stacks were recorded, which slows the host."""
     waits: float | None = None

@@ -20,7 +20,7 @@ def concluded(observations: Sequence[Observation]) -> tuple[Verdict, str] | None
         return None
     rank = seen.told
     most = f", most of it {rank.families[0].says}" if rank.families else ""
-    if rank.is_on_cpu:
+    if rank.is_on_cpu and rank.is_whole:
         inside = words.number(rank.share(trace.OPERATORS), "share")
         return Verdict.UNKNOWN, f"A trace without a device: {inside} of the time is in operators{most}"
     if rank.idle_unknown:

@@ -15,8 +15,8 @@ _BAR = 20
 _LEAST = 0.001
 """Share of the time below which a part is no row, but in the whole."""
 _FAMILIES, _MOST = 6, 40
-_NAME = 34
-_BEFORE_ARGUMENTS = re.compile(r"^(?:void )?(?P<name>(?:\(anonymous namespace\)|[^<(])+)")
+_NAME, _LONG_NAME = 22, 60
+_BEFORE_ARGUMENTS = re.compile(r"^(?:void )?(?:\(anonymous namespace\)::)?(?P<name>(?:\(anonymous namespace\)|[^<(])+)")
 
 
 def step(report: Report, whole: bool) -> tuple[Labelled, ...]:
@@ -76,17 +76,17 @@ def _families(rank: RankSeen, whole: bool) -> Table:
     total = sum(family.seconds for family in rank.families) or 1.0
     most = _MOST if whole else _FAMILIES
     shown = [family for family in rank.families[:most] if whole or family.seconds >= _LEAST * total]
-    rows = tuple(_family(family, total, rank.steps) for family in shown)
+    rows = tuple(_family(family, total, rank.steps, whole) for family in shown)
     more = len(rank.families) - len(shown)
     notes: tuple[Words, ...] = (soft(f"and {more} more kinds"),) if more else ()
     head = ("kind", "a step" if rank.steps else "time", "share", "count", "the one that takes most")
     return Table(head, rows, frozenset({1, 2, 3}), notes)
 
 
-def _family(family: FamilySeen, total: float, steps: int) -> tuple[Words, ...]:
+def _family(family: FamilySeen, total: float, steps: int, whole: bool) -> tuple[Words, ...]:
     says = f"{family.says}, {family.precision}" if family.precision else family.says
     time, share = words.number(family.seconds / (steps or 1), "s"), words.number(family.seconds / total, "share")
-    return says, time, share, f"{family.count:,}", _short(family.longest)
+    return says, time, share, f"{family.count:,}", _short(family.longest, _LONG_NAME if whole else _NAME)
 
 
 def _kinds(rank: RankSeen) -> Table:
@@ -121,7 +121,7 @@ def _bar(share: float) -> str:
     return "█" * round(share * _BAR) or "▏"
 
 
-def _short(name: str) -> str:
+def _short(name: str, most: int) -> str:
     """A kernel's name without its template's arguments."""
     found = _BEFORE_ARGUMENTS.match(name)
-    return words.shortened(found["name"].strip() if found else name, _NAME)
+    return words.shortened(found["name"].strip() if found else name, most)

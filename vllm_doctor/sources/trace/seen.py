@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -22,11 +23,15 @@ _ONE_OF_ALL = 0.5
 """Share of the time that a single kernel, of many, cannot have taken."""
 
 
-def seen(events: Events, header: Mapping[str, Any], target: str) -> RankSeen | None:
+def seen(events: Events, header: Mapping[str, Any], target: str, is_whole: bool = True) -> RankSeen | None:
     """None where nothing ran in it."""
-    if len(events.device):
-        return _of_device(events, header, target)
-    return _of_operators(events, header, target) if len(events.operators) else None
+    if not len(events.device) and not len(events.operators):
+        return None
+    found = (_of_device if len(events.device) else _of_operators)(events, header, target)
+    if is_whole:
+        return found
+    parts = found.parts if found.is_on_cpu else _unjudged(found.parts)
+    return replace(found, idle_unknown=_CUT, parts=parts, is_whole=False)
 
 
 def notes(events: Events, rank: RankSeen) -> list[str]:
@@ -39,13 +44,13 @@ def notes(events: Events, rank: RankSeen) -> list[str]:
         found.append(f"{events.impossible:,} events have times that cannot be, and are left out")
     if rank.warm_up:
         found.append(f"{rank.warm_up:,} warm-up steps are left out")
-    if rank.idle_unknown:
+    if rank.idle_unknown not in ("", _NO_DEVICE):
         found.append(f"idle time is not judged: {rank.idle_unknown}")
     if rank.has_stacks and not rank.is_on_cpu:
         found.append("Python's stacks were recorded, which slows the host: waiting for it is an upper bound")
     if not rank.marked_by:
         found.append("nothing marks the steps: all of its time is told as one")
-    if rank.is_on_cpu:
+    if rank.idle_unknown == _NO_DEVICE:
         found.append("no device in it: a build for CPUs, or a profiler without the GPU's activities")
     return found
 
@@ -102,7 +107,7 @@ def _of_operators(events: Events, header: Mapping[str, Any], target: str) -> Ran
         launches=0,
         steps=len(told.steps),
         warm_up=0,
-        idle_unknown="it has no device's events",
+        idle_unknown=_NO_DEVICE,
         is_on_cpu=True,
         has_stacks=events.python_frames > _FEW_FRAMES,
     )
@@ -163,6 +168,8 @@ def _families(
 
 
 _NAME = 200
+_NO_DEVICE = "it has no device's events"
+_CUT = "the file ends early, or is damaged"
 
 
 def _why_unknown(

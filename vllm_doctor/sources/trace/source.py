@@ -57,11 +57,11 @@ def _read(path: Path) -> _File:
     table = kernel_table.load()
     name = path.name
     trace, events = gathered.read(path, table)
-    return _seen(events, trace.header, name, trace.notes, _TORCH)
+    return _seen(events, trace.header, name, trace.notes, trace.is_whole, _TORCH)
 
 
-def _seen(events: Events, header: Mapping[str, Any], name: str, notes: Sequence[str], tool: str) -> _File:
-    rank = seen.seen(events, header, name)
+def _seen(events: Events, header: Mapping[str, Any], name: str, notes: Sequence[str], is_whole: bool, tool: str) -> _File:
+    rank = seen.seen(events, header, name, is_whole)
     if rank is None:
         raise SourceError("empty", f"{name} is a trace in which nothing ran: profile while requests are served")
     return _File(rank, ranks.collectives(events), [*notes, *seen.notes(events, rank)], tool)
