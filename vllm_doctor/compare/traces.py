@@ -81,7 +81,7 @@ def _reasons(one: RankSeen, two: RankSeen) -> Iterator[str]:
         if rank.idle_unknown and not rank.is_on_cpu:
             yield f"{rank.target}: {rank.idle_unknown}"
     if min(one.steps, two.steps) < LEAST_STEPS:
-        yield f"{min(one.steps, two.steps)} of {LEAST_STEPS} steps: one step differs from the next"
+        yield f"only {min(one.steps, two.steps)} steps, where {LEAST_STEPS} are needed: one step differs from the next"
     kinds = [{kind.name: kind.steps / max(1, rank.steps) for kind in rank.kinds} for rank in (one, two)]
     if any(abs(kinds[0].get(kind, 0.0) - kinds[1].get(kind, 0.0)) > _SAME_KINDS for kind in {*kinds[0], *kinds[1]}):
         yield "the steps are not of the same kinds: trace both under the same load"

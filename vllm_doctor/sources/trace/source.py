@@ -13,10 +13,10 @@ from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Problem
 from vllm_doctor.model.trace import RankSeen, TraceSeen
 from vllm_doctor.rules import kernel_table
-from vllm_doctor.sources.trace import facts, gathered, ranks, seen
+from vllm_doctor.sources.trace import facts, gathered, ranks, seen, signs
 from vllm_doctor.sources.trace.events import Events
 
-_TORCH = "torch's profiler"
+_TORCH, _NSYS = "torch's profiler", "Nsight Systems"
 
 
 @dataclass
@@ -34,7 +34,7 @@ def examine(paths: Sequence[Path], patient: str) -> Observation:
     problem: Problem | None = None
     for path in paths:
         try:
-            found.append(_read(path))
+            found += _read(path)
         except SourceError as error:
             problem = problem or Problem(error.kind, str(error))
             notes.append(str(error))
@@ -53,11 +53,15 @@ def examine(paths: Sequence[Path], patient: str) -> Observation:
     )
 
 
-def _read(path: Path) -> _File:
+def _read(path: Path) -> list[_File]:
     table = kernel_table.load()
-    name = path.name
-    trace, events = gathered.read(path, table)
-    return _seen(events, trace.header, name, trace.notes, trace.is_whole, _TORCH)
+    if not signs.is_sqlite(path):
+        trace, events = gathered.read(path, table)
+        return [_seen(events, trace.header, path.name, trace.notes, trace.is_whole, _TORCH)]
+    from vllm_doctor.sources.trace import nsys  # late: few are
+
+    each = list(nsys.read(path, table))
+    return [_seen(events, header, path.name, (), True, _NSYS) for header, events in each]
 
 
 def _seen(events: Events, header: Mapping[str, Any], name: str, notes: Sequence[str], is_whole: bool, tool: str) -> _File:
