@@ -22,7 +22,9 @@ class Made:
     events: list[dict[str, Any]] = field(default_factory=list)
     _correlation: int = 0
 
-    def launch(self, at: float, *kernels: tuple[str, float, float], call: str = "cudaLaunchKernel", stream: int = 7) -> None:
+    def launch(
+        self, at: float, *kernels: tuple[str, float, float], call: str = "cudaLaunchKernel", stream: int = 7
+    ) -> None:
         """A call at this time, and what it makes run: (name, start, length)."""
         self._correlation += 1
         args = {"correlation": self._correlation}
@@ -45,7 +47,9 @@ class Made:
             self.add("python_function", f"model.py({place}): forward", float(place), 1.0, {})
 
     def add(self, cat: str, name: Any, ts: Any, dur: Any, args: Any, tid: int = 1) -> None:
-        self.events.append({"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": tid, "ts": ts, "dur": dur, "args": args})
+        self.events.append(
+            {"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": tid, "ts": ts, "dur": dur, "args": args}
+        )
 
     def document(self) -> dict[str, Any]:
         return {
@@ -87,4 +91,3 @@ def eager(steps: int = 5, kernels: int = 10, gap: float = 60.0, length: float = 
             made.launch(at + gap - 10, (GEMM, at + gap, length))
             at += gap + length
     return made
-

@@ -23,7 +23,9 @@ def render(comparison: TraceComparison, colour: bool = False) -> str:
     lines = [f"{ansi.block(word, _COLOUR[comparison.outcome], colour)}  {comparison.headline}", ""]
     lines += [_seen("before", comparison.before), _seen("after", comparison.after)]
     for place, reason in enumerate(comparison.reasons):
-        lines += textwrap.wrap(reason, _WIDTH, initial_indent="  " + ("" if place else "why").ljust(12), subsequent_indent=" " * 14)
+        lines += textwrap.wrap(
+            reason, _WIDTH, initial_indent="  " + ("" if place else "why").ljust(12), subsequent_indent=" " * 14
+        )
     least = _NEGLIGIBLE * max(comparison.step.before or 0.0, comparison.step.after or 0.0)
     lines += ["", *_table("a step", [*comparison.parts, comparison.step], least)]
     lines += ["", *_table("kernels", comparison.families, least), ""]

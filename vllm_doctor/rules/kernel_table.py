@@ -1,9 +1,9 @@
 """What kernels and operators of a trace belong to: rules/profile/kernels.yaml.
 
-    steps        what marks a step: `match`, with groups `context` and `generation` (requests) or `kind`, where told
-    families     `family`: its name in JSON; `kernels`, `ops`: patterns of names on the device and on the CPU;
-                 `is: communication`, where ranks wait for each other in it
-    precisions   what a matrix multiplication multiplies
+steps        what marks a step: `match`, with groups `context` and `generation` (requests) or `kind`, where told
+families     `family`: its name in JSON; `kernels`, `ops`: patterns of names on the device and on the CPU;
+             `is: communication`, where ranks wait for each other in it
+precisions   what a matrix multiplication multiplies
 """
 
 from __future__ import annotations

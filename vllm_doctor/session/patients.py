@@ -34,6 +34,8 @@ _MEASURED = tuple(
     )
 )  # fmt: skip
 """Facts of a benchmark of which each result has one; what it was told to do is none."""
+_MEASURED_APART = (SourceKind.BENCH, SourceKind.TRACE)
+"""What tells of a server beside its log, and not over the log's time."""
 _MACHINES = (SourceKind.COLLECT_ENV, SourceKind.GPU_NAME)
 _TELLS_GPU = {SourceKind.GPU: "the driver reports", SourceKind.COLLECT_ENV: "collect-env tells"}
 
@@ -206,8 +208,8 @@ def without_named_where_seen(observations: Sequence[Observation]) -> list[Observ
 def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observation]) -> list[Run]:
     """The runs of a log, with what the driver, or a name, tells of their GPUs, a written command of their flags, and a
     benchmark of itself, where the log does not. The load is the log's own, whose statistics tell it over time."""
-    added = [without_load(o.facts) for o in believed(observations) if o.kind in (*_OF_NO_RUN, SourceKind.BENCH)]
-    models = [name for o in believed(observations) if o.kind in (*_OF_NO_RUN, SourceKind.BENCH) for name in o.models]
+    added = [without_load(o.facts) for o in believed(observations) if o.kind in (*_OF_NO_RUN, *_MEASURED_APART)]
+    models = [name for o in believed(observations) if o.kind in (*_OF_NO_RUN, *_MEASURED_APART) for name in o.models]
     found = []
     for run in runs:
         facts: Mapping[str, Reading] = run.facts

@@ -99,7 +99,9 @@ def _of_device(
 ) -> dict[int, Events]:
     found: dict[int, Events] = {}
 
-    def add(device: object, start: object, end: object, pid: object, correlation: object, name: str, copy: bool) -> None:
+    def add(
+        device: object, start: object, end: object, pid: object, correlation: object, name: str, copy: bool
+    ) -> None:
         place = device if type(device) is int and (device in found or len(found) < _MOST_DEVICES) else 0
         events = found.setdefault(place, Events(table))
         times = _times(events, start, end)

@@ -146,9 +146,7 @@ def _of_kernels(events: Events, timeline: Timeline) -> tuple[FamilySeen, ...]:
     return _families(events, time.items(), count)
 
 
-def _families(
-    events: Events, times: Iterable[tuple[int, float]], counts: Mapping[int, int]
-) -> tuple[FamilySeen, ...]:
+def _families(events: Events, times: Iterable[tuple[int, float]], counts: Mapping[int, int]) -> tuple[FamilySeen, ...]:
     found: dict[tuple[str, str], list[tuple[float, int]]] = defaultdict(list)
     for name, time in times:
         found[events.families[name]].append((time * _SECONDS, name))

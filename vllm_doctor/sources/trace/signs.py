@@ -32,8 +32,12 @@ def is_trace(path: Path) -> bool:
         return is_export(path)
     text = _unpacked(path)
     if _IS_DOCUMENT.match(text):
-        is_known = _EVENTS.search(text) is not None and (_CATEGORY.search(text) is not None or path.name.endswith(_NAMED))
-        return is_known or _HEADER.search(text) is not None or (path.name.endswith(_NAMED) and b'"schemaVersion"' in text)
+        is_known = _EVENTS.search(text) is not None and (
+            _CATEGORY.search(text) is not None or path.name.endswith(_NAMED)
+        )
+        return (
+            is_known or _HEADER.search(text) is not None or (path.name.endswith(_NAMED) and b'"schemaVersion"' in text)
+        )
     return _IS_LIST.match(text) is not None and _CATEGORY.search(text) is not None
 
 

@@ -64,7 +64,9 @@ def _read(path: Path) -> list[_File]:
     return [_seen(events, header, path.name, (), True, _NSYS) for header, events in each]
 
 
-def _seen(events: Events, header: Mapping[str, Any], name: str, notes: Sequence[str], is_whole: bool, tool: str) -> _File:
+def _seen(
+    events: Events, header: Mapping[str, Any], name: str, notes: Sequence[str], is_whole: bool, tool: str
+) -> _File:
     rank = seen.seen(events, header, name, is_whole)
     if rank is None:
         raise SourceError("empty", f"{name} is a trace in which nothing ran: profile while requests are served")

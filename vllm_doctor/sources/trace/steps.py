@@ -151,7 +151,9 @@ def _swept(
             if any(running):
                 _run(current, running, at - now)
             elif at > now:
-                _idle(current, now, at, began[mine], bool(is_graph[mine]) and key[mine] == graph, is_first, bool(first_of))
+                _idle(
+                    current, now, at, began[mine], bool(is_graph[mine]) and key[mine] == graph, is_first, bool(first_of)
+                )
         if is_first:
             gap = 0.0 if any(running) else at - now
             current = Split(steps[first_of[mine]], at, first=place, before=gap)
