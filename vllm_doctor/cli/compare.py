@@ -123,7 +123,10 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         "Verify the fix: what got better or worse between two examinations under the same load.",
     )
     parser.epilog = "exit codes: 0 PASS, better; 2 FAIL, worse; 3 INCONCLUSIVE, or nothing to compare."
-    told = "a report (--json), a recording, a result of `vllm bench serve` or GuideLLM, a log, a URL or a pid, or a profiler's trace beside another"
+    told = (
+        "a report (--json), a recording, a result of `vllm bench serve` or GuideLLM, a log, a URL or a pid; a profiler's"
+        " trace beside another"
+    )
     parser.add_argument("before", metavar="BEFORE", help=told)
     parser.add_argument("after", metavar="AFTER", help="the same, of the server after the change")
     parser.add_argument(

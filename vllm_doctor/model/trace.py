@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 COMPUTE, COMMUNICATION, COPIES = "compute", "communication", "copies"
 HOST, HOST_BETWEEN, HOST_WITHIN = "host", "host-between", "host-within"
 GAPS, UNEXPLAINED = "gaps", "unexplained"
-OPERATORS, OUTSIDE = "operators", "outside"
+OPERATORS, OUTSIDE, BETWEEN = "operators", "outside", "between"
 WAITS_FOR_HOST = (HOST, HOST_BETWEEN, HOST_WITHIN)
 """The first where nothing marks the steps."""
 IDLE = (*WAITS_FOR_HOST, GAPS, UNEXPLAINED)
@@ -23,7 +23,8 @@ SAYS: Mapping[str, str] = {
     GAPS: "idle: between launched kernels",
     UNEXPLAINED: "idle: not told why, or not recorded",
     OPERATORS: "operators",
-    OUTSIDE: "outside of operators (Python, scheduling, waiting)",
+    OUTSIDE: "outside of operators (Python)",
+    BETWEEN: "between steps (scheduling, outputs)",
 }
 """The parts of a step in their order; together they are all of it."""
 
@@ -83,6 +84,7 @@ class RankSeen:
     """A trace without a device: operators only."""
     is_whole: bool = True
     """The file was read to its end."""
+    vllm: str | None = None
     has_stacks: bool = False
     """Python's stacks were recorded, which slows the host."""
     waits: float | None = None

@@ -110,7 +110,7 @@ def _with_role(source: Source, role: str) -> Source:
 def _opener(word: str) -> Opener | None:
     """Who opens a word that names one kind of source; None: a text that must be looked into, or nothing."""
     if log.is_named_by(word) and os.path.isdir(word) and not os.path.exists(os.path.join(word, "recording.json")):
-        return bench.OPENER if bench.is_named_by(word) else None
+        return next((opener for opener in (bench.OPENER, trace.OPENER) if opener.is_named_by(word)), None)
     found = next((opener for opener in OPENERS if opener.is_named_by(word)), None)
     return None if found is log.OPENER else found
 

@@ -150,8 +150,9 @@ def test_a_trace_beside_a_log_is_of_its_server(doctor: Doctor, tmp_path: Path) -
     log = tmp_path / "server.log"
     log.write_text(
         "INFO 10-06 06:17:14 [api_server.py:1839] vLLM API server version 0.11.0\n"
-        "INFO 10-06 06:18:30 [loggers.py:127] Engine 000: Avg prompt throughput: 9.0 tokens/s, Avg generation throughput:"
-        " 40.0 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.0%, Prefix cache hit rate: 0.0%\n"
+        "INFO 10-06 06:18:30 [loggers.py:127] Engine 000: Avg prompt throughput: 9.0 tokens/s, Avg"
+        " generation throughput: 40.0 tokens/s, Running: 1 reqs,"
+        " Waiting: 0 reqs, GPU KV cache usage: 1.0%, Prefix cache hit rate: 0.0%\n"
     )
     ran = doctor(str(log), str(trace_files.eager().write(tmp_path / "t.json")), "--json")
     assert {source["kind"] for source in ran.report["sources"]} == {"log", "trace"}

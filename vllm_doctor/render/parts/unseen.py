@@ -55,7 +55,9 @@ def in_short(report: Report) -> list[str]:
     by_reason = {} if blind else report.unknown_by_reason
     kinds = {source.kind for source in report.sources}
     if report.is_of_trace:
-        said.append(f"What a trace does not hold ({len(report.unknown)} rules): give the server's URL, its log or command, too.")
+        said.append(
+            f"What a trace does not hold ({len(report.unknown)} rules): give the server's URL, its log or command, too."
+        )
         return said
     if report.is_unmeasured:
         running = {rule for reason in _RUNNING for rule in by_reason.pop(reason, [])}

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import codecs
 import json
+import json.scanner
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,15 @@ _MOST_BROKEN = 1000
 """Events that cannot be read before the rest is given up: to find the next one takes long."""
 _NEXT = re.compile(r',?\s*\{\s*"(?:ph|name|cat|pid|ts|args)"')
 _BETWEEN = " \t\r\n,"
-_KEPT = ("deviceProperties", "distributedInfo", "with_stack", "record_shapes", "profile_memory", "schemaVersion")
+_KEPT = (
+    "deviceProperties",
+    "distributedInfo",
+    "with_stack",
+    "record_shapes",
+    "profile_memory",
+    "schemaVersion",
+    "vllm_version",
+)
 
 
 class Trace:
@@ -38,7 +47,7 @@ class Trace:
         """Whether it was read to its end, without an event that is none."""
         self._blocks = Blocks(path, _BLOCK)
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._scan = json.JSONDecoder(strict=False).scan_once
+        self._scan: Callable[[str, int], tuple[Any, int]] = json.scanner.make_scanner(json.JSONDecoder(strict=False))
         self._text = ""
         self._at = 0
         self._broken = 0

@@ -133,6 +133,11 @@ class Events:
             self.kinds.append(COPY if is_copy else COMMUNICATION if is_communication else COMPUTE)
         return found
 
+    def loaded(self, times: tuple[float, float] | None) -> None:
+        """Kernels were loaded at this time."""
+        if times is not None and len(self.loads) < _MOST_STEPS:
+            self.loads.append(times[0])
+
     def ran_on(self, device: object) -> None:
         """An event of this device was seen."""
         if type(device) in (int, str) and len(self.devices) < _MOST_DEVICES:

@@ -27,6 +27,7 @@ def facts(seen: TraceSeen) -> dict[str, Reading]:
         "trace_stacks": float(rank.has_stacks),
         "trace_world": None if rank.world is None else float(rank.world),
         "trace_device": rank.device,
+        **({} if rank.vllm is None else {"vllm_version": rank.vllm}),
         **(_largest(rank)),
         **({} if rank.is_on_cpu else _of_device(rank)),
         **_waits(seen),

@@ -42,9 +42,8 @@ def gather(trace: Trace, table: KernelTable) -> Events:
             if "Launch" in name or "Memcpy" in name or "Memset" in name:
                 if "HostFunc" not in name and (times := span(event.get("ts"), event.get("dur"))) is not None:
                     launches.add(*times, int("GraphLaunch" in name), _key(event))
-            elif any(sign in name for sign in _LOADS) and len(events.loads) < 100_000:
-                if (times := span(event.get("ts"), event.get("dur"))) is not None:
-                    events.loads.append(times[0])
+            elif any(sign in name for sign in _LOADS):
+                events.loaded(span(event.get("ts"), event.get("dur")))
         elif kind in _OPERATOR:
             if (times := span(event.get("ts"), event.get("dur"))) is not None:
                 operators.add(*times, number(name, is_op=True), _thread(event))

@@ -137,8 +137,8 @@ def _add_calls(
         for place, events in found.items():
             if is_launch and (key in keys[place] or len(found) == 1) and (times := _times(events, start, end)):
                 events.launches.add(*times, int("GraphLaunch" in said), key)
-            elif is_load and (times := _times(events, start, end)):
-                events.loads.append(times[0])
+            elif is_load:
+                events.loaded(_times(events, start, end))
 
 
 def _add_marks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vllm_doctor.sources.trace.events import Events
@@ -10,10 +11,12 @@ from vllm_doctor.sources.trace.events import Events
 
 @dataclass(frozen=True)
 class Operators:
-    """Microseconds. `by_name`: an operator's own time, without those that it called; `inside`: of all."""
+    """Microseconds. `by_name`: an operator's own time, without those that it called; `inside`: of all; `between`: no
+    step and no operator."""
 
     total: float
     inside: float
+    between: float
     by_name: dict[int, float]
     counts: dict[int, int]
     steps: tuple[tuple[str, float], ...]
@@ -50,10 +53,26 @@ def split(events: Events) -> Operators:
     if spans:
         first, last = min(first, spans[0][0]), max(last, max(end for _, end in spans))
     kinds = tuple((_kind(step.context, step.generation), step.end - step.start) for step in steps)
-    return Operators(last - first, inside, {n: max(0.0, t) for n, t in own.items()}, dict(counts), kinds, marked_by)
+    between = _between(spans, first, last, [(ops.start[place], ops.end[place]) for place in mine]) if spans else 0.0
+    return Operators(
+        last - first, inside, between, {n: max(0.0, t) for n, t in own.items()}, dict(counts), kinds, marked_by
+    )
+
+
+def _between(
+    steps: Sequence[tuple[float, float]], first: float, last: float, mine: Sequence[tuple[float, float]]
+) -> float:
+    """The time in neither."""
+    covered, free = first, 0.0
+    for start, end in sorted([*steps, *mine]):
+        free += max(0.0, start - covered)
+        covered = max(covered, end)
+    return free + max(0.0, last - covered)
 
 
 def _kind(context: int | None, generation: int | None) -> str:
     if context is None and generation is None:
         return ""
-    return "prefill" if not generation else "mixed" if context else "decode"
+    if not generation:
+        return "prefill" if context else "empty"
+    return "mixed" if context else "decode"

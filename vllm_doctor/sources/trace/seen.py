@@ -1,7 +1,8 @@
-"""What one file shows, as the report tells it: the parts of a step, its kernels by family, and what cannot be judged."""
+"""What one file shows, as the report tells it: the parts of a step, its kernels by family, what cannot be judged."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from vllm_doctor.sources.trace.steps import Split, Timeline
 
 _SECONDS = 1e-6
 _MOST_LACKING = 0.05
-"""Share of launches without what they launched, or of steps without their kernels, from which idle time says nothing."""
+"""Share of launches without what they launched, or of steps without their kernels: more, and idle time says nothing."""
 _LEAST = 20
 _FEW_FRAMES = 100
 _ONE_OF_ALL = 0.5
@@ -28,6 +29,7 @@ def seen(events: Events, header: Mapping[str, Any], target: str, is_whole: bool 
     if not len(events.device) and not len(events.operators):
         return None
     found = (_of_device if len(events.device) else _of_operators)(events, header, target)
+    found = replace(found, vllm=_version(header))
     if is_whole:
         return found
     parts = found.parts if found.is_on_cpu else _unjudged(found.parts)
@@ -87,7 +89,9 @@ def _of_device(events: Events, header: Mapping[str, Any], target: str) -> RankSe
 
 def _of_operators(events: Events, header: Mapping[str, Any], target: str) -> RankSeen:
     told = operators.split(events)
-    parts = {trace.OPERATORS: told.inside * _SECONDS, trace.OUTSIDE: max(0.0, told.total - told.inside) * _SECONDS}
+    outside = max(0.0, told.total - told.inside - told.between)
+    parts = {trace.OPERATORS: told.inside, trace.OUTSIDE: outside, trace.BETWEEN: told.between}
+    parts = {part: time * _SECONDS for part, time in parts.items() if time > 0}
     by_kind: dict[str, list[float]] = defaultdict(list)
     for kind, length in told.steps:
         by_kind[kind].append(length * _SECONDS)
@@ -166,6 +170,7 @@ def _families(events: Events, times: Iterable[tuple[int, float]], counts: Mappin
 
 
 _NAME = 200
+_VERSION = re.compile(r"\d{1,4}\.\d{1,4}[\w.+-]{0,40}")
 _NO_DEVICE = "it has no device's events"
 _CUT = "the file ends early, or is damaged"
 
@@ -209,6 +214,11 @@ def _place(header: Mapping[str, Any]) -> tuple[int | None, int | None]:
     told = told if isinstance(told, dict) else {}
     rank, world = (told.get(name) for name in ("rank", "world_size"))
     return tuple(of if type(of) is int and 0 <= of < 1 << 31 else None for of in (rank, world))  # type: ignore[return-value]
+
+
+def _version(header: Mapping[str, Any]) -> str | None:
+    told = header.get("vllm_version")
+    return told if isinstance(told, str) and _VERSION.fullmatch(told) else None
 
 
 def _device(header: Mapping[str, Any]) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import islice
 from pathlib import Path
 
 from vllm_doctor.model.errors import SourceError
@@ -20,6 +21,8 @@ _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _HEADER = re.compile(rb'"schemaVersion"\s*:\s*\d+\s*,.{0,4000}"deviceProperties"\s*:\s*\[', re.DOTALL)
 _IS_LIST = re.compile(rb'\A\s*\[\s*\{[^{}]{0,2000}"ph"\s*:\s*"[A-Za-z]"')
 _CATEGORY = re.compile(rb'"cat"\s*:\s*"(?:kernel|cpu_op|cuda_runtime|gpu_memcpy|python_function|user_annotation)"')
+_MOST_FILES = 1000
+_TABLES = ".profiler_out.txt"
 _NAMED = (".pt.trace.json", ".pt.trace.json.gz")
 
 
@@ -39,6 +42,17 @@ def is_trace(path: Path) -> bool:
             is_known or _HEADER.search(text) is not None or (path.name.endswith(_NAMED) and b'"schemaVersion"' in text)
         )
     return _IS_LIST.match(text) is not None and _CATEGORY.search(text) is not None
+
+
+def of_folder(folder: Path) -> list[Path]:
+    """The traces of a folder in which the profiler alone wrote: one a rank, with tables of operators beside them."""
+    try:
+        paths = sorted(islice(folder.iterdir(), _MOST_FILES + 1))
+    except OSError:
+        return []
+    files = [path for path in paths if path.is_file() and not path.name.endswith(_TABLES)]
+    is_alone = len(paths) <= _MOST_FILES and all(path.name.endswith(_NAMED) for path in files)
+    return [path for path in files if is_trace(path)] if is_alone else []
 
 
 def is_export(path: Path) -> bool:

@@ -38,7 +38,7 @@ def examine(paths: Sequence[Path], patient: str) -> Observation:
         except SourceError as error:
             problem = problem or Problem(error.kind, str(error))
             notes.append(str(error))
-    target = ", ".join(str(path) for path in paths[:2]) + (f" and {len(paths) - 2} more" if len(paths) > 2 else "")
+    target = str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
     if not found:
         return Observation(SourceKind.TRACE, target, error=problem, patient=patient)
     found.sort(key=lambda file: (file.rank.rank is None, file.rank.rank or 0, file.rank.target))

@@ -11,6 +11,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 
 from vllm_doctor.model import trace
@@ -54,7 +55,7 @@ class Split:
         if step is None or (step.context is None and step.generation is None):
             return step.kind.lower() if step is not None else ""
         if not step.generation:
-            return "prefill"
+            return "prefill" if step.context else "empty"
         return "mixed" if step.context else "decode"
 
 
@@ -227,7 +228,7 @@ def _kept(events: Events, splits: list[Split], is_marked: bool) -> tuple[list[Sp
     kept = [one for one in whole if id(one) not in left_out] or whole
     told = set(map(id, kept))
     empty = 0.0
-    for one, after in zip(splits, splits[1:], strict=False):
+    for one, after in pairwise(splits):
         step = after.step
         is_new = step is not None and step.generation == 0 and bool(step.context)
         if is_new and after.before > 0 and id(one) in told:
