@@ -73,9 +73,7 @@ def main() -> None:
 
 def _measured(path: Path) -> str:
     began = time.monotonic()
-    child = subprocess.Popen(
-        [sys.executable, "-m", "vllm_doctor.cli.main", str(path), "--json"], stdout=subprocess.PIPE
-    )
+    child = subprocess.Popen([sys.executable, "-m", "vllm_doctor", str(path), "--json"], stdout=subprocess.PIPE)
     assert child.stdout is not None
     report = json.loads(child.stdout.read())
     _, status, used = os.wait4(child.pid, 0)

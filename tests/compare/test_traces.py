@@ -18,7 +18,9 @@ __all__ = ["doctor"]
 
 
 def _compared(folder: Path, before: Made, after: Made) -> TraceComparison:
-    found = [source.examine([one.write(folder / f"{place}.json")], "").trace for place, one in enumerate((before, after))]
+    found = [
+        source.examine([one.write(folder / f"{place}.json")], "").trace for place, one in enumerate((before, after))
+    ]
     assert found[0] is not None
     assert found[1] is not None
     return traces.compared(found[0], found[1])

@@ -56,7 +56,7 @@ class KernelTable:
         return next((one.name for one in self.families if one.ops.search(text)), OTHER)
 
     def says(self, family: str) -> str:
-        return next((one.says for one in self.families if one.name == family), "other")
+        return next((one.says for one in self.families if one.name == family), "other kernels")
 
     @property
     def communication(self) -> frozenset[str]:

@@ -10,7 +10,8 @@ from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Verdict
 from vllm_doctor.text import words
 
-_MOST_UNEXPLAINED = 0.1
+_MOST_UNEXPLAINED, _MOST_IDLE = 0.1, 0.2
+"""Shares of the time beyond which a trace without a finding is no all-clear."""
 
 
 def concluded(observations: Sequence[Observation]) -> tuple[Verdict, str] | None:
@@ -27,7 +28,18 @@ def concluded(observations: Sequence[Observation]) -> tuple[Verdict, str] | None
         return Verdict.UNKNOWN, f"The trace does not hold all that ran: {rank.idle_unknown}"
     unexplained = rank.share(trace.UNEXPLAINED)
     if unexplained > _MOST_UNEXPLAINED:
-        idle = words.number(unexplained, "share")
-        return Verdict.UNKNOWN, f"{idle} of the time the device is idle, and the trace does not tell why"
-    works = words.number(1.0 - rank.idle / rank.seconds if rank.seconds else 0.0, "share")
+        return (
+            Verdict.UNKNOWN,
+            f"{words.number(unexplained, 'share')} of the time the device is idle, and the trace does not tell why",
+        )
+    idle = rank.idle / rank.seconds if rank.seconds else 0.0
+    if idle > _MOST_IDLE:
+        most_of = max(trace.IDLE, key=lambda part: rank.parts.get(part, 0.0))
+        slowed = "; Python's stacks were recorded, which slows the host" if rank.has_stacks else ""
+        share = words.number(idle, "share")
+        return (
+            Verdict.UNKNOWN,
+            f"The device is idle {share} of the time, most of it {trace.SAYS[most_of].removeprefix('idle: ')}{slowed}",
+        )
+    works = words.number(1.0 - idle, "share")
     return Verdict.OK, f"The device works {works} of the time{most}"

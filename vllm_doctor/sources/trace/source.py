@@ -68,6 +68,8 @@ def _seen(
     events: Events, header: Mapping[str, Any], name: str, notes: Sequence[str], is_whole: bool, tool: str
 ) -> _File:
     rank = seen.seen(events, header, name, is_whole)
+    if rank is None and not is_whole:
+        raise SourceError("unreadable", f"{name} is damaged, and no event of it can be read: copy it again")
     if rank is None:
         raise SourceError("empty", f"{name} is a trace in which nothing ran: profile while requests are served")
     return _File(rank, ranks.collectives(events), [*notes, *seen.notes(events, rank)], tool)
