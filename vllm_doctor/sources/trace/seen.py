@@ -103,7 +103,10 @@ def _of_operators(events: Events, header: Mapping[str, Any], target: str) -> Ran
         seconds=sum(parts.values()),
         parts=parts,
         overlapped=0.0,
-        kinds=tuple(StepKind(kind, len(lengths), median(lengths), {}) for kind, lengths in sorted(by_kind.items(), key=lambda one: -len(one[1]))),
+        kinds=tuple(
+            StepKind(kind, len(lengths), median(lengths), {})
+            for kind, lengths in sorted(by_kind.items(), key=lambda one: -len(one[1]))
+        ),
         families=_families(events, told.by_name.items(), told.counts),
         kernels=sum(told.counts.values()),
         from_graphs=0,
