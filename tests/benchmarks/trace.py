@@ -1,7 +1,7 @@
 """How long a trace takes, and how much memory: python -m tests.benchmarks.trace [MB] [EVENTS].
 
-A trace of MB megabytes that looks like vLLM's (Python frames, operators, launches, kernels), one of EVENTS events that are
-all kernels, and one of EVENTS broken ones; each is examined by the command, in a process of its own.
+A trace of MB megabytes that looks like vLLM's (Python frames, operators, launches, kernels), one of EVENTS events that
+are all kernels, and one of EVENTS broken ones; each is examined by the command, in a process of its own.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def usual(megabytes: int) -> Iterator[str]:
 
 def kernels(events: int) -> Iterator[str]:
     for place in range(events):
-        yield f'{{"ph":"X","cat":"kernel","name":"k{place % 50}","pid":0,"tid":7,"ts":{place},"dur":0.9,"args":{{"correlation":{place}}}}}'
+        args = f'{{"correlation":{place}}}'
+        yield f'{{"ph":"X","cat":"kernel","name":"k{place % 50}","pid":0,"ts":{place},"dur":0.9,"args":{args}}}'
 
 
 def broken(events: int) -> Iterator[str]:
@@ -81,8 +82,8 @@ def _measured(path: Path) -> str:
     seconds = time.monotonic() - began
     size = path.stat().st_size / 1e6
     return (
-        f"{size:,.0f} MB, {seconds:.1f} s ({used.ru_utime + used.ru_stime:.1f} s of CPU), {used.ru_maxrss / 1024:,.0f} MiB"
-        f" at most; {report['verdict']}: {report['headline']}"
+        f"{size:,.0f} MB, {seconds:.1f} s ({used.ru_utime + used.ru_stime:.1f} s of CPU),"
+        f" {used.ru_maxrss / 1024:,.0f} MiB at most; {report['verdict']}: {report['headline']}"
     )
 
 

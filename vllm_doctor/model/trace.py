@@ -85,6 +85,8 @@ class RankSeen:
     is_whole: bool = True
     """The file was read to its end."""
     vllm: str | None = None
+    without_requests: float = 0.0
+    """Seconds before steps of new requests only, which were left out: there may have been none."""
     has_stacks: bool = False
     """Python's stacks were recorded, which slows the host."""
     waits: float | None = None

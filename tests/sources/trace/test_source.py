@@ -58,7 +58,9 @@ def test_time_before_a_step_of_new_requests_alone_may_have_been_without_any(tmp_
         at = 100_000.0 * step
         made.step(at, 500, context=1, generation=0)
         made.launch(at + 10, (GEMM, at + 20, 400))
-    assert _seen(tmp_path, made).told.share(*trace.WAITS_FOR_HOST) == 0
+    seen = _seen(tmp_path, made)
+    assert seen.told.share(*trace.WAITS_FOR_HOST) == 0
+    assert any(note.startswith("299 ms before steps that only had new requests") for note in seen.notes)
 
 
 def test_launched_kernels_that_follow_late_are_gaps_and_later_ones_unexplained(tmp_path: Path) -> None:
@@ -90,6 +92,22 @@ def test_the_rank_that_others_wait_for_is_named(tmp_path: Path) -> None:
     assert seen.slowest == 1
     assert seen.told.rank == 1
     assert [rank.waits for rank in seen.ranks] == pytest.approx([450e-6, 0.0, 450e-6])
+
+
+def test_ranks_that_come_late_in_turns_have_no_slowest(tmp_path: Path) -> None:
+    each = []
+    for rank in range(2):
+        made = Made(rank, 2)
+        for step in range(6):
+            at, late = 1000.0 * step, 300.0 * (step % 2 == rank)
+            made.step(at, 200)
+            made.launch(at + 10, (GEMM, at + 20, 500 + late), (ALL_REDUCE, at + 520 + late, 400 - late))
+        each.append(made)
+    seen = _examined(tmp_path, *each)
+    assert seen.trace is not None
+    assert seen.trace.slowest is None
+    assert seen.facts["trace_rank_lag"] == Known(0.0, origin="trace")
+    assert all(rank.waits == pytest.approx(900e-6) for rank in seen.trace.ranks)
 
 
 def test_ranks_alike_have_no_slowest(tmp_path: Path) -> None:

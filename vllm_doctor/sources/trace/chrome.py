@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import codecs
 import json
-import json.scanner
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ class Trace:
         """Whether it was read to its end, without an event that is none."""
         self._blocks = Blocks(path, _BLOCK)
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._scan: Callable[[str, int], tuple[Any, int]] = json.scanner.make_scanner(json.JSONDecoder(strict=False))
+        self._scan = json.JSONDecoder(strict=False).raw_decode
         self._text = ""
         self._at = 0
         self._broken = 0
@@ -105,7 +104,7 @@ class Trace:
                 event, after = scan(text, at)
                 if after == len(text):  # a number may go on
                     raise IndexError
-            except (StopIteration, IndexError, ValueError, RecursionError):
+            except (IndexError, ValueError, RecursionError):
                 self._at = at
                 if len(text) - at < _MOST_OF_ONE and self._more():
                     continue
@@ -124,7 +123,7 @@ class Trace:
                 value, after = self._scan(self._text, self._at)
                 self._at = after
                 return value
-            except (StopIteration, IndexError, ValueError, RecursionError):
+            except (IndexError, ValueError, RecursionError):
                 if len(self._text) - self._at >= _MOST_OF_ONE or not self._more():
                     return None
 

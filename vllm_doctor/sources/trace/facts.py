@@ -72,4 +72,5 @@ def _waits(seen: TraceSeen) -> Mapping[str, Value | None]:
     most = max(waits) / max(rank.seconds for rank in seen.ranks)
     slowest = None if seen.slowest is None else seen.ranks[seen.slowest]
     name = None if slowest is None else f"rank {slowest.rank}" if slowest.rank is not None else slowest.target
-    return {"trace_rank_waits": most, "trace_slowest": name}
+    lag = 0.0 if slowest is None or slowest.waits is None else most - slowest.waits / slowest.seconds
+    return {"trace_rank_waits": most, "trace_rank_lag": lag, "trace_slowest": name}

@@ -15,6 +15,8 @@ from vllm_doctor.sources.trace.events import COMMUNICATION, Events
 
 _MOST = 200_000
 _ALIKE = 0.99
+_ALONE = 0.5
+"""How much of the next one's wait the slow rank may wait itself."""
 _LEAST = 0.01
 """Share of the time that a rank waits, below which none of them is the slow one."""
 
@@ -50,10 +52,11 @@ def compared(ranks: Sequence[RankSeen], each: Sequence[Collectives]) -> tuple[li
         for place, length in enumerate(lengths):
             waits[place] += length - least
     found = [replace(rank, waits=time) for rank, time in zip(ranks, waits, strict=True)]
-    slowest = min(range(len(waits)), key=waits.__getitem__)
-    others = max(waits)
-    is_one = others - waits[slowest] >= _LEAST * max(rank.seconds for rank in ranks)
-    return found, slowest if is_one else None, ""
+    slowest, second = sorted(range(len(waits)), key=waits.__getitem__)[:2]
+    # Ranks that come last in turns all wait: none of them is the slow one.
+    is_alone = waits[slowest] <= _ALONE * waits[second]
+    is_much = max(waits) - waits[slowest] >= _LEAST * max(rank.seconds for rank in ranks)
+    return found, slowest if is_alone and is_much else None, ""
 
 
 def _differ(each: Sequence[Collectives]) -> str | None:

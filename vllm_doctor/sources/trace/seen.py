@@ -14,6 +14,7 @@ from vllm_doctor.model.trace import FamilySeen, RankSeen, StepKind
 from vllm_doctor.sources.trace import operators, steps
 from vllm_doctor.sources.trace.events import COPY, Events
 from vllm_doctor.sources.trace.steps import Split, Timeline
+from vllm_doctor.text import words
 
 _SECONDS = 1e-6
 _MOST_LACKING = 0.05
@@ -46,6 +47,9 @@ def notes(events: Events, rank: RankSeen) -> list[str]:
         found.append(f"{events.impossible:,} events have times that cannot be, and are left out")
     if rank.warm_up:
         found.append(f"{rank.warm_up:,} warm-up steps are left out")
+    if rank.without_requests:
+        says = words.number(rank.without_requests, "s")
+        found.append(f"{says} before steps that only had new requests are left out: there may have been no request")
     if rank.idle_unknown not in ("", _NO_DEVICE):
         found.append(f"idle time is not judged: {rank.idle_unknown}")
     if rank.has_stacks and not rank.is_on_cpu:
@@ -82,6 +86,7 @@ def _of_device(events: Events, header: Mapping[str, Any], target: str) -> RankSe
         launches=plain,
         steps=len(kept) if timeline.marked_by else 0,
         warm_up=timeline.warm_up,
+        without_requests=timeline.maybe_without_requests * _SECONDS,
         idle_unknown=unknown,
         has_stacks=events.python_frames > _FEW_FRAMES,
     )
