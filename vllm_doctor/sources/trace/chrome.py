@@ -21,7 +21,7 @@ _MOST_OF_ONE = 4 << 20
 """Characters of an event, or of a value beside the events: what is longer is left out."""
 _MOST_BROKEN = 1000
 """Events that cannot be read before the rest is given up: to find the next one takes long."""
-_NEXT = re.compile(r',?\s*\{\s*"(?:ph|name|cat|pid|ts|args)"')
+_NEXT = re.compile(r'\{\s*+"(?:ph|name|cat|pid|ts|args)"')
 _BETWEEN = " \t\r\n,"
 _KEPT = (
     "deviceProperties",
