@@ -22,6 +22,7 @@ FOLDERS = (
     "sources.collect_env",
     "sources.log",
     "sources.trace",
+    "sources.prefix",
     "prometheus",
     "launch",
     "sources.bench",

@@ -111,6 +111,11 @@ def test_silence_says_what_was_not_known(capsys: pytest.CaptureFixture[str]) -> 
     assert "gpu_capability" in told
 
 
+def test_a_gpu_that_is_not_known_is_said_to_be_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["regressions", "0.20.0", "--gpu", "H10"]) == 0
+    assert "GPU 'H10' is not in the table; nearest: H100" in " ".join(capsys.readouterr().out.split())
+
+
 def test_amd_has_images_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["regressions", "0.16.0", "0.18.0", "--gpu", "MI300X"]) == 0
     assert "vllm/vllm-openai-rocm:v0.17.0" in capsys.readouterr().out

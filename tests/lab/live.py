@@ -155,12 +155,24 @@ class Site:
         return "pipe_write" in Path(f"/proc/{self.root}/wchan").read_text()
 
     def hang(self, whom: str) -> None:
-        """Its main thread sleeps in a call, which is no stop: gdb lets the process go on."""
-        seconds = 1_000_000 * (max(WINDOWS) + 20)
-        words = ["gdb", "-batch", "-p", str(self.pids(whom)[0]), "-ex", f"call (int)usleep({seconds})"]
+        """Its main thread sleeps in a call, which is no stop: gdb lets the process go on.
+
+        Until it does, the process is held by a debugger, which takes gdb seconds beside a load.
+        """
+        pid, seconds = self.pids(whom)[0], 1_000_000 * (max(WINDOWS) + 20)
+        words = ["gdb", "-batch", "-p", str(pid), "-ex", f"call (int)usleep({seconds})"]
         self.started.append(
             subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0)
         )
+        while not (self.is_traced(pid) and "nanosleep" in Path(f"/proc/{pid}/wchan").read_text()):
+            if self.started[-1].poll() is not None:
+                raise RuntimeError("gdb ended before the call that it was to make")
+            time.sleep(0.1)
+
+    @staticmethod
+    def is_traced(pid: int) -> bool:
+        """Whether a debugger is attached."""
+        return "\nTracerPid:\t0\n" not in Path(f"/proc/{pid}/status").read_text()
 
     def let_go(self) -> None:
         """End what was put into it or started beside it."""

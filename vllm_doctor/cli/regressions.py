@@ -32,11 +32,15 @@ exit codes: 0 answered, 3 wrong usage, or a source that cannot be read.
 
 @dataclass(frozen=True)
 class _Setup:
-    """`read`: None where nothing is told. `version`: the one that runs, where a source or a command says so."""
+    """`read`: None where nothing is told. `version`: the one that runs, where a source or a command says so.
+
+    `notes`: what --gpu is taken for.
+    """
 
     read: upgrade.Read | None = None
     version: str | None = None
     model: str | None = None
+    notes: tuple[str, ...] = ()
 
     def of(self, signal: str) -> object:
         """Its value, None where that is not known."""
@@ -53,6 +57,7 @@ def run(arguments: Sequence[str]) -> int:
     builds = [version for version in named if not upgrade.is_release(version)]
     versions = list(dict.fromkeys(map(upgrade.release, named)))
     notes = [f"{version} is judged as {upgrade.release(version)}: of a build nothing is certain." for version in builds]
+    notes += [f"{note}." for note in setup.notes]
     told = {} if setup.read is None else upgrade.setup(setup.read)
     if len(versions) == 2:
         entries = [*rules.faults, *rules.improvements]
@@ -110,10 +115,10 @@ def _setup(options: argparse.Namespace, given: Sequence[str], rules: RuleSet, ve
     look = written.look(command, options.gpu, None, rules.catalogue, options.sources)
     told = look.read("vllm_version")
     if isinstance(told, Known):
-        return _Setup(look.read, str(told.value), look.model)
+        return _Setup(look.read, str(told.value), look.model, look.notes)
     if not options.sources:  # what the command alone leaves open, as that release has it
         look = written.look(command, options.gpu, versions[-1] if versions else flags.newest(), rules.catalogue)
-    return _Setup(look.read, None, look.model)
+    return _Setup(look.read, None, look.model, look.notes)
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:

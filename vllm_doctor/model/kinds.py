@@ -148,6 +148,7 @@ class SourceKind(_Word):
     AUTOSCALER = "autoscaler", "what an autoscaler is told to look at, as it is written"
     TRACE = "trace", "a profiler's trace: what ran on the device, and when"
     GATEWAY = "gateway", "the /metrics of a gateway or a router in front of servers"
+    KV_EVENTS = "kv-events", "the blocks that a server's KV cache stores, as it publishes them"
 
     @property
     def trust(self) -> Trust:

@@ -17,16 +17,15 @@ known not to hold, but a part, or the cause, is not known. Else it says nothing.
         also          what else the source had that no signal tells, in words: with it nothing is certain
         cause         what in the release does it (a pull request, a dependency): without it nothing is certain
         effect        what it does, with the source's figure
+        times         how many times as long an output token takes with it, by the largest figure of its sources, or
+                      unknown; left out: it lengthens no token
         severity      warning, unless said otherwise; info
         way           a remedy as in a rule (do, set, unset, env, cost, risk, expect): the way round
         sources       url and says: what was read there
 
 Under `improvements` stands what was not there yet: a fault of all releases before the one that brought it. Its `title`
 and `effect` say what is so without it, `until` is the release that brought it, `since` may be left out (any before),
-and there is no `good`, no `seen`. It is information, unless speed is missing:
-
-        times         how many times as long an output token takes without it, by the largest figure of its sources, or
-                      unknown; left out: it lengthens no token
+and there is no `good`, no `seen`, no `severity`; `times` is told of a token without it.
 """
 
 from __future__ import annotations
@@ -50,7 +49,8 @@ from vllm_doctor.rules.table import Problems, Table, gathered
 from vllm_doctor.vllm import flags
 
 KEYS = (
-    "id", "title", "good", "since", "until", "seen", "when", "also", "cause", "effect", "severity", "way", "sources",
+    "id", "title", "good", "since", "until", "seen", "when", "also", "cause", "effect", "times", "severity", "way",
+    "sources",
 )  # fmt: skip
 IMPROVEMENT_KEYS = ("id", "title", "since", "until", "when", "also", "cause", "effect", "times", "way", "sources")
 FAULTS, IMPROVEMENTS = "faults", "improvements"
@@ -239,6 +239,7 @@ def _fault(table: Table, signals: Mapping[str, object]) -> Regression:
         severity=table.one_of("severity", (Severity.WARNING, Severity.INFO), Severity.WARNING),
         way=_way(table.table("way"), _releases(since, until or seen, not until)) if "way" in table else None,
         sources=tuple(_sources(table)),
+        times=_times(table) if "times" in table else None,
     )
 
 

@@ -297,11 +297,10 @@ def _when(table: Table, catalogue: Catalogue) -> Mapping[Severity, Condition]:
 
 
 def _case(fault: Regression, held: regression.Held) -> Case:
-    """A known fault as a case of a rule. What holds only possibly is worth knowing, no more."""
-    severity = fault.severity if held == "certain" else Severity.INFO
+    """An entry as a case of a rule: a note, for what it costs this server is another question (`times`)."""
     see = tuple(source.url for source in fault.sources)
     return Case(
-        severity, fault.holding(held), fault.whole, fault.title, fault.says, see, fault.times, fault.is_improvement
+        Severity.INFO, fault.holding(held), fault.whole, fault.title, fault.says, see, fault.times, fault.is_improvement
     )
 
 
@@ -326,8 +325,7 @@ def _remedies_of(fault: Regression) -> Iterator[RemedyRule]:
     release = f"Run vLLM {fault.until} or later" if fault.until else f"Run vLLM {fault.good}" if fault.good else ""
     if release:
         risk = "another release changes other things, too: compare the two (vllm-doctor compare)"
-        first = "{vllm_version}" if fault.is_improvement else fault.since
-        run = f"vllm-doctor regressions {first} {fault.until or fault.good}"
+        run = f"vllm-doctor regressions {{vllm_version}} {fault.until or fault.good}"
         expect = "at most what its source measured" if fault.is_improvement else "what it takes away is back"
         yield RemedyRule(
             f"{release}: {fault.title}", holds, {}, (), {}, (run,), "you", (), "restart", risk, expect, None, (), "",

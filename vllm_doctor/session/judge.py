@@ -157,6 +157,7 @@ def judge(
         benchmarks=tuple(o.bench for o in observations if o.bench is not None),
         trace=next((o.trace for o in observations if o.trace is not None), None),
         path=path.seen(way, diagnosis.findings, catalogue) if way is not None else None,
+        prefixes=tuple(o.prefixes for o in observations if o.prefixes is not None),
     )
 
 

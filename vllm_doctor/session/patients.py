@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from vllm_doctor.model import restarts
+from vllm_doctor.model import drift, restarts
 from vllm_doctor.model.facts import COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM, LOG, SAID
 from vllm_doctor.model.kinds import SERVERS, SourceKind, Trust
 from vllm_doctor.model.observation import Observation
@@ -34,8 +34,6 @@ _MEASURED = tuple(
     )
 )  # fmt: skip
 """Facts of a benchmark of which each result has one; what it was told to do is none."""
-_MEASURED_APART = (SourceKind.BENCH, SourceKind.TRACE)
-"""What tells of a server beside its log, and not over the log's time."""
 _MACHINES = (SourceKind.COLLECT_ENV, SourceKind.GPU_NAME)
 _TELLS_GPU = {SourceKind.GPU: "the driver reports", SourceKind.COLLECT_ENV: "collect-env tells"}
 
@@ -208,8 +206,9 @@ def without_named_where_seen(observations: Sequence[Observation]) -> list[Observ
 def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observation]) -> list[Run]:
     """The runs of a log, with what the driver, or a name, tells of their GPUs, a written command of their flags, and a
     benchmark of itself, where the log does not. The load is the log's own, whose statistics tell it over time."""
-    added = [without_load(o.facts) for o in believed(observations) if o.kind in (*_OF_NO_RUN, *_MEASURED_APART)]
-    models = [name for o in believed(observations) if o.kind in (*_OF_NO_RUN, *_MEASURED_APART) for name in o.models]
+    beside = (*_OF_NO_RUN, SourceKind.BENCH, SourceKind.KV_EVENTS, SourceKind.TRACE)
+    added = [without_load(o.facts) for o in believed(observations) if o.kind in beside]
+    models = [name for o in believed(observations) if o.kind in (*_OF_NO_RUN, SourceKind.BENCH) for name in o.models]
     found = []
     for run in runs:
         facts: Mapping[str, Reading] = run.facts
@@ -221,7 +220,7 @@ def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observat
         if (best := run.fastest_decode) is not None:
             decode = dict(zip(("decode_seconds_best", "decode_batch_best"), best, strict=True))
             facts = {**facts, **{name: Known(value, origin=LOG) for name, value in decode.items()}}
-        facts = {**facts, **run.decode_drift}
+        facts = {**facts, **(run.decode_drift or drift.UNTOLD if run.rounds else {})}
         found.append(replace(run, facts=named_model.completed(_with_defaults(facts), [run.model, *models], ())))
     return found
 

@@ -22,11 +22,12 @@ _SECONDS = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How to read a signal; the model's name, None where it is not told; what is known beside."""
+    """How to read a signal; the model's name, None where it is not told; what is known; what --gpu is taken for."""
 
     read: Callable[[str], Reading]
     model: str | None
     facts: Mapping[str, Reading]
+    notes: tuple[str, ...] = ()
 
 
 def look(
@@ -48,7 +49,8 @@ def look(
     found = examined[0].snapshot(catalogue, {}, False)
     subject = found.subjects[0] if found.subjects else ()
     model = next((name for o in believed(examined[0].observations) for name in o.models), None)
-    return Look(lambda name: found.read(name, subject)[1], model, examined[0].facts())
+    notes = tuple(note for o in observed if o.kind is SourceKind.GPU_NAME for note in o.notes)
+    return Look(lambda name: found.read(name, subject)[1], model, examined[0].facts(), notes)
 
 
 _NOTHING = "nothing there tells of a server: give its log, its URL, or --command"
