@@ -21,6 +21,7 @@ FOLDERS = (
     "sources.gpu",
     "sources.collect_env",
     "sources.log",
+    "sources.trace",
     "sources.prefix",
     "prometheus",
     "launch",
@@ -38,6 +39,8 @@ FOLDERS = (
     "api",
 )
 """Why in this order, and what each folder is for: docs/architecture.md."""
+
+_TABLES = ("rules.log_lines", "rules.kernel_table")
 
 MODULES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
@@ -93,9 +96,9 @@ def test_every_folder_says_what_it_is_for() -> None:
 
 
 def test_sources_know_nothing_of_judging() -> None:
-    """The table of log lines is what they may know of the rules."""
+    """The tables of log lines and of kernels are what they may know of the rules."""
     known = {name for module in MODULES if module.startswith("sources.") for name, _ in imported(module)}
-    assert {name for name in known if name.startswith("rules.") and not name.startswith("rules.log_lines")} == set()
+    assert {name for name in known if name.startswith("rules.") and not name.startswith(_TABLES)} == set()
 
 
 def test_no_command_knows_another() -> None:

@@ -12,11 +12,21 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from tests.patterns import Use, slow, uses
+from vllm_doctor.rules import kernel_table
 from vllm_doctor.vllm import model_name, nested_flags
 
+KERNELS = kernel_table.load()
 MADE: Mapping[str, tuple[str, Sequence[str]]] = {
     "expr.promql_eval line": ("fullmatch", []),  # a rule author's own, searched with a time limit
     "rules.log_lines line": ("search", []),  # the table's, which are below; with a time limit as well
+    "rules.kernel_table line": (
+        "search",
+        [
+            *(mark.pattern.pattern for mark in KERNELS.steps),
+            *(pattern.pattern for family in KERNELS.families for pattern in (family.kernels, family.ops)),
+            *(pattern.pattern for _, pattern in KERNELS.precisions),
+        ],
+    ),
     "launch.forms line": ("search", [r"(?m)^[ \t]*EOF[ \t]*$"]),
     "sources.gpu.nvidia_smi found": ("search", ["<uuid>([^<>]{1,100})</uuid>"]),
     "sources.gpu.nvidia_smi line": ("fullmatch", [r"[\w.]{1,40}"]),

@@ -14,8 +14,9 @@ from vllm_doctor.cli.options import Parser, add_examining, form_of
 from vllm_doctor.cli.output import is_coloured, write
 from vllm_doctor.compare import comparison, results
 from vllm_doctor.compare.comparison import Result
-from vllm_doctor.model.errors import UsageError
+from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.report import Report
+from vllm_doctor.session.sources import trace
 from vllm_doctor.text import redact
 
 _WINDOW = 20.0
@@ -30,6 +31,8 @@ def run(arguments: Sequence[str]) -> int:
     form = form_of(options)
     if form not in ("text", "json"):
         raise UsageError(f"compare has no --format {form}: text or json")
+    if trace.is_named_by(options.before) and trace.is_named_by(options.after):
+        return _of_traces(options, form)
     if options.window is None:
         options.window = _WINDOW
     judges: list[Callable[[Sequence[str]], Report]] = []
@@ -57,6 +60,25 @@ def run(arguments: Sequence[str]) -> int:
         rendered = compare_text.render(found, is_coloured(options))
     write(rendered, options)
     return found.outcome.exit_code
+
+
+def _of_traces(options: argparse.Namespace, form: str) -> int:
+    """Two traces of a profiler: what of a step grew."""
+    from vllm_doctor.compare import traces
+    from vllm_doctor.render import compare_trace_text
+    from vllm_doctor.sources.trace import source
+
+    if form != "text":
+        raise UsageError("two traces are compared as text: for JSON examine each of them with --json")
+    seen = []
+    for name in (options.before, options.after):
+        found = source.examine([Path(name)], name)
+        if found.trace is None:
+            raise SourceError(found.error.kind, found.error.message) if found.error else UsageError(f"{name}: no trace")
+        seen.append(found.trace)
+    compared = redact.anything(traces.compared(*seen))
+    write(compare_trace_text.render(compared, is_coloured(options)), options)
+    return compared.outcome.exit_code
 
 
 def _known_faults(before: Result, after: Result, options: argparse.Namespace) -> list[str]:
@@ -101,7 +123,10 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         "Verify the fix: what got better or worse between two examinations under the same load.",
     )
     parser.epilog = "exit codes: 0 PASS, better; 2 FAIL, worse; 3 INCONCLUSIVE, or nothing to compare."
-    told = "a report (--json), a recording, a result of `vllm bench serve` or GuideLLM, a log, a URL or a pid"
+    told = (
+        "a report (--json), a recording, a result of `vllm bench serve` or GuideLLM, a log, a URL or a pid; a"
+        " profiler's trace beside another"
+    )
     parser.add_argument("before", metavar="BEFORE", help=told)
     parser.add_argument("after", metavar="AFTER", help="the same, of the server after the change")
     parser.add_argument(

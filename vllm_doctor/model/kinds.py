@@ -146,6 +146,7 @@ class SourceKind(_Word):
     COLLECT_ENV = "collect-env", "what `vllm collect-env` printed of a machine"
     GPU_NAME = "gpu-name", "a GPU that is given by its name only"
     AUTOSCALER = "autoscaler", "what an autoscaler is told to look at, as it is written"
+    TRACE = "trace", "a profiler's trace: what ran on the device, and when"
     GATEWAY = "gateway", "the /metrics of a gateway or a router in front of servers"
     KV_EVENTS = "kv-events", "the blocks that a server's KV cache stores, as it publishes them"
 
@@ -165,7 +166,16 @@ _TRUST = {
 
 SERVERS = frozenset({SourceKind.SERVER, SourceKind.PROMETHEUS, SourceKind.PAGE})
 """The kinds that hold a server's metrics."""
-READ = frozenset({SourceKind.LOG, SourceKind.BENCH, SourceKind.COMMAND, SourceKind.COLLECT_ENV, SourceKind.AUTOSCALER})
+READ = frozenset(
+    {
+        SourceKind.LOG,
+        SourceKind.BENCH,
+        SourceKind.COMMAND,
+        SourceKind.COLLECT_ENV,
+        SourceKind.AUTOSCALER,
+        SourceKind.TRACE,
+    }
+)
 """The kinds that are read, mostly from a file: all of it was there before anybody looked."""
 
 

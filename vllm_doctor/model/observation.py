@@ -11,6 +11,7 @@ from vllm_doctor.model.prefix import Prefixes
 from vllm_doctor.model.reading import Reading
 from vllm_doctor.model.report import BenchSeen, Change, LinesSeen, Patch, Problem, RecordingSeen
 from vllm_doctor.model.snapshot import Evaluated
+from vllm_doctor.model.trace import TraceSeen
 from vllm_doctor.model.window import Window
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class Observation:
     gpu_rows: tuple[GpuSeen, ...] = ()
     bench: BenchSeen | None = None
     """The benchmark's result that this is."""
+    trace: TraceSeen | None = None
+    """What a profiler's trace shows."""
     prefixes: Prefixes | None = None
     """Where the prompts that it holds part."""
     recording: RecordingSeen | None = None

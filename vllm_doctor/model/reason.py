@@ -26,6 +26,7 @@ class Reason(StrEnum):
     NO_DRIVER = "no-driver"  # no NVIDIA driver, or one that does not answer
     TIMEOUT = "timeout"  # there was no time to judge all engines
     NOT_IN_BENCH = "not-in-bench"  # the benchmark's result does not hold it, or there is none
+    NOT_IN_TRACE = "not-in-trace"  # the profiler's trace does not hold it, or there is none
     NOT_IN_PATH = "not-in-path"  # no source has this part of the path of a request
     NO_VERSION = "no-version"  # nothing tells which vLLM it is
     NO_EQUAL_LOAD = "no-equal-load"  # the same load was not seen early and late within hours
@@ -49,6 +50,7 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
     Reason.NOT_SUPPORTED: "this device, driver or kernel does not report it",
     Reason.NO_DRIVER: "no GPU was found: run vllm-doctor on the GPU host, or give --nvidia-smi FILE, or --gpu NAME",
     Reason.NOT_IN_BENCH: "no benchmark's result tells it: add one with its command, or the server's URL or log",
+    Reason.NOT_IN_TRACE: "no trace tells it: add the files that /start_profile writes, one a rank",
     Reason.NOT_IN_PATH: "no source is this part of the path: --role gateway=URL, router=URL, prefill=URL, decode=URL",
     Reason.NO_EQUAL_LOAD: "the same load, with few prompts, was not seen early and late: look at more hours",
     Reason.TIMEOUT: "not all engines could be judged in time: raise --timeout",
@@ -74,6 +76,7 @@ IN_SHORT: Mapping[Reason, str] = {
     Reason.NO_DRIVER: "no GPU found",
     Reason.TIMEOUT: "no time",
     Reason.NOT_IN_BENCH: "not in the result",
+    Reason.NOT_IN_TRACE: "not in the trace",
     Reason.NOT_IN_PATH: "not on the path given",
     Reason.NO_VERSION: "no vLLM version told",
     Reason.NO_EQUAL_LOAD: "no equal load early and late",

@@ -15,6 +15,7 @@ from vllm_doctor.model.prefix import Prefixes
 from vllm_doctor.model.reading import Known, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.speed import Expected, Standing
+from vllm_doctor.model.trace import TraceSeen
 
 SCHEMA = "vllm-doctor/report/v1"
 """The form in which a report is written for machines: a contract."""
@@ -452,6 +453,8 @@ class Report:
     """Of a command that does not run yet: what it will give."""
     path: PathSeen | None = None
     """Where the time of a request goes between several sources: gateway, router, servers."""
+    trace: TraceSeen | None = None
+    """Where a step's time goes, as a profiler's trace shows it."""
     prefixes: tuple[Prefixes, ...] = ()
     """Of each source that holds prompts: where they part."""
     speeds: tuple[Expected, ...] = ()
@@ -513,6 +516,11 @@ class Report:
         """Of a benchmark's result: no server, no process and no log was seen."""
         kinds = {source.kind for source in self.sources}
         return SourceKind.BENCH in kinds and not kinds & {*SERVERS, SourceKind.HOST, SourceKind.LOG}
+
+    @property
+    def is_of_trace(self) -> bool:
+        """Of a profiler's trace alone."""
+        return self.trace is not None and all(source.kind == SourceKind.TRACE for source in self.sources)
 
     @property
     def main(self) -> list[Finding]:

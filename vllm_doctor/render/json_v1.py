@@ -37,7 +37,7 @@ from vllm_doctor.model.report import (
 )
 from vllm_doctor.model.speed import Expected, Pace
 from vllm_doctor.model.version import __version__
-from vllm_doctor.render import json_expectation
+from vllm_doctor.render import json_expectation, json_trace
 from vllm_doctor.render.json_values import known, labels, model_name, number
 from vllm_doctor.render.parts import elimination
 from vllm_doctor.text.times import is_dated, iso
@@ -80,6 +80,7 @@ def document(report: Report) -> dict[str, Any]:
         "command": _command(report),
         "expected": _expected(report.expected),
         "path": _path(report.path),
+        "trace": json_trace.document(report.trace),
         "coverage": _coverage(report),
         "excluded": [f"{gate.title}: {elimination.because(gate.by)}" for gate in elimination.excluded(report)],
         "measure_next": elimination.measure_next(report) or None,

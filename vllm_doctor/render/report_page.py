@@ -20,6 +20,7 @@ from vllm_doctor.render.parts import (
     path,
     prefixes,
     speed,
+    trace,
     unseen,
     vitals,
 )
@@ -35,6 +36,7 @@ def in_short(report: Report) -> Page:
         *vitals.vitals(report, whole=False),
         *speed.speed(report, whole=False),
         *path.path(report, whole=False),
+        *trace.step(report, whole=False),
         *prefixes.prefixes(report, whole=False),
         *elimination.undecided(report),
         *expectation.will_give(report, whole=False),
@@ -60,6 +62,7 @@ def whole(report: Report) -> Page:
         *error,
         *speed.speed(report, whole=True),
         *path.path(report, whole=True),
+        *trace.step(report, whole=True),
         *prefixes.prefixes(report, whole=True),
         *elimination.undecided(report),
         *expectation.will_give(report, whole=True),

@@ -26,6 +26,7 @@ from vllm_doctor.session.sources import (
     prometheus,
     recording,
     server,
+    trace,
 )
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.text import redact
@@ -34,7 +35,16 @@ if TYPE_CHECKING:
     from vllm_doctor.model.observation import Observation
     from vllm_doctor.session.view_model import Choice
 
-OPENERS = (bench.OPENER, recording.OPENER, page.OPENER, log.OPENER, pid.OPENER, prometheus.OPENER, server.OPENER)
+OPENERS = (
+    trace.OPENER,
+    bench.OPENER,
+    recording.OPENER,
+    page.OPENER,
+    log.OPENER,
+    pid.OPENER,
+    prometheus.OPENER,
+    server.OPENER,
+)
 """What a word may name; the first that it names is taken."""
 
 
@@ -102,7 +112,7 @@ def _with_role(source: Source, role: str) -> Source:
 def _opener(word: str) -> Opener | None:
     """Who opens a word that names one kind of source; None: a text that must be looked into, or nothing."""
     if log.is_named_by(word) and os.path.isdir(word) and not os.path.exists(os.path.join(word, "recording.json")):
-        return bench.OPENER if bench.is_named_by(word) else None
+        return next((opener for opener in (bench.OPENER, trace.OPENER) if opener.is_named_by(word)), None)
     found = next((opener for opener in OPENERS if opener.is_named_by(word)), None)
     return None if found is log.OPENER else found
 

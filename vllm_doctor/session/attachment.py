@@ -97,6 +97,7 @@ class Turn(IntEnum):
     RECORDING = 2
     LOG = 3
     BENCH = 4
+    TRACE = 5
 
 
 class Open(Protocol):

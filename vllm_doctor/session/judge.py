@@ -31,7 +31,7 @@ from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose
 from vllm_doctor.rules.rule import Rule
-from vllm_doctor.session import path
+from vllm_doctor.session import path, traced
 from vllm_doctor.session.cure import Cure
 from vllm_doctor.session.patients import (
     Examined,
@@ -124,6 +124,8 @@ def judge(
     if is_benchmark and not has_figure(observations):
         is_benchmark, unmeasured = False, NO_RESULT
     verdict, headline = _concluded(diagnosis, error, unmeasured, is_benchmark, is_said(observations), strict)
+    if error is None and verdict is Verdict.UNKNOWN and (of_trace := traced.concluded(observations)) is not None:
+        verdict, headline = of_trace
     command, variables = _command(examined)
     is_one_command = is_written and len(examined) == 1
     cure = Cure(snapshots, rules, catalogue, wishes.get("goal"))
@@ -153,6 +155,7 @@ def judge(
         recordings=recordings,
         expect=expectation.expected(examined[0], snapshots[0], catalogue, wishes) if is_one_command else None,
         benchmarks=tuple(o.bench for o in observations if o.bench is not None),
+        trace=next((o.trace for o in observations if o.trace is not None), None),
         path=path.seen(way, diagnosis.findings, catalogue) if way is not None else None,
         prefixes=tuple(o.prefixes for o in observations if o.prefixes is not None),
     )

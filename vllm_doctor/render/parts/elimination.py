@@ -34,7 +34,7 @@ def elimination(report: Report) -> tuple[Heading | Labelled | Lines, ...]:
 def undecided(report: Report) -> tuple[Labelled, ...]:
     """Of a verdict that stays unknown: which gates are excluded and by which number, and the one measurement that
     decides."""
-    if report.verdict is not Verdict.UNKNOWN or report.is_unmeasured or report.is_of_benchmark:
+    if report.verdict is not Verdict.UNKNOWN or report.is_unmeasured or report.is_of_benchmark or report.is_of_trace:
         return ()
     said = [f"{gate.title}: {because(gate.by[:1])}" for gate in excluded(report)]
     blocks = [Labelled("Excluded", "; ".join(said))] if said else []

@@ -97,7 +97,7 @@ def _server(report: Report, whole: bool) -> Iterator[Words]:
     if report.is_postmortem:
         parts.append(_gpus(report))
         parts.append(f"{len(report.runs):,} server runs" if len(report.runs) > 1 else "")
-    elif not report.is_of_benchmark:
+    elif not (report.is_of_benchmark or report.is_of_trace):
         parts.append(_watched(report))
     yield joined([part for part in parts if plain(part)])
     host = []

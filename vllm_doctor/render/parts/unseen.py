@@ -54,6 +54,11 @@ def in_short(report: Report) -> list[str]:
         return [*said, *_not_told_by_log([] if blind else report.unknown, report)]
     by_reason = {} if blind else report.unknown_by_reason
     kinds = {source.kind for source in report.sources}
+    if report.is_of_trace:
+        said.append(
+            f"What a trace does not hold ({len(report.unknown)} rules): give the server's URL, its log or command, too."
+        )
+        return said
     if report.is_unmeasured:
         running = {rule for reason in _RUNNING for rule in by_reason.pop(reason, [])}
         needed = f" ({len(running)} rules)" if running else ""

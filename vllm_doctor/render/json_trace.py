@@ -1,0 +1,65 @@
+"""A trace as JSON: seconds, and shares of the time looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vllm_doctor.model.trace import RankSeen, TraceSeen
+from vllm_doctor.render.json_values import number
+
+
+def document(seen: TraceSeen | None) -> dict[str, Any] | None:
+    """null where no trace was given."""
+    if seen is None:
+        return None
+    return {
+        "tool": seen.tool,
+        "slowest": seen.slowest,
+        "told": seen.slowest or 0,
+        "ranks": [_rank(rank) for rank in seen.ranks],
+        "notes": list(seen.notes),
+    }
+
+
+def _rank(rank: RankSeen) -> dict[str, Any]:
+    return {
+        "target": rank.target,
+        "rank": rank.rank,
+        "world_size": rank.world,
+        "device": rank.device,
+        "on_cpu": rank.is_on_cpu,
+        "marked_by": rank.marked_by or None,
+        "seconds": number(rank.seconds),
+        "steps": rank.steps,
+        "warm_up_steps": rank.warm_up,
+        "parts": {part: number(seconds) for part, seconds in rank.parts.items()},
+        "overlapped_communication": number(rank.overlapped),
+        "idle_unknown": rank.idle_unknown or None,
+        "python_stacks": rank.has_stacks,
+        "kernels": rank.kernels,
+        "kernels_from_graphs": rank.from_graphs,
+        "graph_launches": rank.graph_launches,
+        "launches": rank.launches,
+        "waits_for_others": number(rank.waits),
+        "kinds": [
+            {
+                "kind": kind.name or None,
+                "steps": kind.steps,
+                "seconds": number(kind.seconds),
+                "parts": {part: number(share) for part, share in kind.parts.items()},
+            }
+            for kind in rank.kinds
+        ],
+        "families": [
+            {
+                "family": family.name,
+                "says": family.says,
+                "precision": family.precision or None,
+                "seconds": number(family.seconds),
+                "count": family.count,
+                "longest": family.longest,
+                "longest_seconds": number(family.longest_seconds),
+            }
+            for family in rank.families
+        ],
+    }

@@ -1,0 +1,45 @@
+"""What a trace alone concludes, where no finding does harm: the device works, or what the trace does not tell. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vllm_doctor.model import trace
+from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.model.observation import Observation
+from vllm_doctor.model.report import Verdict
+from vllm_doctor.text import words
+
+_MOST_UNEXPLAINED, _MOST_IDLE = 0.1, 0.2
+"""Shares of the time beyond which a trace without a finding is no all-clear."""
+
+
+def concluded(observations: Sequence[Observation]) -> tuple[Verdict, str] | None:
+    """None where something else than traces was looked at, or they could not be read."""
+    seen = next((o.trace for o in observations if o.trace is not None), None)
+    if seen is None or any(o.kind is not SourceKind.TRACE for o in observations):
+        return None
+    rank = seen.told
+    most = f", most of it {rank.families[0].says}" if rank.families else ""
+    if rank.is_on_cpu and rank.is_whole:
+        inside = words.number(rank.share(trace.OPERATORS), "share")
+        return Verdict.UNKNOWN, f"A trace without a device: {inside} of the time is in operators{most}"
+    if rank.idle_unknown:
+        return Verdict.UNKNOWN, f"The trace does not hold all that ran: {rank.idle_unknown}"
+    unexplained = rank.share(trace.UNEXPLAINED)
+    if unexplained > _MOST_UNEXPLAINED:
+        return (
+            Verdict.UNKNOWN,
+            f"{words.number(unexplained, 'share')} of the time the device is idle, and the trace does not tell why",
+        )
+    idle = rank.idle / rank.seconds if rank.seconds else 0.0
+    if idle > _MOST_IDLE:
+        most_of = max(trace.IDLE, key=lambda part: rank.parts.get(part, 0.0))
+        slowed = "; Python's stacks were recorded, which slows the host" if rank.has_stacks else ""
+        share = words.number(idle, "share")
+        return (
+            Verdict.UNKNOWN,
+            f"The device is idle {share} of the time, most of it {trace.SAYS[most_of].removeprefix('idle: ')}{slowed}",
+        )
+    works = words.number(1.0 - idle, "share")
+    return Verdict.OK, f"The device works {works} of the time{most}"
