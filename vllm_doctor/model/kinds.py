@@ -147,6 +147,7 @@ class SourceKind(_Word):
     GPU_NAME = "gpu-name", "a GPU that is given by its name only"
     AUTOSCALER = "autoscaler", "what an autoscaler is told to look at, as it is written"
     GATEWAY = "gateway", "the /metrics of a gateway or a router in front of servers"
+    PROFILE = "profile", "where the server's processes spend their time, by their stacks"
 
     @property
     def trust(self) -> Trust:

@@ -13,6 +13,7 @@ from vllm_doctor.model.snapshot import Evaluated
 from vllm_doctor.model.window import Window
 
 if TYPE_CHECKING:
+    from vllm_doctor.model.profile import Profile
     from vllm_doctor.model.run import Run
 
 
@@ -86,6 +87,8 @@ class Observation:
     gpu_rows: tuple[GpuSeen, ...] = ()
     bench: BenchSeen | None = None
     """The benchmark's result that this is."""
+    profile: Profile | None = None
+    """Of its kind: where the server's processes spend their time."""
     recording: RecordingSeen | None = None
     """Where all this was kept, if it is not of now."""
 

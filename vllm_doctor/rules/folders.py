@@ -3,6 +3,7 @@
     signals.yaml, signals/*.yaml   signals
     log-lines/*.yaml               lines of vLLM's log
     regressions/*.yaml             known faults by version
+    profile/*.yaml                 what frames of Python are which part of the work: shipped only
     overrides.yaml                 what is changed in shipped rules
     diagnosis.yaml                 what is no signal, but made of signals: shipped only
     any other *.yaml               a rule
@@ -20,6 +21,7 @@ from vllm_doctor.model.errors import UsageError
 SIGNALS = "signals"
 LOG_LINES = "log-lines"
 REGRESSIONS = "regressions"
+PROFILE = "profile"
 OVERRIDES = "overrides.yaml"
 DIAGNOSIS = "diagnosis.yaml"
 
@@ -69,4 +71,6 @@ def _kind(path: Path) -> str:
         return DIAGNOSIS
     if path.parent.name in (LOG_LINES, REGRESSIONS):
         return path.parent.name
+    if path.parent.resolve() == shipped().resolve() / PROFILE:
+        return PROFILE
     return SIGNALS if path.parent.name == SIGNALS or path.name == f"{SIGNALS}.yaml" else "rule"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from vllm_doctor.session.local import PrintedGpus
     from vllm_doctor.sources.bench.commands import BenchCommand
     from vllm_doctor.sources.bench.measured import Measured
+    from vllm_doctor.sources.profile.profiler import How
     from vllm_doctor.sources.server.state import State
     from vllm_doctor.vllm.command_line import Command
 
@@ -76,6 +77,8 @@ class Attachment:
     roles: Mapping[str, str] = field(default_factory=dict)
     """What words are on the path of a request (--role), and the role of those that are opened now."""
     role: str = ""
+    profile: How | None = None
+    """How the processes of a server are sampled; None: they are not."""
     waited: float | None = None
     """Seconds that the doctor had waited for a CPU when its time began; None: it begins with each look."""
 
