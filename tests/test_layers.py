@@ -20,6 +20,7 @@ FOLDERS = (
     "sources.host",
     "sources.gpu",
     "sources.collect_env",
+    "sources.profile",
     "sources.log",
     "prometheus",
     "launch",
@@ -92,9 +93,11 @@ def test_every_folder_says_what_it_is_for() -> None:
 
 
 def test_sources_know_nothing_of_judging() -> None:
-    """The table of log lines is what they may know of the rules."""
+    """Tables are what they may know of the rules: of log lines, of the parts of a profile."""
     known = {name for module in MODULES if module.startswith("sources.") for name, _ in imported(module)}
-    assert {name for name in known if name.startswith("rules.") and not name.startswith("rules.log_lines")} == set()
+    assert {
+        name for name in known if name.startswith("rules.") and not name.startswith(("rules.log_lines", "rules.parts"))
+    } == set()
 
 
 def test_no_command_knows_another() -> None:
@@ -113,6 +116,7 @@ def test_no_command_knows_another() -> None:
             "expect",
             "regressions",
             "recipe",
+            "profile",
         )
     }
     known = {name for module in names for name, _ in imported(module)}

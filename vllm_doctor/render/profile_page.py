@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from vllm_doctor.model.profile import IDLE, ProcessProfile, Profile, ThreadProfile
 from vllm_doctor.model.report import Report
-from vllm_doctor.render.page import Block, Heading, Lines, Page, Table, Words, code
+from vllm_doctor.render.page import Block, Lines, Page, Table, Words, code
 from vllm_doctor.render.parts import finding
 from vllm_doctor.text import words
 
@@ -33,7 +33,7 @@ def page(profiles: Sequence[Profile], report: Report, parts: Mapping[str, str]) 
         if not profile.native:
             notes.append(NO_GC)
         blocks.append(Lines(tuple(notes)))
-    cards = [finding.card([one], report, False, "") for one in report.findings]
+    cards: list[Block] = [finding.card([one], report, False, "") for one in report.findings]
     return *blocks, *(cards or [Lines((SAYS_NOTHING,))])
 
 
@@ -50,12 +50,11 @@ def _process(process: ProcessProfile, parts: Mapping[str, str]) -> Iterator[Bloc
     name = f"{ROLE.get(process.role, process.role)} (pid {process.pid})"
     if not process.threads:
         why = process.problem.message if process.problem is not None else "no stack of it was read"
-        yield Heading(name)
-        yield Lines((why,))
+        yield Lines((f"{name}: {why}",))
         return
     shown = [thread for thread in process.threads if thread is process.main or thread.busy >= _BUSY]
     for thread in shown[:_THREADS]:
-        yield Heading(f"{name}, {_named(thread, process)}")
+        yield Lines((f"{name}, {_named(thread, process)}.",))
         yield _bars(thread, parts)
     rest = len(process.threads) - len(shown[:_THREADS])
     lines: list[Words] = [note[:1].upper() + note[1:] + "." for note in process.notes]

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from vllm_doctor.model.profile import DEVICE_WAIT, IDLE, OTHER, Frame
 from vllm_doctor.rules import document
@@ -17,10 +18,16 @@ from vllm_doctor.vllm import flags
 PART_KEYS = ("id", "says", "does", "owns", "helper", "frames")
 FRAME_KEYS = ("in", "of", "since", "until", "waiting")
 WAIT_KEYS = ("in", "of", "loop")
-WAITING = ("no", "also", "only")
 ANY = "*"
 _REMEMBERED = 50_000
-Waiting = Literal["no", "also", "only"]
+
+
+class Waiting(StrEnum):
+    """Whether an entry describes a thread that waits."""
+
+    NO = "no"
+    ALSO = "also"
+    ONLY = "only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +36,7 @@ class Described:
 
     path: str
     functions: frozenset[str] = frozenset()
-    waiting: Waiting = "no"
+    waiting: Waiting = Waiting.NO
     since: str = ""
     until: str = ""
 
@@ -125,7 +132,7 @@ class Parts:
         if key not in self._known:
             if len(self._known) > _REMEMBERED:
                 self._known.clear()
-            allowed = ("also", "only") if is_waiting else ("no", "also")
+            allowed = (Waiting.ALSO, Waiting.ONLY) if is_waiting else (Waiting.NO, Waiting.ALSO)
             name = _name(frame.function)
             found = [
                 (bool(one.functions), len(one.path), -place, part)
@@ -189,7 +196,7 @@ def _described(table: Table) -> Described:
     for key, version in bounds.items():
         if not flags.is_named_release(version):
             table.fail(f"{version!r} is no release of vLLM (write 0.26.0)", key)
-    return Described(place.path, place.functions, table.one_of("waiting", WAITING, "no"), **bounds)
+    return Described(place.path, place.functions, table.one_of("waiting", Waiting, Waiting.NO), **bounds)
 
 
 def _place(table: Table) -> Described:

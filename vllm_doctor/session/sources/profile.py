@@ -26,8 +26,8 @@ def of_server(found: ServerProcess, sampling: How, how: Attachment, patient: str
     def look() -> Observation:
         known = parts.load(version=found.version)
         if py_spy.program() is None:
-            seen = Observation(SourceKind.PROFILE, target, error=Problem("unreadable", py_spy.INSTALL), patient=patient)
-            return seen
+            missing = Problem("unreadable", py_spy.INSTALL)
+            return Observation(SourceKind.PROFILE, target, error=missing, patient=patient)
         profile = profiler.profile(found.members, known, sampling, how.deadline, how.kernel)
         problems = [one.problem for one in profile.processes if one.problem is not None]
         is_blind = not any(one.threads for one in profile.processes)
@@ -35,7 +35,7 @@ def of_server(found: ServerProcess, sampling: How, how: Attachment, patient: str
         return Observation(
             SourceKind.PROFILE,
             target,
-            facts=facts.of(profile, (part.id for part in known.parts)),
+            facts=facts.of(profile, known.parts),
             error=error,
             notes=tuple(dict.fromkeys(problem.message for problem in problems)) if not is_blind else (),
             patient=patient,

@@ -1,8 +1,11 @@
-"""What signals read of a profile: shares of the busiest process of each kind, 0 for a part that it was never seen in.
+"""What signals read of a profile: shares of the time of the busiest process of each kind, 0 for a part that it was never
+seen in.
 
-profile_engine.scheduler   the engine core's main thread; profile_api.http: the API server's; profile_worker.…
-profile_api_pool.tokenizing   the largest share in any other thread of the API servers
-profile_engine_busy        the share in which the main thread neither waits for work nor for the device
+    profile_api.tokenizing   the share in one thread, the one that has most of it; idle and device-wait: in the main thread
+    profile_api_busy         the share in which the main thread waits neither for work nor for the device
+    profile_api_top          the part that has most of that, and profile_api_top_share
+
+and the same with profile_engine and profile_worker.
 """
 
 from __future__ import annotations
@@ -12,46 +15,39 @@ from collections.abc import Iterable
 from vllm_doctor.model.profile import DEVICE_WAIT, IDLE, ProcessProfile, Profile
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
+from vllm_doctor.rules.parts import Part
 from vllm_doctor.sources.host.process import API_SERVER, ENGINE_CORE, WORKER
 
 ORIGIN = "py-spy"
+WAITS = (IDLE, DEVICE_WAIT)
 LEAST = 50
 """Samples of a process: with fewer a share is too coarse to judge by (at 50 a share of a tenth is ± 8 points)."""
 NAMES = {ENGINE_CORE: "engine", API_SERVER: "api", WORKER: "worker"}
 _REASONS = {"denied": Reason.DENIED, "not-found": Reason.STALE, "timeout": Reason.TIMEOUT}
 
 
-def of(profile: Profile, parts: Iterable[str]) -> dict[str, Reading]:
+def of(profile: Profile, parts: Iterable[Part]) -> dict[str, Reading]:
     """All facts; unknown, with the reason, where a kind of process was not looked into."""
-    ids = tuple(parts)
-    facts: dict[str, Reading] = {}
+    known = tuple(parts)
+    facts: dict[str, Reading] = {"profile_native": Known(profile.native, origin=ORIGIN)}
     for role, name in NAMES.items():
-        seen = [one for one in profile.processes if one.role == role]
         one = profile.busiest(role)
         main = one.main if one is not None else None
         if one is None or main is None or one.samples < LEAST:
-            why = Unknown(_why(seen))
-            facts |= {f"profile_{name}.{part}": why for part in ids} | {f"profile_{name}_busy": why}
+            why = Unknown(_why([seen for seen in profile.processes if seen.role == role]))
+            facts |= {f"profile_{name}.{part.id}": why for part in known}
+            facts |= {f"profile_{name}_{what}": why for what in ("busy", "top", "top_share")}
             continue
-        for part in ids:
-            facts[f"profile_{name}.{part}"] = Known(_bounded(main.shares.get(part, 0.0)), origin=ORIGIN)
-        facts[f"profile_{name}_busy"] = Known(_bounded(main.busy), origin=ORIGIN)
-    pools = [
-        thread
-        for one in profile.processes
-        if one.role == API_SERVER and one.samples >= LEAST
-        for thread in one.threads
-        if thread is not one.main
-    ]
-    looked = isinstance(facts["profile_api_busy"], Known)
-    for part in ids:
-        if part in (IDLE, DEVICE_WAIT):
-            continue
-        share = max((thread.shares.get(part, 0.0) for thread in pools), default=0.0)
-        facts[f"profile_api_pool.{part}"] = (
-            Known(_bounded(share), origin=ORIGIN) if looked else facts["profile_api_busy"]
-        )
-    facts["profile_native"] = Known(profile.native, origin=ORIGIN)
+        for part in known:
+            threads = [main] if part.id in WAITS else one.threads
+            share = max(thread.shares.get(part.id, 0.0) for thread in threads)
+            facts[f"profile_{name}.{part.id}"] = _known(share)
+        worked = {part: share for part, share in main.shares.items() if part not in WAITS}
+        top = max(worked, key=lambda part: worked[part], default="")
+        facts[f"profile_{name}_busy"] = _known(main.busy)
+        facts[f"profile_{name}_top_share"] = _known(worked.get(top, 0.0))
+        says = next((part.says for part in known if part.id == top), "nothing")
+        facts[f"profile_{name}_top"] = Known(says, origin=ORIGIN)
     return facts
 
 
@@ -60,5 +56,5 @@ def _why(seen: Iterable[ProcessProfile]) -> Reason:
     return _REASONS.get(problems[0], Reason.NOT_SUPPORTED) if problems else Reason.ABSENT
 
 
-def _bounded(share: float) -> float:
-    return min(1.0, max(0.0, share))
+def _known(share: float) -> Known:
+    return Known(min(1.0, max(0.0, share)), origin=ORIGIN)

@@ -30,6 +30,7 @@ _AT_REST = 0.005
 _SHOWN = 3
 _TOP = 2
 _MAIN = "MainThread"
+_NO_FRAME = "(no frame of Python)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def _thread(
         if assigned.loop:
             loops[assigned.loop] += stack.count
         if assigned.part == OTHER:
-            unassigned[" < ".join(frame.shown for frame in reversed(stack.frames[-_TOP:]))] += stack.count
+            unassigned[" < ".join(frame.shown for frame in reversed(stack.frames[-_TOP:])) or _NO_FRAME] += stack.count
     samples = sum(counts.values())
     shares = {part: count / moments for part, count in counts.items()}
     if cpu is not None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from vllm_doctor.model.report import Problem
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.profile import rights, stacks
-from vllm_doctor.sources.profile.stacks import Stacks
+from vllm_doctor.sources.profile.stacks import NOTHING, Stacks
 
 PROGRAM = "py-spy"
 INSTALL = "py-spy is not installed: pip install 'vllm-throughput-doctor[profile]' (or pip install py-spy)"
@@ -38,7 +38,7 @@ _LATE = re.compile(r"([\d.]{1,12})s behind in sampling")
 class Sampled:
     """What one run gave. `cpu`: seconds of CPU that the sampler itself used."""
 
-    stacks: Stacks = Stacks(())
+    stacks: Stacks = NOTHING
     errors: int = 0
     cpu: float | None = None
     problem: Problem | None = None
@@ -81,7 +81,7 @@ def sample(
         notes.append("it ended while it was looked at")
     if read is not None and read.is_cut:
         notes.append(f"only the first {len(read.found):,} of its stacks were read")
-    return Sampled(read or Stacks(()), int(counted[2]) if counted else 0, ran.cpu, problem, tuple(notes))
+    return Sampled(read or NOTHING, int(counted[2]) if counted else 0, ran.cpu, problem, tuple(notes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def _problem(kernel: Kernel, pid: int, ran: _Ran) -> Problem:
         return Problem("timeout", f"py-spy did not end in time with pid {pid}: fewer seconds, or a longer --timeout")
     if "failed to find python version" in low or "failed to find python interpreter" in low or "unsupported" in low:
         return Problem("unreadable", f"py-spy does not recognise the Python of pid {pid}: a newer py-spy may")
-    if "can't get native stack traces" in low or "unwind" in low and "native" in low:
+    if "can't get native stack traces" in low or ("unwind" in low and "native" in low):
         return Problem("unreadable", "py-spy cannot read native frames here: leave out --native")
     if ran.code == 0:
         return Problem("empty", f"pid {pid} was looked at, and not one stack could be read")

@@ -45,6 +45,9 @@ class Stacks:
     strange: int = 0
 
 
+NOTHING = Stacks(())
+
+
 def parse(data: bytes) -> Stacks:
     """The stacks of a file; never raises."""
     is_cut = len(data) > MAX_BYTES
