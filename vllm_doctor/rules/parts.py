@@ -17,7 +17,7 @@ from vllm_doctor.vllm import flags
 
 PART_KEYS = ("id", "says", "does", "owns", "helper", "frames")
 FRAME_KEYS = ("in", "of", "since", "until", "waiting")
-WAIT_KEYS = ("in", "of", "loop")
+WAIT_KEYS = ("in", "of", "loop", "within")
 ANY = "*"
 _REMEMBERED = 50_000
 
@@ -69,10 +69,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """An innermost frame of a thread that waits. `loop`: the part that has the time in which it used a CPU."""
+    """An innermost frame of a thread that waits; `within`: any frame, of one that looks again and again. `loop`: the
+    part that has the time in which it used a CPU."""
 
     frames: Described
     loop: str
+    within: bool
 
 
 class Assigned(NamedTuple):
@@ -116,15 +118,22 @@ class Parts:
 
     def _wait(self, stack: Sequence[Frame]) -> Wait | None:
         """Whether the thread waits, by the innermost frame that Python has."""
-        innermost = next((frame for frame in reversed(stack) if _is_python(frame.path)), None)
-        if innermost is None:
-            return None
-        if innermost not in self._waits:
+        is_innermost = True
+        for frame in reversed(stack):
+            if _is_python(frame.path):
+                wait = self._waiting(frame)
+                if wait is not None and (is_innermost or wait.within):
+                    return wait
+                is_innermost = False
+        return None
+
+    def _waiting(self, frame: Frame) -> Wait | None:
+        if frame not in self._waits:
             if len(self._waits) > _REMEMBERED:
                 self._waits.clear()
-            name = _name(innermost.function)
-            self._waits[innermost] = next((one for one in self.waits if one.frames.fits(name, innermost.path)), None)
-        return self._waits[innermost]
+            name = _name(frame.function)
+            self._waits[frame] = next((one for one in self.waits if one.frames.fits(name, frame.path)), None)
+        return self._waits[frame]
 
     def _part(self, frame: Frame, is_waiting: bool) -> Part | None:
         """The part that describes a frame: an entry that names functions goes before one of all of a module."""
@@ -186,7 +195,7 @@ def _waits(root: Table, parts: Iterable[str]) -> Iterator[Wait]:
     for table in root.tables("waits"):
         table.allow(*WAIT_KEYS)
         loop = table.one_of("loop", parts) if "loop" in table else ""
-        yield Wait(_place(table), loop)
+        yield Wait(_place(table), loop, _flag(table, "within"))
 
 
 def _described(table: Table) -> Described:

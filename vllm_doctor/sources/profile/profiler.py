@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vllm_doctor.model.profile import DEVICE_WAIT, IDLE, OTHER, ProcessProfile, Profile, ThreadProfile
+from vllm_doctor.model.profile import DEVICE_WAIT, IDLE, OTHER, Frame, ProcessProfile, Profile, ThreadProfile
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Problem
 from vllm_doctor.rules.parts import Parts
@@ -30,7 +30,6 @@ _AT_REST = 0.005
 _SHOWN = 3
 _TOP = 2
 _MAIN = "MainThread"
-_NO_FRAME = "(no frame of Python)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +96,16 @@ def _thread(
     counts: Counter[str] = Counter()
     loops: Counter[str] = Counter()
     unassigned: Counter[str] = Counter()
-    for stack in each:
+    whole, torn = _by_root(each)
+    for stack in whole:
         assigned = parts.of(stack.frames)
         counts[assigned.part] += stack.count
         if assigned.loop:
             loops[assigned.loop] += stack.count
         if assigned.part == OTHER:
-            unassigned[" < ".join(frame.shown for frame in reversed(stack.frames[-_TOP:])) or _NO_FRAME] += stack.count
-    samples = sum(counts.values())
+            unassigned[" < ".join(frame.shown for frame in reversed(stack.frames[-_TOP:]))] += stack.count
+    samples = sum(stack.count for stack in each)
+    counts = _with_torn(counts, whole, torn, parts)
     shares = {part: count / moments for part, count in counts.items()}
     if cpu is not None:
         shares = _by_cpu(shares, {part: count / moments for part, count in loops.items()}, cpu)
@@ -117,6 +118,45 @@ def _thread(
         cpu,
         tuple((frames, count / moments) for frames, count in strange),
     )
+
+
+def _by_root(each: Sequence[Stack]) -> tuple[list[Stack], list[Stack]]:
+    """The stacks that begin where the thread does, and those that lost their beginning: the thread went on while its
+    memory was read."""
+    roots: Counter[Frame | None] = Counter()
+    for stack in each:
+        roots[stack.frames[0] if stack.frames else None] += stack.count
+    root = next((frame for frame, _ in roots.most_common() if frame is not None), None)
+    whole = [stack for stack in each if stack.frames and stack.frames[0] == root]
+    return whole, [stack for stack in each if not stack.frames or stack.frames[0] != root]
+
+
+def _with_torn(
+    counts: Mapping[str, float], whole: Sequence[Stack], torn: Sequence[Stack], parts: Parts
+) -> Counter[str]:
+    """A stack without its beginning counts like those of the same thread that run in the same file; one of which
+    nothing is left, like these: only a thread that runs is torn."""
+    found = Counter(counts)
+    spread: Counter[str] = Counter()
+    by_path: dict[str, Counter[str]] = defaultdict(Counter)
+    for stack in whole:
+        part = parts.of(stack.frames).part
+        for path in {frame.path for frame in stack.frames}:
+            by_path[path][part] += stack.count
+    for stack in torn:
+        if stack.frames:
+            alike = by_path.get(stack.frames[-1].path) or Counter({parts.of(stack.frames).part: 1})
+            _spread(spread, alike, stack.count)
+    empty = sum(stack.count for stack in torn if not stack.frames)
+    lost: Counter[str] = Counter()
+    _spread(lost, spread or Counter(counts) or Counter({OTHER: 1}), empty)
+    return found + spread + lost
+
+
+def _spread(into: Counter[str], alike: Mapping[str, float], count: float) -> None:
+    whole = sum(alike.values())
+    for part, share in alike.items():
+        into[part] += count * share / whole  # type: ignore[assignment]
 
 
 def _by_cpu(shares: Mapping[str, float], loops: Mapping[str, float], cpu: float) -> dict[str, float]:
