@@ -84,21 +84,28 @@ def measured(one: Mapping[str, Any]) -> dict[str, Any]:
         (OUT / "plain.jinja").write_text("{% for message in messages %}{{ message['content'] }}\n{% endfor %}")
         args += ["--chat-template", str(OUT / "plain.jinja")]
     with contextlib.ExitStack() as opened:
-        output = opened.enter_context(slow_pipe(one["slow_pipe"])) if "slow_pipe" in one else None
+        is_slow = threading.Event()
+        output = opened.enter_context(slow_pipe(one["slow_pipe"], is_slow)) if "slow_pipe" in one else None
         url = opened.enter_context(vllm(args, f"profile-{one['name']}", env, output=output))
+        is_slow.set()
+        (CLOCKS / "go").touch()
+        opened.callback(is_slow.clear)  # the server's last words are not waited for
         opened.enter_context(at_work(url, one["load"]))
         time.sleep(RAMP_SECONDS)
         time.sleep(5)
-        before, began = clocks(), time.monotonic()
+        before, began, ran_before = clocks(), time.monotonic(), wanted()
         words = [sys.executable, "-m", "vllm_doctor", "profile", url, "--json", "--seconds", str(SECONDS)]
         words += ["--native"] if one.get("native") else []
         ran = subprocess.run(words, capture_output=True, text=True, timeout=120)
         after = clocks()
         took = time.monotonic() - began
+        ran_after = wanted()
     profile = json.loads(ran.stdout)
     if profile["error"]:
         return {"name": one["name"], "well": False, "error": profile["error"]}
-    return compared(one, profile, before, after, took, ran.returncode)
+    pid = next(p["pid"] for p in profile["profiles"][0]["processes"] if p["role"] == one["role"])
+    share = (ran_after[pid] - ran_before[pid]) / took
+    return compared(one, profile, before, after, share, took, ran.returncode)
 
 
 def compared(
@@ -106,6 +113,7 @@ def compared(
     profile: dict[str, Any],
     before: Mapping[int, dict[str, Any]],
     after: Mapping[int, dict[str, Any]],
+    wanted: float,
     took: float,
     code: int,
 ) -> dict[str, Any]:
@@ -113,10 +121,9 @@ def compared(
     main = next(t for p in processes for t in p["threads"] if t["is_main"])
     named, thread = max((t["shares"].get(one["part"], 0.0), t["name"]) for p in processes for t in p["threads"])
     true = max(shares(before, after, [p["pid"] for p in processes]).values(), default=None)
-    if one.get("largest_work"):
-        true = main["cores"]  # what the kernel says that the thread computed, less the other parts
+    if one.get("largest_work"):  # as long as the kernel says that the thread ran or waited for a CPU, less other parts
         others = sum(v for k, v in main["shares"].items() if k not in (one["part"], "idle", "device-wait"))
-        true = max(0.0, true - others)
+        true = max(0.0, wanted - others)
     worked = {k: v for k, v in main["shares"].items() if k != "idle"}
     well = true is not None and abs(named - true) <= POINTS
     if one.get("largest"):
@@ -155,6 +162,16 @@ def shares(
     return found
 
 
+def wanted() -> dict[int, float]:
+    """Seconds in which the main thread of each process ran, or waited for a CPU, by the kernel."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/schedstat"):
+        with contextlib.suppress(OSError, ValueError):
+            ran, waited, _ = map(int, path.read_text().split())
+            found[int(path.parent.name)] = (ran + waited) / 1e9
+    return found
+
+
 def clocks() -> dict[int, dict[str, Any]]:
     found = {}
     for path in CLOCKS.glob("*.json"):
@@ -176,28 +193,27 @@ def at_work(url: str, load: Mapping[str, Any]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def slow_pipe(bytes_per_second: int) -> Iterator[int]:
-    """What reads the log takes so many bytes a second, once the server is up."""
+def slow_pipe(bytes_per_second: int, is_slow: threading.Event) -> Iterator[int]:
+    """What reads the log takes so many bytes a second, once it is slow."""
     reading, writing = os.pipe()
     ended = threading.Event()
 
     def read() -> None:
-        began = time.monotonic()
         with (OUT / "profile-slow-pipe.log").open("wb") as log:
             while not ended.is_set():
-                is_up = time.monotonic() - began > 60
-                part = os.read(reading, 1024 if is_up else 65536)
+                part = os.read(reading, 1024 if is_slow.is_set() else 65536)
                 if not part:
                     return
                 log.write(part)
                 log.flush()
-                if is_up:
+                if is_slow.is_set():
                     time.sleep(len(part) / bytes_per_second)
 
     threading.Thread(target=read, daemon=True).start()
     try:
         yield writing
     finally:
+        is_slow.clear()
         ended.set()
         os.close(writing)
 

@@ -2,7 +2,8 @@
 
 TIMED: "module:Class.method" entries, joined by commas; "gc" is Python's collector. TIMED_OUT: a folder, in which each
 process writes PID.json twice a second: seconds inside, by thread (only the outermost call counts), and the clock.
-GARBAGE: so many objects are kept that a collection takes long; COLLECT: seconds from one collection to the next.
+GARBAGE: once the file `go` is there, so many objects are kept that a collection takes long (vLLM freezes what was there
+when it started); COLLECT: seconds from one collection to the next.
 """
 
 import functools
@@ -14,14 +15,16 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 _inside = threading.local()
 _spent: dict[str, float] = {}
 
 
-def _timed(function):  # type: ignore[no-untyped-def]
+def _timed(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
-    def call(*args, **kwargs):  # type: ignore[no-untyped-def]
+    def call(*args: Any, **kwargs: Any) -> Any:
         if getattr(_inside, "depth", 0):
             return function(*args, **kwargs)
         _inside.depth, began = 1, time.perf_counter()
@@ -45,7 +48,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     def __init__(self, wanted: dict[str, list[str]]) -> None:
         self.wanted = wanted
 
-    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name not in self.wanted:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
@@ -53,7 +56,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             return None
         run = spec.loader.exec_module
 
-        def exec_module(module):  # type: ignore[no-untyped-def]
+        def exec_module(module: Any) -> None:
             run(module)
             for place in self.wanted[name]:
                 *owners, function = place.split(".")
@@ -82,7 +85,10 @@ def _write(folder: str) -> None:
         os.replace(f"{path}.new", path)
 
 
-def _collect(every: float) -> None:
+def _collect(count: int, every: float) -> None:
+    while not os.path.exists(os.path.join(os.environ["TIMED_OUT"], "go")):
+        time.sleep(1)
+    sys.kept_garbage = [[place] for place in range(count)]  # type: ignore[attr-defined]
     while True:
         time.sleep(every)
         gc.collect()
@@ -99,8 +105,8 @@ def _begin() -> None:
     sys.meta_path.insert(0, _Finder(wanted))
     threading.Thread(target=_write, args=(os.environ["TIMED_OUT"],), daemon=True, name="timed").start()
     if count := int(os.environ.get("GARBAGE", "0")):
-        sys.kept_garbage = [[place] for place in range(count)]  # type: ignore[attr-defined]
-        threading.Thread(target=_collect, args=(float(os.environ["COLLECT"]),), daemon=True, name="collector").start()
+        args = (count, float(os.environ["COLLECT"]))
+        threading.Thread(target=_collect, args=args, daemon=True, name="collector").start()
 
 
 if os.environ.get("TIMED_OUT") and any(word in " ".join(sys.orig_argv) for word in ("vllm", "multiprocessing")):

@@ -1,7 +1,6 @@
-"""What signals read of a profile: shares of the time of the busiest process of each kind, 0 for a part that it was never
-seen in.
+"""What signals read of a profile: shares of the time of the busiest process of each kind, 0 for a part that was not seen.
 
-    profile_api.tokenizing   the share in one thread, the one that has most of it; idle and device-wait: in the main thread
+    profile_api.tokenizing   the share in one thread, the one that has most of it; of waits that of the main thread
     profile_api_busy         the share in which the main thread waits neither for work nor for the device
     profile_api_top          the part that has most of that, and profile_api_top_share
 

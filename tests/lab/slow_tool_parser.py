@@ -1,0 +1,17 @@
+"""A tool parser as slow ones are: with each chunk of a stream it reads all of the answer again, in Python."""
+
+from typing import Any
+
+from vllm.tool_parsers.abstract_tool_parser import ToolParserManager  # type: ignore[import-not-found]
+from vllm.tool_parsers.xlam_tool_parser import xLAMToolParser  # type: ignore[import-not-found]
+
+
+@ToolParserManager.register_module("lab_slow")  # type: ignore[untyped-decorator]
+class SlowToolParser(xLAMToolParser):  # type: ignore[misc]
+    """Counts braces in what was read before."""
+
+    def extract_tool_calls_streaming(self, previous_text: str, current_text: str, *args: Any, **kwargs: Any) -> Any:
+        depth = 0
+        for character in current_text:
+            depth += (character == "{") - (character == "}")
+        return super().extract_tool_calls_streaming(previous_text, current_text, *args, **kwargs)
