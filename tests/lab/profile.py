@@ -34,7 +34,8 @@ CLOCKS = OUT / "profile-clocks"
 SECONDS = 10
 POINTS = 0.10
 """How far a share may be from the clock's."""
-TEMPLATE = """{%- for turn in range(400) %}{%- for message in messages %}{%- set words = message['content'].split(' ') %}
+TEMPLATE = """{%- for turn in range(400) %}{%- for message in messages %}
+{%- set words = message['content'].split(' ') %}
 {%- for word in words %}{%- if word|length > 40 %}{{ word|upper }}{%- endif %}{%- endfor %}{%- endfor %}{%- endfor %}
 {%- for message in messages %}{{ message['role'] }}: {{ message['content'] }}
 {% endfor %}"""

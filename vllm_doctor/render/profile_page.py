@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from vllm_doctor.model.kinds import State
 from vllm_doctor.model.profile import IDLE, ProcessProfile, Profile, ThreadProfile
 from vllm_doctor.model.report import Report
-from vllm_doctor.render.page import Block, Lines, Page, Table, Words, code
+from vllm_doctor.render.page import Block, Head, Lines, Page, Table, Words, code
 from vllm_doctor.render.parts import finding
 from vllm_doctor.text import words
 
-_WIDE = 30
+_WIDE = 24
 _LEAST = 0.005
 _BUSY = 0.02
 """Of other threads only those that are busier are shown."""
 _THREADS = 6
 ROLE = {"api-server": "API server", "engine-core": "engine core", "worker": "worker"}
-SAYS_NOTHING = "No rule finds in this that a flag would cure it."
+SAYS_NOTHING = "Nothing in the profile that a flag would cure"
 NO_GC = (
     "Garbage collection has no frame of its own here: its time is in the part that it interrupted"
     " (--native sees it, and stops each process for a moment at each sample)."
@@ -25,7 +26,7 @@ NO_GC = (
 
 def page(profiles: Sequence[Profile], report: Report, parts: Mapping[str, str]) -> Page:
     """`report`: with the findings that the profile is evidence of; `parts`: their words, by id."""
-    blocks: list[Block] = []
+    blocks: list[Block] = [_head(report)]
     for profile in profiles:
         for process in profile.processes:
             blocks += _process(process, parts)
@@ -34,7 +35,15 @@ def page(profiles: Sequence[Profile], report: Report, parts: Mapping[str, str]) 
             notes.append(NO_GC)
         blocks.append(Lines(tuple(notes)))
     cards: list[Block] = [finding.card([one], report, False, "") for one in report.findings]
-    return *blocks, *(cards or [Lines((SAYS_NOTHING,))])
+    return *blocks, *cards
+
+
+def _head(report: Report) -> Head:
+    """What follows, before what it follows from."""
+    found = report.findings
+    if not found:
+        return Head(State.OK, SAYS_NOTHING)
+    return Head(State(found[0].severity), found[0].title, found[0].rule)
 
 
 def _how(profile: Profile) -> str:

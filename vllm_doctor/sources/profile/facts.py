@@ -1,4 +1,4 @@
-"""What signals read of a profile: shares of the time of the busiest process of each kind, 0 for a part that was not seen.
+"""What signals read of a profile: shares of the time of the busiest process of its kind, 0 for what was not seen.
 
     profile_api.tokenizing   the share in one thread, the one that has most of it; of waits that of the main thread
     profile_api_busy         the share in which the main thread waits neither for work nor for the device
@@ -9,7 +9,7 @@ and the same with profile_engine and profile_worker.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from vllm_doctor.model.profile import DEVICE_WAIT, IDLE, ProcessProfile, Profile
 from vllm_doctor.model.reading import Known, Reading, Unknown
@@ -50,8 +50,10 @@ def of(profile: Profile, parts: Iterable[Part]) -> dict[str, Reading]:
     return facts
 
 
-def _why(seen: Iterable[ProcessProfile]) -> Reason:
+def _why(seen: Sequence[ProcessProfile]) -> Reason:
     problems = [one.problem.kind for one in seen if one.problem is not None]
+    if any(one.threads for one in seen):
+        return Reason.BETWEEN  # too few samples
     return _REASONS.get(problems[0], Reason.NOT_SUPPORTED) if problems else Reason.ABSENT
 
 
