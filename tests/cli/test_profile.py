@@ -99,8 +99,17 @@ def test_one_process_that_cannot_be_looked_into_is_said(
     server: dict[int, bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
     server[13] = b""
-    assert main(["profile", "12", "--seconds", "1"]) == 0
+    assert main(["profile", "12", "--seconds", "1"]) == 3
     assert "worker (pid 13): this container lacks SYS_PTRACE" in capsys.readouterr().out.replace("\n  ", " ")
+
+
+def test_an_idle_server_is_not_ok(server: dict[int, bytes], capsys: pytest.CaptureFixture[str]) -> None:
+    for number in ROLES:
+        server[number] = (
+            f"thread ({number}): MainThread;<module> (vllm);get (queue.py);wait (threading.py) 900\n".encode()
+        )
+    assert main(["profile", "12", "--seconds", "1"]) == 3
+    assert "The server was idle" in capsys.readouterr().out
 
 
 def test_hostile_names_do_nothing(server: dict[int, bytes], capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,15 @@ SCHEDULE = "Scheduler.schedule vllm/v1/core/sched/scheduler.py"
 STEP = "EngineCore.step vllm/v1/engine/core.py"
 OUTPUTS = "OutputProcessor.process_outputs vllm/v1/engine/output_processor.py"
 WAIT = "Condition.wait threading.py"
+HASH = "hash_block_tokens vllm/v1/core/kv_cache_utils.py"
+DECODE = "FastIncrementalDetokenizer.decode_next vllm/v1/engine/detokenizer.py"
+LOGPROBS = "LogprobsProcessor.update vllm/v1/engine/logprobs.py"
+CONVERT = "convert vllm/tokenizers/detokenizer_utils.py"
+ENCODE = "TokenizersBackend._encode_plus transformers/tokenization_utils_tokenizers.py"
+PARSE = "extract vllm/tool_parsers/xlam_tool_parser.py"
+RESPONSE = "MultiprocExecutor.collective_rpc.<locals>.get_response vllm/v1/executor/multiproc_executor.py"
+OUTPUT = "AsyncGPUModelRunnerOutput.get_output vllm/v1/worker/gpu_model_runner.py"
+SYNCHRONIZE = "Event.synchronize torch/cuda/streams.py"
 
 
 @pytest.mark.parametrize(
@@ -30,20 +39,23 @@ WAIT = "Condition.wait threading.py"
     [
         ((STEP, SCHEDULE), "scheduler"),
         ((STEP, SCHEDULE, "BlockPool.get_new_blocks vllm/v1/core/block_pool.py"), "block-allocation"),
-        ((STEP, SCHEDULE, "hash_block_tokens vllm/v1/core/kv_cache_utils.py", "dumps json/__init__.py"), "prefix-hashing"),
+        ((STEP, SCHEDULE, HASH, "dumps json/__init__.py"), "prefix-hashing"),
         ((STEP, SCHEDULE, "Scheduler.get_grammar_bitmask vllm/v1/core/sched/scheduler.py"), "structured-output"),
         ((OUTPUTS,), "http"),
-        ((OUTPUTS, "FastIncrementalDetokenizer.decode_next vllm/v1/engine/detokenizer.py"), "detokenizing"),
-        ((OUTPUTS, "LogprobsProcessor.update vllm/v1/engine/logprobs.py", "convert vllm/tokenizers/detokenizer_utils.py"), "logprobs"),
+        ((OUTPUTS, DECODE), "detokenizing"),
+        ((OUTPUTS, LOGPROBS, CONVERT), "logprobs"),
         ((OUTPUTS, "debug logging/__init__.py", "dumps json/__init__.py"), "logging"),
         (("run asyncio/x.py", "render jinja2/environment.py", "root <template>"), "chat-template"),
-        (("extract vllm/tool_parsers/xlam_tool_parser.py", "TokenizersBackend._encode_plus transformers/tokenization_utils_tokenizers.py"), "parsers"),
-        (("collect gc_collect_main", ), "other"),
+        ((PARSE, ENCODE), "parsers"),
+        (("collect gc_collect_main",), "other"),
         (("run a.py", "gc_collect_main libpython3.11.so.1.0"), "garbage-collection"),
         (("busy mine.py",), "other"),
-        (("f vllm/v1/core/kv_cache_utils.py", "hash_block_tokens.<locals>.<genexpr> vllm/v1/core/kv_cache_utils.py"), "prefix-hashing"),
+        (
+            ("f vllm/v1/core/kv_cache_utils.py", "hash_block_tokens.<locals>.<genexpr> vllm/v1/core/kv_cache_utils.py"),
+            "prefix-hashing",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_innermost_frame_that_is_described_decides(frames: tuple[str, ...], part: str) -> None:
     frames = tuple(frame if " " in frame else f"{frame} ?" for frame in frames)
     assert of(*frames).part == part
@@ -51,8 +63,8 @@ def test_the_innermost_frame_that_is_described_decides(frames: tuple[str, ...], 
 
 def test_a_thread_that_waits_is_idle_or_waits_for_the_device() -> None:
     assert of("run threading.py", WAIT).part == "idle"
-    assert of(STEP, "MultiprocExecutor.collective_rpc.<locals>.get_response vllm/v1/executor/multiproc_executor.py", WAIT).part == "device-wait"  # fmt: skip
-    assert of("AsyncGPUModelRunnerOutput.get_output vllm/v1/worker/gpu_model_runner.py", "Event.synchronize torch/cuda/streams.py").part == "device-wait"  # fmt: skip
+    assert of(STEP, RESPONSE, WAIT).part == "device-wait"
+    assert of(OUTPUT, SYNCHRONIZE).part == "device-wait"
 
 
 def test_looking_again_and_again_is_waiting() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -46,7 +47,7 @@ SOURCE is a pid of a server of this host, or its URL; none: every vLLM server of
 again or stopped, and neither arguments nor local variables are read. It needs py-spy (pip install py-spy), and the
 right to read another process's memory: as the server's user or root, in a container with SYS_PTRACE.
 At most {MOST_SECONDS:g} seconds, and {MOST_RATE} samples a second.
-exit codes: 0 ok, 1 warning, 2 critical, 3 nothing could be looked into.
+exit codes: 0 ok, 1 warning, 2 critical, 3 no verdict: a process could not be looked into, or all was idle.
 """
 
 
@@ -77,7 +78,9 @@ def run(arguments: Sequence[str]) -> int:
         page = profile_page.page(list(seen.profiles.values()), seen.report, says)
         rendered = _painted(page, form, is_coloured(options))
     write(rendered, options)
-    return _exit_code(seen.report, options.fail_on)
+    if seen.report.error is not None:
+        print(f"vllm-doctor: {seen.report.error.message}", file=sys.stderr)
+    return _exit_code(seen, options.fail_on)
 
 
 def _painted(page: object, form: str, colour: bool) -> str:
@@ -140,10 +143,13 @@ def _report(observations: Sequence[Observation], rules: object, signals: object,
     return replace(report, findings=follows)
 
 
-def _exit_code(report: Report, fail_on: str) -> int:
-    grave = {finding.severity for finding in report.findings if finding.is_grave}
-    if fail_on == "never" or not grave:
+def _exit_code(seen: _Seen, fail_on: str) -> int:
+    grave = {finding.severity for finding in seen.report.findings if finding.is_grave}
+    if fail_on == "never":
         return 0
+    if not grave:
+        is_unsure = any(profile.unsure for profile in seen.profiles.values())
+        return Verdict.UNKNOWN.exit_code if is_unsure else Verdict.OK.exit_code
     if Severity.CRITICAL in grave:
         return Verdict.CRITICAL.exit_code
     return 0 if fail_on == "critical" else Verdict.WARNING.exit_code

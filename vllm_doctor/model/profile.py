@@ -12,6 +12,12 @@ IDLE, DEVICE_WAIT, OTHER = "idle", "device-wait", "other"
 """The parts that the doctor itself knows: it waits for work, it waits for the device, and nobody knows."""
 
 
+LEAST_SAMPLES = 50
+"""Of a process: with fewer a share is too coarse to judge by (at 50 a share of a tenth is ± 8 points)."""
+AT_REST = 0.95
+"""Idle for more than this share of the time, in every main thread: nobody asked anything of the server."""
+
+
 class Frame(NamedTuple):
     """A frame of a stack: the function's name, qualified where Python tells it, and its file."""
 
@@ -76,6 +82,18 @@ class Profile:
     """Whether native frames were looked at: only then garbage collection is seen."""
     stacks: Mapping[int, str] = field(default_factory=dict, repr=False)
     """By pid: the collapsed stacks, cleaned."""
+
+    @property
+    def unsure(self) -> str:
+        """Why nothing can be concluded from what was not seen; "" where all of it was seen at work."""
+        blind = [one for one in self.processes if one.main is None or one.problem is not None]
+        if blind:
+            return f"{len(blind)} of {len(self.processes)} processes could not be looked into"
+        if any(one.samples < LEAST_SAMPLES for one in self.processes):
+            return "Too few samples to judge by: look longer, or more often"
+        if all(one.main is not None and one.main.shares.get(IDLE, 0.0) > AT_REST for one in self.processes):
+            return "The server was idle: look under load"
+        return ""
 
     def busiest(self, role: str) -> ProcessProfile | None:
         """Of this role the process whose main thread worked most; None: none was looked into."""

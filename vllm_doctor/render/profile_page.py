@@ -26,7 +26,7 @@ NO_GC = (
 
 def page(profiles: Sequence[Profile], report: Report, parts: Mapping[str, str]) -> Page:
     """`report`: with the findings that the profile is evidence of; `parts`: their words, by id."""
-    blocks: list[Block] = [_head(report)]
+    blocks: list[Block] = [_head(profiles, report)]
     for profile in profiles:
         for process in profile.processes:
             blocks += _process(process, parts)
@@ -38,11 +38,12 @@ def page(profiles: Sequence[Profile], report: Report, parts: Mapping[str, str]) 
     return *blocks, *cards
 
 
-def _head(report: Report) -> Head:
+def _head(profiles: Sequence[Profile], report: Report) -> Head:
     """What follows, before what it follows from."""
     found = report.findings
     if not found:
-        return Head(State.OK, SAYS_NOTHING)
+        unsure = next((profile.unsure for profile in profiles if profile.unsure), "")
+        return Head(State.UNKNOWN, unsure) if unsure else Head(State.OK, SAYS_NOTHING)
     return Head(State(found[0].severity), found[0].title, found[0].rule)
 
 

@@ -13,7 +13,7 @@ from vllm_doctor.sources.profile import py_spy, rights
 
 SAID = {
     "gone": ("Error: Failed to get process executable name. Check that the process is running.", "not-found"),
-    "denied": ("Permission Denied: Try running again with elevated permissions by going 'sudo env \"PATH=$PATH\" !!'", "denied"),
+    "denied": ("Permission Denied: Try running again with elevated permissions by going 'sudo env", "denied"),
     "stranger": ("Error: Failed to find python version from target process", "unreadable"),
     "else": ("Error: a thing that nobody knows \x1b[31m", "unreadable"),
 }  # fmt: skip

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from vllm_doctor.model.profile import DEVICE_WAIT, IDLE, ProcessProfile, Profile
+from vllm_doctor.model.profile import DEVICE_WAIT, IDLE, LEAST_SAMPLES, ProcessProfile, Profile
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.rules.parts import Part
@@ -19,8 +19,6 @@ from vllm_doctor.sources.host.process import API_SERVER, ENGINE_CORE, WORKER
 
 ORIGIN = "py-spy"
 WAITS = (IDLE, DEVICE_WAIT)
-LEAST = 50
-"""Samples of a process: with fewer a share is too coarse to judge by (at 50 a share of a tenth is ± 8 points)."""
 NAMES = {ENGINE_CORE: "engine", API_SERVER: "api", WORKER: "worker"}
 _REASONS = {"denied": Reason.DENIED, "not-found": Reason.STALE, "timeout": Reason.TIMEOUT}
 
@@ -32,7 +30,7 @@ def of(profile: Profile, parts: Iterable[Part]) -> dict[str, Reading]:
     for role, name in NAMES.items():
         one = profile.busiest(role)
         main = one.main if one is not None else None
-        if one is None or main is None or one.samples < LEAST:
+        if one is None or main is None or one.samples < LEAST_SAMPLES:
             why = Unknown(_why([seen for seen in profile.processes if seen.role == role]))
             facts |= {f"profile_{name}.{part.id}": why for part in known}
             facts |= {f"profile_{name}_{what}": why for what in ("busy", "top", "top_share")}
