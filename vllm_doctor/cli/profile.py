@@ -121,7 +121,9 @@ def _looked(words: Sequence[str], options: argparse.Namespace, how: How) -> _See
         sources = attach(words, attachment, opened)
         if not any(source.kind is SourceKind.PROFILE for source in sources):
             raise SourceError(
-                "not-found", "no process of this server is on this host: run vllm-doctor profile where it runs"
+                "not-found",
+                "no process of this server can be seen here: run vllm-doctor profile on its host, as root or the"
+                " server's user (a container needs --cap-add SYS_PTRACE), or name its pid",
             )
         opened.enter_context(progress.shown(sources))
         observations = observe(sources, timeout)

@@ -16,6 +16,10 @@ def way(kernel: Kernel, pid: int, environ: Mapping[str, str] = os.environ) -> st
     """One line: what stands in the way of looking into this process, and how to get there."""
     mine, theirs = _status(kernel, "self"), _status(kernel, str(pid))
     may_trace = _has(mine, _SYS_PTRACE)
+    owner, user = _user(theirs), _user(mine)
+    if owner is not None and user is not None and owner != user != "0" and not may_trace:
+        name = _name(kernel, owner)
+        return f"pid {pid} is of user {name}: run the doctor as that user (sudo -u {name} …), or as root"
     if "KUBERNETES_SERVICE_HOST" in environ and not may_trace:
         return (
             "this container lacks SYS_PTRACE: kubectl debug -it POD --profile=sysadmin --target=CONTAINER"
@@ -23,10 +27,6 @@ def way(kernel: Kernel, pid: int, environ: Mapping[str, str] = os.environ) -> st
         )
     if _is_container(kernel) and not may_trace:
         return "this container lacks SYS_PTRACE: start it with --cap-add SYS_PTRACE, or run the doctor on its host"
-    owner, user = _user(theirs), _user(mine)
-    if owner is not None and user is not None and owner != user and not may_trace:
-        name = _name(kernel, owner)
-        return f"pid {pid} is of user {name}: run the doctor as that user (sudo -u {name} …), or as root"
     scope = kernel.text(_SCOPE)
     if not isinstance(scope, Reason) and scope.strip() in ("1", "2") and not may_trace:
         return (
