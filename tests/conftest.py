@@ -26,6 +26,7 @@ SLOW = (
     "tests/alerting/*",
     "tests/cli/*",
     "tests/tui/*",
+    "tests/sources/profile/test_py_spy.py*",
     "tests/fleet/*",
     "tests/compare/test_bench_run.py*",
     "tests/fuzz/test_structures.py*",

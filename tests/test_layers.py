@@ -20,6 +20,7 @@ FOLDERS = (
     "sources.host",
     "sources.gpu",
     "sources.collect_env",
+    "sources.profile",
     "sources.log",
     "sources.trace",
     "sources.prefix",
@@ -40,7 +41,7 @@ FOLDERS = (
 )
 """Why in this order, and what each folder is for: docs/architecture.md."""
 
-_TABLES = ("rules.log_lines", "rules.kernel_table")
+_TABLES = ("rules.log_lines", "rules.kernel_table", "rules.parts")
 
 MODULES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
@@ -96,7 +97,7 @@ def test_every_folder_says_what_it_is_for() -> None:
 
 
 def test_sources_know_nothing_of_judging() -> None:
-    """The tables of log lines and of kernels are what they may know of the rules."""
+    """The tables of log lines, of kernels and of the parts of a profile are what they may know of the rules."""
     known = {name for module in MODULES if module.startswith("sources.") for name, _ in imported(module)}
     assert {name for name in known if name.startswith("rules.") and not name.startswith(_TABLES)} == set()
 
@@ -117,6 +118,7 @@ def test_no_command_knows_another() -> None:
             "expect",
             "regressions",
             "recipe",
+            "profile",
         )
     }
     known = {name for module in names for name, _ in imported(module)}

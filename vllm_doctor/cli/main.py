@@ -128,6 +128,10 @@ def _dispatched(arguments: Sequence[str]) -> int:
             from vllm_doctor.cli import recipe
 
             return recipe.run(arguments[1:])
+        case ["profile"]:
+            from vllm_doctor.cli import profile
+
+            return profile.run(arguments[1:])
         case ["demo"]:
             from vllm_doctor.cli import demo
 
@@ -186,6 +190,10 @@ def _failure(command: Sequence[str], kind: str, line: str) -> str:
             from vllm_doctor.render import recipe_json
 
             return recipe_json.failed(now, problem)
+        case ["profile"]:
+            from vllm_doctor.render import profile_json
+
+            return profile_json.failed(now, problem)
         case _:
             from vllm_doctor.render import json_v1
 

@@ -13,7 +13,16 @@ from importlib import import_module
 from pathlib import Path
 
 from vllm_doctor.cli import chosen_rules
-from vllm_doctor.cli.options import GLANCE, ONE_DAY, WINDOW, access_of, examining_attachment_of, form_of, wishes_of
+from vllm_doctor.cli.options import (
+    GLANCE,
+    ONE_DAY,
+    PROFILED,
+    WINDOW,
+    access_of,
+    examining_attachment_of,
+    form_of,
+    wishes_of,
+)
 from vllm_doctor.cli.output import exit_code, is_coloured, write
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Report
@@ -59,7 +68,9 @@ def judge_of(
     begun = time.monotonic() - started.ran - started.waited
     window = options.window
     if window is None:
-        window = GLANCE if options.state else WINDOW  # a hook is waited for; its next run covers the time in between
+        window = (
+            PROFILED if options.profile else GLANCE if options.state else WINDOW
+        )  # a hook is waited for; its next run covers the time in between
     rules, signals = chosen_rules.load(options)
     state = None
     if options.state:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "markdown", "html", "nagios", "checkmk", "openmetrics", "patch")
 WINDOW = 3.0
 """Seconds between the first and the last scrape, unless others are asked for."""
+PROFILED = 10.0
+"""The same where processes are looked into (--profile): a share of their time needs samples."""
 GLANCE = 1.0
 """The same in the first run of a hook, which keeps what it saw (--state)."""
 ASKED = 600.0
@@ -76,6 +78,11 @@ def add_examining(parser: Parser) -> None:
     )
     add("--show-text", action="store_true", help="of prompts: also what stands where they part, not positions alone")
     add("--explain", action="store_true", help="what was suspected, kept and dropped, and by which number")
+    add(
+        "--profile",
+        action="store_true",
+        help="look into the processes of servers of this host, too (py-spy), over a window of 10 seconds",
+    )
     add("--strict", action="store_true", help="any unknown rule makes the verdict unknown")
     add_failing(parser)
     add_choosing(parser)
@@ -269,6 +276,11 @@ def examining_attachment_of(
     """The same, as all options of an examination say it."""
     from dataclasses import replace
 
+    how = None
+    if options.profile:
+        from vllm_doctor.sources.profile.profiler import MOST_SECONDS, How
+
+        how = How(min(max(seconds, 1.0), MOST_SECONDS))
     return replace(
         attachment_of(options, access, signals, seconds, deadline),
         since=since_of(options),
@@ -279,4 +291,5 @@ def examining_attachment_of(
         kv_events=tuple(options.kv_events),
         show_text=options.show_text,
         asked=ASKED if options.window is None else options.window,
+        profile=how,
     )

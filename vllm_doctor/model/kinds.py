@@ -149,6 +149,7 @@ class SourceKind(_Word):
     TRACE = "trace", "a profiler's trace: what ran on the device, and when"
     GATEWAY = "gateway", "the /metrics of a gateway or a router in front of servers"
     KV_EVENTS = "kv-events", "the blocks that a server's KV cache stores, as it publishes them"
+    PROFILE = "profile", "where the server's processes spend their time, by their stacks"
 
     @property
     def trust(self) -> Trust:

@@ -15,6 +15,7 @@ from vllm_doctor.model.trace import TraceSeen
 from vllm_doctor.model.window import Window
 
 if TYPE_CHECKING:
+    from vllm_doctor.model.profile import Profile
     from vllm_doctor.model.run import Run
 
 
@@ -92,6 +93,8 @@ class Observation:
     """What a profiler's trace shows."""
     prefixes: Prefixes | None = None
     """Where the prompts that it holds part."""
+    profile: Profile | None = None
+    """Of its kind: where the server's processes spend their time."""
     recording: RecordingSeen | None = None
     """Where all this was kept, if it is not of now."""
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from vllm_doctor.session.local import PrintedGpus
     from vllm_doctor.sources.bench.commands import BenchCommand
     from vllm_doctor.sources.bench.measured import Measured
+    from vllm_doctor.sources.profile.profiler import How
     from vllm_doctor.sources.server.state import State
     from vllm_doctor.vllm.command_line import Command
 
@@ -80,6 +81,8 @@ class Attachment:
     """Endpoints at which servers publish the events of their KV caches (--kv-events)."""
     show_text: bool = False
     """Whether the report may show of prompts more than positions (--show-text)."""
+    profile: How | None = None
+    """How the processes of a server are sampled; None: they are not."""
     waited: float | None = None
     """Seconds that the doctor had waited for a CPU when its time began; None: it begins with each look."""
 

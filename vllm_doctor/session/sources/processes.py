@@ -15,6 +15,7 @@ from vllm_doctor.session.sources import log
 if TYPE_CHECKING:
     from vllm_doctor.sources.host.process import ServerProcess
     from vllm_doctor.sources.host.process_log import ProcessLog
+    from vllm_doctor.sources.profile.profiler import How
 
 
 def of_server(found: ServerProcess, patient: str, how: Attachment, opened: ExitStack) -> list[Source]:
@@ -42,7 +43,15 @@ def of_server(found: ServerProcess, patient: str, how: Attachment, opened: ExitS
             lambda: local.examine_gpus(how.host_seconds, how.deadline),
             follow=lambda: FollowedGpus(local),
         ),
+        *([_profile(found, how.profile, how, patient)] if how.profile is not None else []),
     ]
+
+
+def _profile(found: ServerProcess, sampling: How, how: Attachment, patient: str) -> Source:
+    """Its processes, sampled."""
+    from vllm_doctor.session.sources import profile  # late: few look into processes
+
+    return profile.of_server(found, sampling, how, patient)
 
 
 def _log(output: ProcessLog, how: Attachment, patient: str) -> Source:

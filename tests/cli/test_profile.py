@@ -1,0 +1,127 @@
+"""vllm-doctor profile: what it answers, in each form, of a server whose sampling is done by another program."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from vllm_doctor.cli.main import main
+from vllm_doctor.model.report import Problem
+from vllm_doctor.render import profile_json
+from vllm_doctor.sources.host import process
+from vllm_doctor.sources.host.process import Member, ServerProcess
+from vllm_doctor.sources.profile import profiler, py_spy, stacks
+from vllm_doctor.sources.profile.py_spy import Sampled
+
+STACKS = Path(__file__).parents[1] / "sources" / "profile"
+MEMBERS = (Member(11, "engine-core", "x", 1), Member(12, "api-server", "x", 1), Member(13, "worker", "x", 1))
+SCHEMA = json.loads(Path(profile_json.__file__).with_name("profile.v1.schema.json").read_text())
+ROLES = {member.pid: member.role for member in MEMBERS}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> dict[int, bytes]:
+    """A server of three processes, whose stacks are those of a real one unless a test gives others."""
+    texts = {number: (STACKS / f"{role}.stacks").read_bytes() for number, role in ROLES.items()}
+
+    def sample(kernel: object, pid: int, *how: object) -> Sampled:
+        text = texts[pid]
+        if not text:
+            return Sampled(
+                problem=Problem("denied", "this container lacks SYS_PTRACE: start it with --cap-add SYS_PTRACE")
+            )
+        return Sampled(stacks.parse(text), cpu=0.3)
+
+    monkeypatch.setattr(py_spy, "sample", sample)
+    monkeypatch.setattr(py_spy, "program", lambda: "py-spy")
+    monkeypatch.setattr(profiler, "_cpu", lambda *_: {})
+    monkeypatch.setattr(process, "of_pid", lambda *_: ServerProcess(root=12, members=MEMBERS, version="0.32.0"))
+    return texts
+
+
+def test_each_process_has_a_bar_by_part(server: dict[int, bytes], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profile", "12", "--seconds", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "engine core (pid 11), main thread" in said
+    waiting = next(line for line in said.splitlines() if "waiting for the device" in line)
+    assert "█" in waiting
+    assert "Nothing in the profile" in said
+
+
+def test_the_json_is_as_its_schema_has_it(server: dict[int, bytes], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profile", "12", "--seconds", "1", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    jsonschema.validate(told, SCHEMA)
+    shares = {p["role"]: t["shares"] for p in told["profiles"][0]["processes"] for t in p["threads"] if t["is_main"]}
+    assert shares["engine-core"]["device-wait"] > 0.8
+
+
+@pytest.mark.parametrize("form", ["markdown", "html", "collapsed"])
+def test_other_forms_are_written(form: str, server: dict[int, bytes], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profile", "12", "--seconds", "1", "--format", form]) == 0
+    assert "engine" in capsys.readouterr().out
+
+
+def test_collapsed_stacks_are_those_of_every_process(
+    server: dict[int, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["profile", "12", "--seconds", "1", "--format", "collapsed"])
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split(" ", 1)[0] for line in lines} == set(ROLES.values())
+    assert all(line.rsplit(" ", 1)[1].isdigit() for line in lines)
+
+
+def test_a_part_that_a_flag_cures_is_a_finding(server: dict[int, bytes], capsys: pytest.CaptureFixture[str]) -> None:
+    server[12] = (
+        b"thread (12): MainThread;<module> (vllm);parse (vllm/tool_parsers/xlam_tool_parser.py) 700\n"
+        b"thread (12): MainThread;<module> (vllm);Runner.run (asyncio/runners.py) 100\n"
+    )
+    assert main(["profile", "12", "--seconds", "1", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [finding["rule"] for finding in told["findings"]] == ["parser-overhead"]
+    assert "88 %" in told["findings"][0]["here"]
+    assert main(["profile", "12", "--seconds", "1", "--fail-on", "never"]) == 0
+
+
+def test_who_may_not_look_is_told_the_way(server: dict[int, bytes], capsys: pytest.CaptureFixture[str]) -> None:
+    server.update(dict.fromkeys(server, b""))
+    assert main(["profile", "12", "--seconds", "1", "--json"]) == 3
+    said = capsys.readouterr()
+    assert "--cap-add SYS_PTRACE" in said.err
+    assert json.loads(said.out)["error"]["kind"] == "denied"
+    jsonschema.validate(json.loads(said.out), SCHEMA)
+
+
+def test_one_process_that_cannot_be_looked_into_is_said(
+    server: dict[int, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server[13] = b""
+    assert main(["profile", "12", "--seconds", "1"]) == 3
+    assert "worker (pid 13): this container lacks SYS_PTRACE" in capsys.readouterr().out.replace("\n  ", " ")
+
+
+def test_an_idle_server_is_not_ok(server: dict[int, bytes], capsys: pytest.CaptureFixture[str]) -> None:
+    for number in ROLES:
+        server[number] = (
+            f"thread ({number}): MainThread;<module> (vllm);get (queue.py);wait (threading.py) 900\n".encode()
+        )
+    assert main(["profile", "12", "--seconds", "1"]) == 3
+    assert "The server was idle" in capsys.readouterr().out
+
+
+def test_hostile_names_do_nothing(server: dict[int, bytes], capsys: pytest.CaptureFixture[str]) -> None:
+    server[12] = b"thread (12): MainThread;<module> (a.py);\x1b]0;x\x07<script>alert(1)</script> (x.py) 900\n"
+    for form in ("text", "markdown", "html", "json", "collapsed"):
+        main(["profile", "12", "--seconds", "1", "--format", form])
+        said = capsys.readouterr().out
+        assert "\x1b" not in said
+        assert form != "html" or "<script>alert" not in said
+
+
+@pytest.mark.parametrize("words", [["--rate", "0"], ["--rate", "100000"], ["--seconds", "9999"]])
+def test_it_is_bounded(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profile", "12", *words]) == 3
+    assert "from 1 to" in capsys.readouterr().err
