@@ -10,7 +10,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from vllm_doctor.model.reading import Value
-from vllm_doctor.rules.log_lines import PATTERN_SECONDS, LogLine, LogLines
+from vllm_doctor.rules.log_lines import PATTERN_SECONDS, LogLine, LogLines, shortened
 from vllm_doctor.sources.log import bytes_stream, entry_arguments, entry_context
 from vllm_doctor.sources.log import entry as record
 from vllm_doctor.sources.log.bytes_scan import Line, Scanner, Tally
@@ -25,6 +25,7 @@ _TIME_OF_DAY = re.compile(rb"[0-9]{2}:[0-9]{2}:[0-9]{2}")
 _FENCE = re.compile(rb"^[ >]{0,8}(?:```|~~~|</?details>)", re.MULTILINE)
 _OF_VLLM = re.compile(r"APIServer|ApiServer|EngineCore|VllmWorker|Worker(?:_|$)")
 """The names of its processes."""
+_OF_ENGINE = re.compile(r"EngineCore|VllmWorker|RayWorker|Worker(?:_|$)")
 _LIST = " \t>*•-"
 """Before a line that was copied without what vLLM writes before it."""
 _MAX_TEXT = 300
@@ -177,6 +178,8 @@ class Reading:
                 message = message.lstrip(_LIST)
             elif not (this.level in _OF_TROUBLE if entry.bare else this.level) or _is_of_a_request(this):
                 continue
+            elif entry.marks == "raised" and not entry.bare and not _is_of_engine(this):
+                continue
             values = self._values(entry, message)
             if values is None and entry.samples and "  " in message:  # padded, by who pasted it
                 values = self._values(entry, _SPACES.sub(" ", message))
@@ -185,6 +188,11 @@ class Reading:
                 joined = self._values(entry, message + rest)
                 self._joined_in_vain += len(rest) if joined is None else 0
                 message, values = message + rest, joined or values
+            elif last and values is not None and entry.marks in _TRACED and not entry.fields.keys() <= values.keys():
+                rest = entry_context.broken_off(line)
+                joined = self._values(entry, message + rest) if rest else None
+                if joined is not None and len(joined) > len(values):
+                    message, values = message + rest, joined
             if values is None or (entry.marks in ("error", "died") and _GOES_ON.match(message)):
                 continue
             cause, stage = (str(values["error"]) if "error" in values else None), entry.stage
@@ -239,6 +247,11 @@ class Reading:
             return None
 
 
+def _is_of_engine(this: Record) -> bool:
+    """Whether the engine's own processes recorded trouble of theirs: no client has a word in it."""
+    return this.level in _OF_TROUBLE and _OF_ENGINE.match(this.process) is not None
+
+
 def _is_of_vllm(this: Record, line: LogLine) -> bool:
     """Whether no other program writes this."""
     return bool(this.level or line.samples) or "vllm" in this.message or _OF_VLLM.match(this.process) is not None
@@ -260,7 +273,7 @@ def _slow(id: str, times: int) -> str:
 
 
 def _shortened(cause: str) -> str:
-    return cause if len(cause) < _MAX_TEXT else f"{cause[: _MAX_TEXT - 1].rstrip()}…"
+    return cause if len(cause) < _MAX_TEXT else f"{shortened(cause)[: _MAX_TEXT - 1].rstrip()}…"
 
 
 def _arguments(message: str, rest: str) -> entry_arguments.Arguments:
