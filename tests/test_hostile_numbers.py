@@ -16,6 +16,7 @@ from tests.recording.test_bundle import parts
 from tests.serving import MODELS, VERSION
 from vllm_doctor.compare import results
 from vllm_doctor.model.errors import DoctorError
+from vllm_doctor.prometheus import api
 from vllm_doctor.prometheus.api import Api
 from vllm_doctor.recording import bundle
 from vllm_doctor.sources.server import scrapes
@@ -101,7 +102,12 @@ def of_state(tmp_path: Path) -> Callable[[str], object]:
 
 
 def of_prometheus(text: str) -> object:
-    return Api("http://127.0.0.1:9")._read(200, text.encode())
+    return [api._row(one) for one in Api("http://127.0.0.1:9")._read(200, text.encode(), "/api/v1/query", "vector")]
+
+
+def of_its_past(text: str) -> object:
+    told = Api("http://127.0.0.1:9")._read(200, text.encode(), "/api/v1/query_range", "matrix")
+    return [api._track(one) for one in told]
 
 
 CONFIG = {
@@ -117,6 +123,10 @@ VECTOR = {
     "warnings": ["w"],
     "data": {"resultType": "vector", "result": [{"metric": {"a": "b"}, "value": [AT, "1"]}]},
 }
+MATRIX = {
+    "status": "success",
+    "data": {"resultType": "matrix", "result": [{"metric": {"a": "b"}, "values": [[AT, "1"], [AT + 300, "2"]]}]},
+}
 READERS: dict[str, tuple[Any, Callable[[Path], Callable[[str], object]]]] = {
     "bench": (detailed(3), of_file),
     "config": (CONFIG, lambda _: of_config),
@@ -126,6 +136,7 @@ READERS: dict[str, tuple[Any, Callable[[Path], Callable[[str], object]]]] = {
     "version": (VERSION, lambda _: lambda text: scrapes.identity("t", Page((), True, True, 0), _json(text), MODELS)),
     "models": (MODELS, lambda _: lambda text: scrapes.identity("t", Page((), True, True, 0), VERSION, _json(text))),
     "prometheus": (VECTOR, lambda _: of_prometheus),
+    "past of a prometheus": (MATRIX, lambda _: of_its_past),
 }
 
 

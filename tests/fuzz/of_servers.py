@@ -138,6 +138,16 @@ def prometheus_answers() -> list[bytes]:
     return [json.dumps(one).encode() for one in (vector, error)]
 
 
+def prometheus_ranges() -> list[bytes]:
+    points = [[1.79e9 + 300 * place, str(8 + place % 3)] for place in range(40)]
+    labels = {"job": "v", "instance": "h:1", "engine": "0", "model_name": "m"}
+    matrix = {
+        "status": "success",
+        "data": {"resultType": "matrix", "result": [{"metric": labels, "values": points}]},
+    }
+    return [json.dumps(matrix).encode()]
+
+
 class _Answering:
     """In place of the connection to a Prometheus: it answers each query with the same bytes."""
 
@@ -165,6 +175,24 @@ def prometheus_answer(data: bytes) -> Hashable:
     api._connection = _Answering(data, 400 if data[-1:] == b" " else 200)  # type: ignore[assignment]
     rows = api.rows("up", 1.79e9, 10.0)
     return len(rows), len(api.warnings)
+
+
+@harness(prometheus_ranges, '"matrix"', '"values":', '"metric":', '"engine"', "NaN", "+Inf", "1e-300")
+def prometheus_past(data: bytes) -> Hashable:
+    """The same answer to each query for the day before."""
+    from vllm_doctor.model.reading import Known
+    from vllm_doctor.prometheus import past
+    from vllm_doctor.prometheus.api import Api
+    from vllm_doctor.prometheus.query import Scope
+
+    api = Api("http://h:9090", clock=lambda: 0.0)
+    api.close()
+    api._connection = _Answering(data)  # type: ignore[assignment]
+    engine = (("engine", "0"), ("instance", "h:1"), ("job", "v"), ("model_name", "m"))
+    told = past.look(api, [engine], Scope(), 1.79e9, 10.0)
+    known = [of[engine] for of in told.readings.values() if isinstance(of[engine], Known)]
+    assert all(abs(float(one.value)) < float("inf") for one in known if isinstance(one, Known))
+    return len(known), len(told.notes)
 
 
 @harness(

@@ -3,10 +3,12 @@ recordings."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_main import Doctor, doctor
+from tests.day import Day
 from tests.fake_prometheus import samples, targets
 from tests.making import shipped_catalogue, shipped_rules
 from tests.real_prometheus import END, PROGRAMS, PROMETHEUS, VICTORIA, Program, backfilled, running, scraping
@@ -27,8 +30,8 @@ from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.report import Report, Verdict
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.window import Window
-from vllm_doctor.prometheus import query
-from vllm_doctor.prometheus.survey import Prometheus, Survey
+from vllm_doctor.prometheus import past, query
+from vllm_doctor.prometheus.survey import OneServer, Prometheus, Survey
 from vllm_doctor.rules.evaluation import RECENT
 from vllm_doctor.session.judge import judge
 
@@ -104,6 +107,52 @@ def test_a_crash_loop_is_found_and_servers_in_turns_are_none(program: Program, t
         report = judged(surveyed(url, 300.0))
     states = {e.subject["instance"]: report.report(e).states["restart-loop"].value for e in report.engines}
     assert states == {"loop": "critical", "turns": "unknown", "deployed": "ok"}
+
+
+def test_a_day_is_told_as_it_was(program: Program, tmp_path: Path) -> None:
+    """Each of the queries gives what it is meant to give, and the rules say of each server what is true of it."""
+    days = {
+        "drifts": Day(END, slow=lambda hour: 1 + hour / 20, leak=2e3),
+        "healthy": Day(END),
+        "restarted": Day(END, slow=lambda hour: 1 + hour / 8 if hour < 12 else 1, starts=(12,)),
+        "several": Day(END, slow=lambda hour: 1 + hour / 8 if hour < 12 else 1, starts=(12,), is_one=False),
+        "rises": Day(END, batch=lambda hour: 4 * 1.15**hour),
+    }
+    lines = [line for name, day in days.items() for line in day.lines({"job": "vllm", "instance": name})]
+    metrics = sorted(lines, key=lambda line: line.split("{")[0])
+    states = {}
+    with backfilled(tmp_path, [], metrics, program=program) as url, closing(Prometheus(url)) as source:
+        asked = source.survey(CATALOGUE, (), 600, END, time.monotonic() + 120)
+        names = [dict(engine)["instance"] for engine in asked.engines]
+        told = {}
+        for name, definition in past._ASKED.items():
+            text = query.text(definition, dataclasses.replace(asked.scope, window=f"{past.STEP}s"))
+            rows = source.api.tracks(text, END - past.SECONDS + past.STEP, END, past.STEP, time.monotonic() + 120)
+            told[name] = past._by_engine(rows, asked.engines)
+        for name, engine in zip(names, asked.engines, strict=True):
+            expected = days[name].told()
+            for what, of in told.items():
+                assert_alike(what, of.get(engine, {}), expected[what], days[name])
+        for name in names:
+            one = OneServer(source, CATALOGUE, query.matchers(f'instance="{name}"'), name, wall=lambda: END)
+            seen = one.examine(600, time.monotonic() + 120)
+            assert seen.notes == ()
+            states[name] = (
+                judge([seen], RULES, CATALOGUE, {"goal": "throughput"}, WHEN).states["drift-with-uptime"].value
+            )
+    assert states == {"drifts": "warning", "healthy": "ok", "restarted": "ok", "several": "ok", "rises": "unknown"}
+
+
+def assert_alike(what: str, told: Mapping[float, float], expected: Mapping[float, float], day: Day) -> None:
+    """Step by step, but for those in which it was started again or the batch was another: whether the first sample of a
+    step is of it differs from release to release."""
+    begin, compared = day.end - past.SECONDS, 0
+    for at, value in expected.items():
+        first, last = (at - past.STEP - begin) / 3600, (at - begin) / 3600
+        if day.batch(last) / day.batch(first) < 1.1 and not any(first <= hour <= last for hour in day.starts):
+            compared += 1
+            assert told[at] == pytest.approx(value, rel=0.1, abs=3 if what == "swing" else 1), (what, at)
+    assert compared > 100 or not expected
 
 
 @pytest.fixture(scope="module")

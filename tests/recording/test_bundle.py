@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.day import Day
+from tests.making import shipped_catalogue
 from tests.paths import ROOT
 from tests.serving import recorded
 from tests.zstandard import zstd
@@ -266,3 +268,29 @@ def test_a_fact_that_is_no_number_is_not_known(value: str) -> None:
 def test_a_time_beyond_the_calendar_is_told(taken: str) -> None:
     with pytest.raises(SourceError, match="r is no whole recording"):
         parsed("r", parts(taken=taken))
+
+
+# Hours of one server
+
+
+def of_hours(catalogue: Catalogue, **how: object) -> Mapping[str, Reading]:
+    """The facts of a recording of so many seconds, in which steps get longer."""
+    day = Day(7200.0, **{"every": 10, "swing": 0, "batch": lambda hour: 12, **how})  # type: ignore[arg-type]
+    writer = MetricsWriter()
+    for at, page in day.pages():
+        writer.add(at, page, None)
+    files = parts() | {SERVER: writer.ended()}
+    return parsed("mine", files).sources[0].observation(catalogue.metrics).facts
+
+
+def test_a_recording_of_hours_tells_whether_its_load_gets_slower() -> None:
+    catalogue = shipped_catalogue()
+    found = of_hours(catalogue, seconds=7200, slow=lambda hour: 1 + hour / 2)
+    drifted = found["decode_drift"]
+    assert isinstance(drifted, Known)
+    assert drifted.value == pytest.approx(11 / 7, rel=0.03)
+    assert of_hours(catalogue, seconds=7200, batch=lambda hour: 0)["decode_drift"] == Unknown(Reason.NO_EQUAL_LOAD)
+
+
+def test_one_of_minutes_does_not() -> None:
+    assert "decode_drift" not in of_hours(shipped_catalogue(), seconds=600, slow=lambda hour: 1 + hour / 2)

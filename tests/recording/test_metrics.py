@@ -180,3 +180,24 @@ def test_one_that_is_cut_or_damaged(packed: bytes, says: str) -> None:
 def test_scrapes_that_are_none(text: str) -> None:
     with pytest.raises(SourceError, match=r"m, answer \d: "):
         _ = of_file(zstd.compress(text.encode()), "m").times
+
+
+def test_pairs_lie_as_far_apart_as_was_asked_evenly_in_time() -> None:
+    found = of([f"vllm:num_requests_running {place}\n" for place in range(101)])
+    wanted = frozenset(("vllm:num_requests_running",))
+    pairs = list(found.pairs(wanted, 5, 10.0))
+    assert [(before.at, here.at) for before, here in pairs] == [(0.0, 10.0), (25.0, 35.0), (50.0, 60.0), (75.0, 85.0)]
+    assert [here.page.samples[0].value for _, here in pairs] == [10, 35, 60, 85]
+
+
+def test_across_a_gap_there_is_no_pair() -> None:
+    writer = MetricsWriter()
+    for at in (0.0, 1.0, 100.0, 110.0):
+        writer.add(at, "a 1\n", None)
+    pairs = of_file(writer.ended(), "m").pairs(frozenset(), 10, 10.0)
+    assert [(before.at, here.at) for before, here in pairs] == [(100.0, 110.0)]
+
+
+def test_one_scrape_may_end_a_pair_and_begin_the_next() -> None:
+    pairs = of(["a 1\n"] * 4).pairs(frozenset(), 10, 1.0)
+    assert [(before.at, here.at) for before, here in pairs] == [(0.0, 1.0), (1.0, 2.0), (2.0, 3.0)]

@@ -1,4 +1,4 @@
-"""decode_drift and its rule: the same load, early and late in a log of hours."""
+"""The rule drift-with-uptime: the same load, early and late in a log of hours, in a recording, in a Prometheus."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ def severity(*per_token: float, drafted: float = 0.0) -> Severity | None:
         ((0.040, 0.036, 0.032, 0.028, 0.024, 0.020), None),  # it gets faster
         ((0.020, 0.060, 0.060, 0.060, 0.030, 0.030), None),  # slowest in the middle: no drift
         ((0.020, 0.040, 0.020, 0.040, 0.020, 0.040), None),  # up and down
+        ((0.020, 0.020, 0.020, 0.040, 0.040, 0.040), None),  # a step
+        ((0.020, 0.020, 0.040, 0.040, 0.040, 0.040), None),
     ],
 )
 def test_a_load_that_gets_slower_from_third_to_third_drifts(

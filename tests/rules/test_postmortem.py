@@ -67,8 +67,8 @@ def test_what_is_silent_later_leaves_the_stretches_before_as_they_are(log: LogFo
 
 
 def test_an_engine_whose_steps_take_seconds_is_a_stretch_of_its_own(log: LogFolder) -> None:
-    """Two run all the time; for a minute they get a token every twenty seconds."""
-    slow = [stats(at, 2, 0, prompt=0.0, generation=0.1) for at in range(400, 460, 10)]
+    """Two run all the time; for a minute they get a token every twenty seconds, and hardly a prompt comes."""
+    slow = [stats(at, 2, 0, prompt=12.7 * (at % 20 == 0), generation=0.1) for at in range(400, 460, 10)]
     past = examine(log.run([*start(0), *busy(40, 400, 2), *slow, *busy(460, 900, 2)]))
     [(_, first, last)] = held(past, "engine-crawls")
     assert [first, last] == pytest.approx([390, 450], abs=0.1)
@@ -124,6 +124,17 @@ def test_a_death_after_which_it_served_again_is_a_warning(log: LogFolder) -> Non
         [*start(0), *busy(40, 300), *death(305), *start(400, 500, 600), *busy(440, 900, who="APIServer pid=500")]
     )
     assert found(examine(*runs))["engine-died"].severity == "warning"
+
+
+def test_what_stands_behind_a_death_without_a_time_may_be_of_before(log: LogFolder) -> None:
+    """As issues have it: the error first, then the log."""
+    died = [
+        "torch.AcceleratorError: CUDA error: device-side assert triggered",
+        "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue",
+    ]
+    past = examine(log.run([*died, *busy(100, 400, 2)]))
+    assert past.diagnosis.headline == "The engine died"
+    assert not any(one.rule == "engine-died" for one in examine(log.run(busy(100, 400, 2))).diagnosis.findings)
 
 
 def test_of_several_deaths_the_last_is_told(log: LogFolder) -> None:

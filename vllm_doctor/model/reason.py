@@ -28,6 +28,7 @@ class Reason(StrEnum):
     NOT_IN_BENCH = "not-in-bench"  # the benchmark's result does not hold it, or there is none
     NOT_IN_PATH = "not-in-path"  # no source has this part of the path of a request
     NO_VERSION = "no-version"  # nothing tells which vLLM it is
+    NO_EQUAL_LOAD = "no-equal-load"  # the same load was not seen early and late within hours
     NOT_SET = "not-set"  # not on the command line: vLLM's default holds, which depends on the host
 
 
@@ -49,6 +50,7 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
     Reason.NO_DRIVER: "no GPU was found: run vllm-doctor on the GPU host, or give --nvidia-smi FILE, or --gpu NAME",
     Reason.NOT_IN_BENCH: "no benchmark's result tells it: add one with its command, or the server's URL or log",
     Reason.NOT_IN_PATH: "no source is this part of the path: --role gateway=URL, router=URL, prefill=URL, decode=URL",
+    Reason.NO_EQUAL_LOAD: "the same load, with few prompts, was not seen early and late: look at more hours",
     Reason.TIMEOUT: "not all engines could be judged in time: raise --timeout",
     Reason.NO_VERSION: "the vLLM version is not told: add the start of its log, or the image with its tag in --command",
     Reason.NOT_SET: "it is not on the server's command line, so vLLM's own default holds",
@@ -74,6 +76,7 @@ IN_SHORT: Mapping[Reason, str] = {
     Reason.NOT_IN_BENCH: "not in the result",
     Reason.NOT_IN_PATH: "not on the path given",
     Reason.NO_VERSION: "no vLLM version told",
+    Reason.NO_EQUAL_LOAD: "no equal load early and late",
     Reason.NOT_SET: "left to vLLM's default",
 }
 """The same in a few words, behind the name of a signal."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from statistics import median
 
+from vllm_doctor.model import drift
 from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.model.restarts import WINDOW
 from vllm_doctor.model.window import Labels, Sample, Window
@@ -24,10 +23,6 @@ KV_CACHE: Series = ("vllm:kv_cache_usage_perc", ())
 _MOST_POINTS = 200
 _LEAST_GAPS = 4
 """Fewer times between rounds tell no beat."""
-_LEAST_ALIKE = 3
-"""Fewer times of the same load, at one end of a run, tell no speed of it."""
-_ALIKE = 1.1
-"""By how much the KV cache's use may differ where requests are as long. Below a hundredth its last digit decides."""
 _CLOCK = 1.5
 """Seconds: what a clock of whole seconds, and a timer that drifts, are off by."""
 
@@ -175,46 +170,16 @@ class Run:
 
     @property
     def decode_drift(self) -> dict[str, Reading]:
-        """How the same decoding went in the first and in the last third of the run's time: as many requests, of which
-        the KV cache held as many tokens, and no prompt computed. {} where no load was seen often enough at both ends.
+        """How the same load went early and late in the run (drift.facts): only rounds without a prompt are compared.
 
-        decode_early, decode_middle, decode_late: medians of the time between two tokens; decode_slowest_early and
-        decode_fastest_late; decode_drift_seconds, between the two ends; decode_drift_batch, the requests.
+        Of several engines nothing: a round tells their sum.
         """
-        alike: dict[tuple[float, int], list[tuple[float, float]]] = {}
-        for seconds, here in self._decodes:
-            used = here.most(KV_CACHE)
-            if len(here.engines) == 1 and used >= 0.01:
-                load = (here.total(RUNNING), round(math.log(used, _ALIKE)))
-                alike.setdefault(load, []).append((here.at, seconds))
-        times = [at for seen in alike.values() for at, _ in seen]
-        if not times:
-            return {}
-        first, third = min(times), (max(times) - min(times)) / 3
-        parts = {
-            load: [
-                [one for one in seen if part == min(2, int((one[0] - first) / third) if third else 0)]
-                for part in range(3)
-            ]
-            for load, seen in alike.items()
-        }
-        told = {
-            load: part for load, part in parts.items() if min(len(part[0]), len(part[2])) >= _LEAST_ALIKE and part[1]
-        }
-        if not told:
-            return {}
-        load, thirds = max(told.items(), key=lambda one: min(len(one[1][0]), len(one[1][2])))
-        early, middle, late = ([seconds for _, seconds in part] for part in thirds)
-        found = {
-            "decode_early": median(early),
-            "decode_middle": median(middle),
-            "decode_late": median(late),
-            "decode_slowest_early": max(early),
-            "decode_fastest_late": min(late),
-            "decode_drift_seconds": median([at for at, _ in thirds[2]]) - median([at for at, _ in thirds[0]]),
-            "decode_drift_batch": load[0],
-        }
-        return {name: Known(value, origin="log") for name, value in found.items()}
+        moments = (
+            drift.Moment(here.at, seconds, here.total(RUNNING), here.most(KV_CACHE))
+            for seconds, here in self._decodes
+            if len(here.engines) == 1
+        )
+        return drift.facts(moments, "log")
 
     @cached_property
     def _decodes(self) -> tuple[tuple[float, Round], ...]:

@@ -1,4 +1,7 @@
-"""The HTTP API of a Prometheus: an instant query, and its rows. Also of Thanos, Mimir, Cortex and VictoriaMetrics."""
+"""The HTTP API of a Prometheus: a query at a moment or over a time, and what it gives.
+
+Also of Thanos, Mimir, Cortex and VictoriaMetrics.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ ORIGIN = "prometheus"
 FEWER = "--select fewer engines: --select 'namespace=\"prod\"'"
 _PATHS = ("/api/v1/query", "/api/v1", "/graph", "/query", "/targets", "/alerts")
 _SLOW = "its queries take long: raise --timeout, or --select fewer engines, or a shorter --window"
-_QUERY = "/api/v1/query"
+_QUERY, _RANGE = "/api/v1/query", "/api/v1/query_range"
 _SAID = 300
 _LIMITS = ("too many samples", "limit", "-search.max")
 """By these an error tells that a result would be too large."""
@@ -39,6 +42,13 @@ class Row(NamedTuple):
 
     labels: Labels
     value: float
+
+
+class Track(NamedTuple):
+    """One element of a query's result over a time: its values by POSIX seconds, without those that are no number."""
+
+    labels: Labels
+    points: Mapping[float, float]
 
 
 def address(url: str) -> str:
@@ -70,31 +80,46 @@ class Api:
 
     def rows(self, text: str, at: float, deadline: float) -> list[Row]:
         """An instant query at a POSIX time, answered by `deadline` on the clock. Raises SourceError."""
+        result = self._result(_QUERY, {"query": text, "time": f"{at:.3f}"}, "vector", deadline)
+        rows = [row for row in map(_row, result) if row is not None]
+        self.unread += len(result) - len(rows)
+        return rows
+
+    def tracks(self, text: str, first: float, last: float, step: float, deadline: float) -> list[Track]:
+        """A query at each `step` from `first` to `last`, POSIX seconds, as `rows`. Raises SourceError."""
+        form = {"query": text, "start": f"{first:.3f}", "end": f"{last:.3f}", "step": f"{step:.3f}"}
+        result = self._result(_RANGE, form, "matrix", deadline)
+        tracks = [track for track in map(_track, result) if track is not None]
+        self.unread += len(result) - len(tracks)
+        return tracks
+
+    def _result(self, path: str, form: Mapping[str, str], kind: str, deadline: float) -> list[Any]:
+        """What is asked for, as a list of elements of that kind of result."""
         begun = self._clock()
         try:
-            answer = self._ask(text, at, deadline)
+            answer = self._ask(path, form, deadline)
         finally:
             self.seconds += self._clock() - begun
-        return self._read(answer.status, answer.body)
+        return self._read(answer.status, answer.body, path, kind)
 
-    def _ask(self, text: str, at: float, deadline: float) -> Answer:
+    def _ask(self, path: str, asked: Mapping[str, str], deadline: float) -> Answer:
         """The query by POST; by GET where an old API, or a proxy, lets only GET through."""
         left = math.ceil(deadline - self._clock())
         if left > 0:
             self.queries += 1
         # nocache: VictoriaMetrics answers for the moment that is asked for, and not for 30 s before it.
-        form = {"query": text, "time": f"{at:.3f}", "timeout": f"{max(1, left)}s", "nocache": "1"}
+        form = {**asked, "timeout": f"{max(1, left)}s", "nocache": "1"}
         if not self._gets:
-            answer = self._connection.post(_QUERY, deadline, self.target, data=form)
+            answer = self._connection.post(path, deadline, self.target, data=form)
             self._gets = answer.status == 405
         if self._gets:
-            answer = self._connection.get(_QUERY, deadline, self.target, params=form)
+            answer = self._connection.get(path, deadline, self.target, params=form)
         if answer.location:
             where = shown(answer.location)
             raise SourceError("redirect", f"{self.target} redirects to {where}: give that URL if you trust it")
         return answer
 
-    def _read(self, status: int, body: bytes) -> list[Row]:
+    def _read(self, status: int, body: bytes, path: str, kind: str) -> list[Any]:
         if status in (401, 403):
             raise SourceError(
                 "denied",
@@ -107,7 +132,7 @@ class Api:
             answer = None
         is_api = isinstance(answer, dict) and answer.get("status") in ("success", "error")
         if not is_api:
-            raise _no_api(self.target, status)
+            raise _no_api(self.target, status, path)
         warnings = answer.get("warnings")
         for warning in warnings if isinstance(warnings, list) else ():
             if isinstance(warning, str) and len(self.warnings) < 20:
@@ -115,12 +140,10 @@ class Api:
         if answer["status"] == "error" or status != 200:
             raise _refused(self.target, status, str(answer.get("errorType", "")), str(answer.get("error", "")))
         data = answer.get("data")
-        result = data.get("result") if isinstance(data, dict) and data.get("resultType") == "vector" else None
+        result = data.get("result") if isinstance(data, dict) and data.get("resultType") == kind else None
         if not isinstance(result, list):
-            raise _not_prometheus(self.target, "a query's answer is no vector")
-        rows = [row for row in map(_row, result) if row is not None]
-        self.unread += len(result) - len(rows)
-        return rows
+            raise _not_prometheus(self.target, f"a query's answer is no {kind}")
+        return result
 
 
 def _row(element: Any) -> Row | None:
@@ -135,20 +158,31 @@ def _row(element: Any) -> Row | None:
     return Row(labels, value) if isinstance(pair, list) and is_known else None
 
 
+def _track(element: Any) -> Track | None:
+    """An element of a matrix; None for one that is not as it must be."""
+    try:
+        labels = element["metric"]
+        "".join(labels.values())
+        told = {float(at): outside.number(float(value)) for at, value in element["values"]}
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None
+    return Track(labels, {at: value for at, value in told.items() if value is not None and math.isfinite(at)})
+
+
 def plain(text: str) -> str:
     """One line of what a Prometheus or its labels say."""
     return " ".join(text.split())[:_SAID]
 
 
-def _no_api(target: str, status: int) -> SourceError:
+def _no_api(target: str, status: int, path: str) -> SourceError:
     if status == 404:
-        asked = "it answers 404 to /api/v1/query; is there a path before it? (http://host/prometheus)"
+        asked = f"it answers 404 to {path}; is there a path before it? (http://host/prometheus)"
         return _not_prometheus(target, asked)
     if status in (503, 504):
         return SourceError("timeout", f"{target} answers {status}: {_SLOW}")
     if status >= 500:
         return SourceError("server-error", f"{target} answers {status}")
-    return _not_prometheus(target, f"it answers {status} to /api/v1/query, and no JSON of that API")
+    return _not_prometheus(target, f"it answers {status} to {path}, and no JSON of that API")
 
 
 def _not_prometheus(target: str, why: str) -> SourceError:

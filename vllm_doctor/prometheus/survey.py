@@ -9,7 +9,7 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from vllm_doctor.model import outside
@@ -20,7 +20,7 @@ from vllm_doctor.model.reading import Bounded, Column, Known, Reading, Subject, 
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Problem
 from vllm_doctor.model.snapshot import Evaluated
-from vllm_doctor.prometheus import query
+from vllm_doctor.prometheus import past, query
 from vllm_doctor.prometheus.api import FEWER, ORIGIN, Api, Labels, Row, plain
 from vllm_doctor.prometheus.engine_rows import EngineColumns, Question, is_rate
 from vllm_doctor.prometheus.query import ENGINE, Matcher, Scope
@@ -70,6 +70,8 @@ class Survey:
     queries: int = 0
     seconds: float = 0.0
     """Time that was spent waiting for its answers."""
+    scope: Scope = field(default_factory=Scope)
+    """Of whom it was asked, and how."""
 
     def reason(self, signal: str, engine: int) -> Reason:
         """Why the signal of this engine is not known."""
@@ -183,6 +185,7 @@ class Prometheus:
             is_partial=is_partial,
             queries=self.api.queries - queries,
             seconds=self.api.seconds - waited,
+            scope=scope,
         )
 
     def _engines(self, scope: Scope, at: float, deadline: float) -> tuple[list[Labels], Scope]:
@@ -340,22 +343,31 @@ class OneServer:
     wall: Callable[[], float] = time.time
     clock: Callable[[], float] = time.monotonic
 
-    def examine(self, seconds: float, deadline: float) -> Observation:
-        """What it tells of the `seconds` before now. Never raises for what it does: the error says it."""
+    def examine(self, seconds: float, deadline: float, with_past: bool = True) -> Observation:
+        """What it tells of the `seconds` before now, and of the day before (`with_past`). Never raises for what it
+        does: the error says it."""
+        at = self.wall()
         try:
-            survey = self.prometheus.survey(self.catalogue, self.matchers, seconds, self.wall(), deadline)
+            survey = self.prometheus.survey(self.catalogue, self.matchers, seconds, at, deadline)
             self._check(survey)
         except SourceError as error:
             return Observation(
                 SourceKind.PROMETHEUS, self.target, error=Problem(error.kind, str(error)), patient=self.target
             )
-        evaluated = survey.evaluated(range(len(survey.engines)))
+        evaluated, notes = survey.evaluated(range(len(survey.engines))), survey.notes
+        if with_past and past.SIGNALS & self.catalogue.signals.keys():
+            api = self.prometheus.api
+            # What is asked last and adds least may not take all the time that is left.
+            told = past.look(api, survey.engines, survey.scope, at, (self.clock() + deadline) / 2)
+            evaluated = replace(evaluated, readings={**evaluated.readings, **told.readings})
+            warned = [f"{self.prometheus.target} warns: {warning}" for warning in api.warnings]
+            notes = tuple(dict.fromkeys((*notes, *warned, *told.notes)))
         facts: dict[str, Reading] = {"stats_published": Known(True, origin=ORIGIN)}
         return Observation(
             SourceKind.PROMETHEUS,
             self.target,
             facts=facts,
-            notes=survey.notes,
+            notes=notes,
             patient=self.target,
             evaluated=evaluated,
         )
@@ -382,5 +394,6 @@ class Followed:
         self._server, self._least = server, least
 
     def look(self, seconds: float) -> Observation:
-        """Once more; of at least the window that was asked for."""
-        return self._server.examine(max(seconds, self._least), self._server.clock() + self.every)
+        """Once more; of at least the window that was asked for. A day does not change while one looks."""
+        server = self._server
+        return server.examine(max(seconds, self._least), server.clock() + self.every, with_past=False)

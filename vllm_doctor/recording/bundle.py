@@ -37,7 +37,7 @@ from vllm_doctor.model.window import Window
 from vllm_doctor.recording import archive, metrics, metrics_v1
 from vllm_doctor.recording.archive import KIND
 from vllm_doctor.recording.metrics import Metrics
-from vllm_doctor.sources.server import scrapes
+from vllm_doctor.sources.server import past, scrapes
 from vllm_doctor.sources.server.scrapes import Identity
 
 _FAMILY = "vllm-doctor/recording/v"
@@ -46,6 +46,8 @@ _METRICS_FILE = {f"{_FAMILY}1": metrics_v1.FILE, FORMAT: metrics.FILE}
 """Of the formats that are read."""
 _JUDGED = 120
 """So many scrapes of a recording are judged, the first and the last among them; of a longer one some are left out."""
+_COMPARED = 300
+"""So many moments of one of hours are compared with each other."""
 _REPLAYED = 600
 """So many scrapes are replayed."""
 _RECENT = 4
@@ -133,6 +135,9 @@ class Recorded:
         except SourceError as problem:
             return Observation(self.kind, self.target, error=Problem(problem.kind, str(problem)), notes=self.notes)
         seen = scrapes.seen(self.target, told, identity, error)
+        if until is None and seen.kind is SourceKind.SERVER and seen.window.seconds >= past.LEAST:
+            pairs = metrics.pairs(past.WANTED, _COMPARED, past.APART)
+            seen = replace(seen, facts={**seen.facts, **past.facts(pairs)})
         return replace(seen, notes=tuple(dict.fromkeys((*self.notes, *seen.notes))))
 
 

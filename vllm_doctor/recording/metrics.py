@@ -90,9 +90,26 @@ class Metrics:
 
     def scrapes(self, wanted: frozenset[str], most: int, until: float | None = None) -> Iterator[Scrape]:
         """At most so many of them, evenly in time, up to `until`."""
+        return self._read(self._chosen(most, until), wanted)
+
+    def pairs(self, wanted: frozenset[str], most: int, seconds: float) -> Iterator[tuple[Scrape, Scrape]]:
+        """At most so many pairs of scrapes that lie about so many seconds apart, evenly in time."""
+        found: dict[int, int] = {}
+        for first in sorted(self._chosen(most, None)):
+            second = bisect.bisect_left(self.times, self.times[first] + seconds)
+            if second < len(self.times) and self.times[second] - self.times[first] <= 2 * seconds:
+                found[first] = second
+        waiting: dict[int, list[Scrape]] = {}
+        numbers = sorted({*found, *found.values()})
+        for number, scrape in zip(numbers, self._read(frozenset(numbers), wanted), strict=True):
+            for before in waiting.pop(number, ()):
+                yield before, scrape
+            if number in found:
+                waiting.setdefault(found[number], []).append(scrape)
+
+    def _read(self, chosen: frozenset[int], wanted: frozenset[str]) -> Iterator[Scrape]:
         heads: Heads = {}
         wanted |= {scrapes.START_TIME}
-        chosen = self._chosen(most, until)
         for number, answer in enumerate(self.answers()):
             if number in chosen:
                 page = parse(answer.text(), wanted, heads)

@@ -19,9 +19,9 @@ from vllm_doctor.rules.causes import ordered
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose, outcomes
 from vllm_doctor.rules.rule import Rule
 
-_CRAWL, _FILLS = 0.3, 0.005
-"""Tokens a second for each running request: fewer come of an engine whose steps take seconds (heuristic). And by how
-much of the KV cache a prompt fills it in a round, at least."""
+_CRAWL, _READS, _FILLS = 0.3, 100.0, 0.005
+"""Tokens a second for each running request: fewer come of an engine whose steps take seconds; prompt tokens a second
+from which on prompts are what it does (both heuristic). And how much of the KV cache a prompt fills."""
 _LEAST_ROUNDS = 3
 """A shorter stretch is a moment, and belongs to its neighbour; in a log of less than eight times that, not even so."""
 _SHORT_LOG = 8
@@ -282,13 +282,14 @@ def _stalled(before: Round | None, round: Round) -> bool:
 
 
 def _crawls(before: Round | None, round: Round) -> bool:
-    """Whether requests ran, and since the round before hardly a token came, and no prompt was read or took blocks."""
+    """Whether requests ran, and since the round before hardly a token came, and hardly a prompt was read."""
     if before is None or not (running := round.total(RUNNING)):
         return False
+    seconds = round.at - before.at
     tokens = round.total(GENERATED) - before.total(GENERATED)
     filled = round.most(KV_CACHE) - before.most(KV_CACHE)
-    is_read = round.total(PROMPTS) != before.total(PROMPTS) or filled > _FILLS
-    return not is_read and tokens < _CRAWL * running * (round.at - before.at)
+    is_read = round.total(PROMPTS) - before.total(PROMPTS) >= _READS * seconds or filled > _FILLS
+    return not is_read and tokens < _CRAWL * running * seconds
 
 
 def _merged(runs: Sequence[tuple[object, int]], least: int) -> list[tuple[object, int]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from vllm_doctor.model import restarts
+from vllm_doctor.model import drift, restarts
 from vllm_doctor.model.facts import COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM, LOG, SAID
 from vllm_doctor.model.kinds import SERVERS, SourceKind, Trust
 from vllm_doctor.model.observation import Observation
@@ -219,7 +219,7 @@ def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observat
         if (best := run.fastest_decode) is not None:
             decode = dict(zip(("decode_seconds_best", "decode_batch_best"), best, strict=True))
             facts = {**facts, **{name: Known(value, origin=LOG) for name, value in decode.items()}}
-        facts = {**facts, **run.decode_drift}
+        facts = {**facts, **(run.decode_drift or drift.UNTOLD if run.rounds else {})}
         found.append(replace(run, facts=named_model.completed(_with_defaults(facts), [run.model, *models], ())))
     return found
 

@@ -52,6 +52,7 @@ def test_what_was_measured(text: str, rate: float, requests: float | None) -> No
         "we would like to reach 80 tokens/s",
         "slower than the 60 tok/s that others report",
         "Avg prompt throughput: 17 tokens/s",
+        "(APIServer pid=109) INFO 06-10 08:07:33 [loggers.py:271] Avg generation thr          oughput: 0.1 tokens/s",
         "over a minute: prompt throughput 1,946 tok/s, generation 0.48 tok/s, 0.2 steps/s",
         "over a minute: prompt throughput 1,946 tok/s, generation\n0.48 tok/s, 0.2 steps/s",
         "prefill runs at 4,000 tok/s",

@@ -90,6 +90,11 @@ _TOTAL = re.compile(
     r"|aggregated?|combined)(?![a-z]))|总吞吐|总共"
 )
 """All requests together, however many those are ("throughout" is how half of the people write it)."""
+_LOGGED = re.compile(
+    r"(?m)^[ \t>]{0,20}(?:\([^()\n]{0,80}pid=\d{1,10}[^()\n]{0,60}\) ){0,2}"
+    r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d .*$"
+)
+"""A record of vLLM's log: what it tells is the log's to tell, however it was broken."""
 _ENGINES_RATES = re.compile(r"(?<![a-z])(?:prompt|prefill|input)(?: tokens?)? throughput(?![a-z])")
 """With it stand the engine's own rates, of all requests together, however many those are."""
 _PROMPT = re.compile(
@@ -176,7 +181,7 @@ def figures(text: str) -> tuple[Figure, ...]:
 
 def told(text: str) -> Told:
     """The speeds of generation that the text tells, in their order; those that are alike once."""
-    text = text[:MOST_CHARS]
+    text = _LOGGED.sub(lambda line: " " * len(line[0]), text[:MOST_CHARS])
     upgrade = prose_upgrade.read(text)
     seen: list[_Seen] = []
     line_before = ""

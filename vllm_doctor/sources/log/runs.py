@@ -283,8 +283,9 @@ class Runs:
         run.points.append((at, run.engine_of.get(speaker, "0"), seen.line, seen.values))
         if seen.values.get("running"):  # it goes on: what looked like an end was none
             run.stopped_at = None
-        # A dead engine may have requests that "run", but generates nothing: what it still tells is of before.
-        if run.died is not None and seen.values.get("generation") and at - run.died.at > _STALE:
+        # A dead engine may have requests that "run", but generates nothing: what it still tells is of before. What was
+        # before a death whose time nothing tells (an excerpt: the error, then the log) nobody knows.
+        if run.died is not None and seen.values.get("generation") and 0 < run.died.at < at - _STALE:
             run.died = None
 
     def _mark(self, run: _OpenRun, seen: Sighting) -> None:
