@@ -261,7 +261,7 @@ DIED: Mapping[str, Value] = {
             "disk_full", "checkpoint_broken", "no_gpu_seen", "kernel_image_missing", "kernel_cache_broken",
             "library_broken", "illegal_accesses", "other_cuda_errors", "host_out_of_memory", "workers_killed",
             "shm_full", "ports_taken", "driver_too_old", "nccl_errors", "worker_timeouts", "collective_timeouts",
-            "engine_start_wrapped",
+            "engine_start_wrapped", "host_memory_refused", "devices_refused", "lora_slots_many",
         ),
         0.0,
     ),
@@ -279,9 +279,9 @@ def test_what_no_longer_fits_a_request_is_not_offered_alone() -> None:
     ways = settings(
         "engine-died",
         {
-            **WARMED_UP, "warm_up_tokens_less_if": 4096.0, "oom_wanted": 0.875, "oom_free": 0.5, "warm_up_tokens": 8192.0,
-            "max_model_len_after_cut_if": 343744.0, "gpu_memory_utilization_cut": 0.88, "kv_memory_logged": 13.5,
-            "max_len_requests": 1.0, "max_model_len": 400000.0,
+            **WARMED_UP, "warm_up_tokens_less_if": 4096.0, "oom_wanted": 0.875, "oom_free": 0.5,
+            "warm_up_tokens": 8192.0, "max_model_len_after_cut_if": 343744.0, "gpu_memory_utilization_cut": 0.88,
+            "kv_memory_logged": 13.5, "max_len_requests": 1.0, "max_model_len": 400000.0,
         },
     )  # fmt: skip
     assert ways == [
@@ -312,6 +312,8 @@ def test_no_kv_cache_at_all_is_no_matter_of_the_context() -> None:
     assert "alone does not cover it" in short.do
     assert short.computed == "2.14 GiB were missing; --gpu-memory-utilization 0.95 gives 1.49 GiB"
     assert settings("engine-died", {**NO_KV, "video_profiled": 1.0})[0] == {"--limit-mm-per-prompt": '{"video": 0}'}
+    slots = {**NO_KV, "lora_slots_many": 256.0, "weights_missed": 52.7 * GIB}
+    assert settings("engine-died", slots)[0] == {"--max-loras": 8}
     enough = {
         **NO_KV, "kv_share_short": 0.0, "gpu_memory_utilization_for_kv_if": 0.74, "kv_memory_lacking": 2.64,
         "start_gpu_memory": 80.0,

@@ -745,7 +745,9 @@ def test_a_cause_keeps_its_reasons(log: LogFolder) -> None:
 )
 def test_which_thing_alone_a_backend_lacks(reasons: str, alone: str | None, log: LogFolder) -> None:
     run = log.run(failed_start(f"{IN_WORKER}:load_model", cause=[NO_BACKEND.format(reasons)]))
-    found = [n for n in ("kv_dtype_alone", "block_alone", "gpu_alone") if fact(run, f"log:attention-refused.{n}") is True]
+    found = [
+        n for n in ("kv_dtype_alone", "block_alone", "gpu_alone") if fact(run, f"log:attention-refused.{n}") is True
+    ]
     assert found == ([alone] if alone else [])
 
 
@@ -759,7 +761,9 @@ TOO_SMALL = (
 def test_an_exception_that_a_terminal_broke_is_joined(columns: int, log: LogFolder) -> None:
     text = f"({ENGINE}) {TOO_SMALL}"
     broken = [text[at : at + columns] for at in range(0, len(text), columns)]
-    failed = bare(SERVER, ["RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"])
+    failed = bare(
+        SERVER, ["RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"]
+    )
     run = log.run(["```", *broken, "```", *failed])
     assert fact(run, "log:kv-too-small.needed_gib") == 4.26
     assert fact(run, "log:kv-too-small.available_gib") == 4.25
@@ -768,7 +772,9 @@ def test_an_exception_that_a_terminal_broke_is_joined(columns: int, log: LogFold
 
 def test_what_another_process_prints_below_is_not_joined(log: LogFolder) -> None:
     text = f"({ENGINE}) {TOO_SMALL}"[:119]
-    failed = bare(SERVER, ["RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"])
+    failed = bare(
+        SERVER, ["RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"]
+    )
     other = "KV cache memory 9.99 GiB KV cache is needed"
     run = log.run([text, f"({SERVER}) {other}", *failed])
     assert fact(run, "log:kv-too-small.needed_gib") is None

@@ -176,9 +176,7 @@ class Reading:
             message = this.message
             if self._is_bare and entry.samples and not this.level:
                 message = message.lstrip(_LIST)
-            elif not (this.level in _OF_TROUBLE if entry.bare else this.level) or _is_of_a_request(this):
-                continue
-            elif entry.marks == "raised" and not entry.bare and not _is_of_engine(this):
+            elif not _may_be(entry, this) or _is_of_a_request(this):
                 continue
             values = self._values(entry, message)
             if values is None and entry.samples and "  " in message:  # padded, by who pasted it
@@ -247,9 +245,14 @@ class Reading:
             return None
 
 
-def _is_of_engine(this: Record) -> bool:
-    """Whether the engine's own processes recorded trouble of theirs: no client has a word in it."""
-    return this.level in _OF_TROUBLE and _OF_ENGINE.match(this.process) is not None
+def _may_be(entry: LogLine, this: Record) -> bool:
+    """Whether a record of that level, and of that process, can be this line: an exception without its traceback counts
+    where the engine's own processes recorded it, in which no client has a word."""
+    if entry.bare:
+        return this.level in _OF_TROUBLE
+    if entry.marks == "raised":
+        return this.level in _OF_TROUBLE and _OF_ENGINE.match(this.process) is not None
+    return bool(this.level)
 
 
 def _is_of_vllm(this: Record, line: LogLine) -> bool:
