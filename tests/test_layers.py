@@ -21,6 +21,7 @@ FOLDERS = (
     "sources.gpu",
     "sources.collect_env",
     "sources.log",
+    "sources.prefix",
     "prometheus",
     "launch",
     "sources.bench",

@@ -58,6 +58,8 @@ def examine(
     skip: Iterable[str] = (),
     strict: bool = False,
     explain: bool = False,
+    kv_events: Iterable[str] = (),
+    show_text: bool = False,
     headers: Mapping[str, str] | None = None,
     token_for: Mapping[str, PathLike] | None = None,
     ca_file: PathLike | None = None,
@@ -89,11 +91,13 @@ def examine(
         *_words("rules", *rules),
         *_words("rule", *only),
         *_words("skip", *skip),
+        *_words("kv-events", *kv_events),
         *_words("header", *(f"{name}: {value}" for name, value in (headers or {}).items())),
         *_words("token-for", *(f"{url}={_text(file)}" for url, file in (token_for or {}).items())),
         *_words("ca-file", ca_file),
         *(["--strict"] if strict else []),
         *(["--explain"] if explain else []),
+        *(["--show-text"] if show_text else []),
         *(["--insecure"] if insecure else []),
     ]
     threshold = gc.get_threshold()

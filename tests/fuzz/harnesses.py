@@ -13,6 +13,7 @@ from tests.fuzz import (
     of_inputs,
     of_logs,
     of_machines,
+    of_prefixes,
     of_recordings,
     of_rules,
     of_servers,
@@ -21,7 +22,18 @@ from tests.fuzz import (
 from tests.fuzz.harness import HARNESSES, all_folders
 from tests.making import shipped_catalogue, shipped_rules
 
-REGISTERED = (of_servers, of_logs, of_commands, of_rules, of_recordings, of_machines, of_texts, of_inputs, examinations)
+REGISTERED = (
+    of_servers,
+    of_logs,
+    of_commands,
+    of_rules,
+    of_recordings,
+    of_machines,
+    of_prefixes,
+    of_texts,
+    of_inputs,
+    examinations,
+)
 """By being imported."""
 
 

@@ -117,6 +117,7 @@ def test_a_rule_is_read_whole(tmp_path: Path) -> None:
         pytest.param(
             "    risk: none", "    run: [\"x '{vllm_version}'\"]", "{vllm_version} stands within", id="quotes"
         ),
+        pytest.param("  - do: Admit more", "  - do: Admit {engines} more", "what to do is the same", id="do"),
         pytest.param("    cost: restart", "    cost: high", "'cost' must be one of", id="cost"),
         pytest.param("    gain: {at_most: recompute", "    gain: {at_most: re", "'re_factor' is not a", id="gain"),
         pytest.param("    gain: {at_most: ", "    gain: {most: ", "unknown key 'most'", id="gain's key"),

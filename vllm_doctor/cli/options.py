@@ -66,6 +66,15 @@ def add_examining(parser: Parser) -> None:
         help="the speed that you saw: 17tok/s (of a request), 58ms (per output token), 1200tok/s@64 (of 64 requests"
         " together), tpot=58ms,concurrency=16,input=1024,output=128",
     )
+    add(
+        "--kv-events",
+        action="append",
+        default=[],
+        metavar="ENDPOINT",
+        help="where the server publishes its KV cache's events (--kv-events-config): tcp://host:5557, or with its"
+        " replay_endpoint tcp://host:5557,tcp://host:5558; tells where prompts part that should begin alike",
+    )
+    add("--show-text", action="store_true", help="of prompts: also what stands where they part, not positions alone")
     add("--explain", action="store_true", help="what was suspected, kept and dropped, and by which number")
     add("--strict", action="store_true", help="any unknown rule makes the verdict unknown")
     add_failing(parser)
@@ -267,5 +276,7 @@ def examining_attachment_of(
         threads=options.threads,
         signals=signals,
         measured=options.measured,
+        kv_events=tuple(options.kv_events),
+        show_text=options.show_text,
         asked=ASKED if options.window is None else options.window,
     )

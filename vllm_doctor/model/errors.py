@@ -31,7 +31,8 @@ class SourceError(DoctorError):
 
     `kind` is one of: unreachable, timeout, starved (the doctor itself got no CPU), tls, denied, not-found,
     server-error, redirect, not-vllm, too-large, not-metrics, changed-server, not-a-log, empty, unreadable,
-    not-a-recording, newer-format; of a Prometheus besides: not-prometheus, no-vllm, collision, several, refused.
+    not-installed, not-a-recording, newer-format; of a Prometheus besides: not-prometheus, no-vllm, collision, several,
+    refused.
     """
 
     def __init__(self, kind: str, message: str) -> None:

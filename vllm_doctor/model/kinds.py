@@ -147,6 +147,7 @@ class SourceKind(_Word):
     GPU_NAME = "gpu-name", "a GPU that is given by its name only"
     AUTOSCALER = "autoscaler", "what an autoscaler is told to look at, as it is written"
     GATEWAY = "gateway", "the /metrics of a gateway or a router in front of servers"
+    KV_EVENTS = "kv-events", "the blocks that a server's KV cache stores, as it publishes them"
 
     @property
     def trust(self) -> Trust:

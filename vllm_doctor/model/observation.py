@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.model.prefix import Prefixes
 from vllm_doctor.model.reading import Reading
 from vllm_doctor.model.report import BenchSeen, Change, LinesSeen, Patch, Problem, RecordingSeen
 from vllm_doctor.model.snapshot import Evaluated
@@ -86,6 +87,8 @@ class Observation:
     gpu_rows: tuple[GpuSeen, ...] = ()
     bench: BenchSeen | None = None
     """The benchmark's result that this is."""
+    prefixes: Prefixes | None = None
+    """Where the prompts that it holds part."""
     recording: RecordingSeen | None = None
     """Where all this was kept, if it is not of now."""
 

@@ -11,6 +11,7 @@ from vllm_doctor.model.elimination import Gate
 from vllm_doctor.model.expectation import Expectation
 from vllm_doctor.model.kinds import GRAVE, SERVERS, Confidence, Role, Severity, SourceKind, Stage, State
 from vllm_doctor.model.path import PathSeen
+from vllm_doctor.model.prefix import Prefixes
 from vllm_doctor.model.reading import Known, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.speed import Expected, Standing
@@ -451,6 +452,8 @@ class Report:
     """Of a command that does not run yet: what it will give."""
     path: PathSeen | None = None
     """Where the time of a request goes between several sources: gateway, router, servers."""
+    prefixes: tuple[Prefixes, ...] = ()
+    """Of each source that holds prompts: where they part."""
     speeds: tuple[Expected, ...] = ()
     """Of each engine: the speed that requests get, beside what is expected."""
     gates: tuple[Gate, ...] = ()

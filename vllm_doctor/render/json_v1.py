@@ -14,6 +14,7 @@ from typing import Any
 from vllm_doctor.model.elimination import Compared
 from vllm_doctor.model.kinds import Fate, State
 from vllm_doctor.model.path import PathSeen
+from vllm_doctor.model.prefix import Prefixes
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import (
     SCHEMA,
@@ -104,6 +105,7 @@ def document(report: Report) -> dict[str, Any]:
         "recordings": [_recording(seen) for seen in report.recordings],
         "expect": None if report.expect is None else json_expectation.document(report.expect),
         "benchmarks": [_benchmark(seen) for seen in report.benchmarks],
+        "prefixes": [_prefixes(seen) for seen in report.prefixes],
         "redacted": [{"what": what, "count": count} for what, count in report.redacted.items()],
     }
 
@@ -218,6 +220,36 @@ def _benchmark(seen: BenchSeen) -> dict[str, Any]:
         "ttft": number(seen.ttft),
         "tpot": number(seen.tpot),
         "tpot_derived": seen.is_tpot_derived,
+    }
+
+
+def _prefixes(seen: Prefixes) -> dict[str, Any]:
+    return {
+        "target": seen.target,
+        "unit": seen.unit.value,
+        "prompts": seen.prompts,
+        "units": seen.units,
+        "shared": seen.shared,
+        "same_again": seen.again,
+        "lost_share": number(seen.lost_share),
+        "lost_of_computed": number(seen.lost_of_computed),
+        "left_out": seen.left_out,
+        "groups": [
+            {
+                "prompts": group.prompts,
+                "at": group.at,
+                "at_most": group.at_most,
+                "from_start": group.from_start,
+                "change": group.change.value,
+                "says": group.change.says,
+                "is_loss": group.change.is_loss,
+                "length": group.length,
+                "same_again": group.again,
+                "units": group.units,
+                "shown": list(group.shown) or None,
+            }
+            for group in seen.groups
+        ],
     }
 
 

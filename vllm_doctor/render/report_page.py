@@ -11,7 +11,18 @@ from collections.abc import Sequence
 from vllm_doctor.model.report import Finding, Report, grouped
 from vllm_doctor.model.version import __version__
 from vllm_doctor.render.page import Block, Footer, Head, Heading, Labelled, Page, Words, code
-from vllm_doctor.render.parts import elimination, examined, expectation, finding, over_time, path, speed, unseen, vitals
+from vllm_doctor.render.parts import (
+    elimination,
+    examined,
+    expectation,
+    finding,
+    over_time,
+    path,
+    prefixes,
+    speed,
+    unseen,
+    vitals,
+)
 
 
 def in_short(report: Report) -> Page:
@@ -24,6 +35,7 @@ def in_short(report: Report) -> Page:
         *vitals.vitals(report, whole=False),
         *speed.speed(report, whole=False),
         *path.path(report, whole=False),
+        *prefixes.prefixes(report, whole=False),
         *elimination.undecided(report),
         *expectation.will_give(report, whole=False),
         *over_time.plots(report),
@@ -48,6 +60,7 @@ def whole(report: Report) -> Page:
         *error,
         *speed.speed(report, whole=True),
         *path.path(report, whole=True),
+        *prefixes.prefixes(report, whole=True),
         *elimination.undecided(report),
         *expectation.will_give(report, whole=True),
         *_under("Over time", over_time.plots(report)),

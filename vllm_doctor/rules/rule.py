@@ -389,6 +389,8 @@ def _remedy(table: Table, catalogue: Catalogue, gain: tuple[str, str] | None) ->
         _check_places(table, "unset", flag, catalogue)
         if not words.names(flag):
             _check_flag(table, "unset", flag)
+    if words.names(table.text("do")):
+        table.mistake("what to do is the same everywhere: values belong under 'set', 'run' or 'computed'", "do")
     several = isinstance(table.get("computed"), list)
     computed = table.texts("computed") if several or "computed" not in table else (table.text("computed"),)
     for key, sentences in (("computed", computed), ("run", table.texts("run")), ("then", table.texts("then"))):

@@ -22,6 +22,7 @@ from vllm_doctor.session.sources import (
     log,
     page,
     pid,
+    prefixes,
     prometheus,
     recording,
     server,
@@ -49,7 +50,7 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
         how = replace(how, command=None, benchmark=made)
     handed = inputs.sorted_out(words, how, _opener)
     how = gpus.checked(how, handed.problems if words else None)
-    is_asked = bool(words) or how.command is not None or how.smi is not None
+    is_asked = bool(words) or how.command is not None or how.smi is not None or bool(how.kv_events)
     said, printed = inputs.of_options(how, handed)
     printed += handed.gpus
     if printed:
@@ -68,6 +69,7 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
     found += autoscaler.of_texts(handed.triggers, [*said, *handed.commands], found)
     found += [*handed.problems, *gpus.unused(printed[1:])]
     found += bench.as_said(how, found)
+    found += prefixes.of_endpoints(how, found)
     return [*found, *gpus.named(how, found)]
 
 

@@ -76,6 +76,10 @@ class Attachment:
     roles: Mapping[str, str] = field(default_factory=dict)
     """What words are on the path of a request (--role), and the role of those that are opened now."""
     role: str = ""
+    kv_events: tuple[str, ...] = ()
+    """Endpoints at which servers publish the events of their KV caches (--kv-events)."""
+    show_text: bool = False
+    """Whether the report may show of prompts more than positions (--show-text)."""
     waited: float | None = None
     """Seconds that the doctor had waited for a CPU when its time began; None: it begins with each look."""
 

@@ -154,6 +154,7 @@ def judge(
         expect=expectation.expected(examined[0], snapshots[0], catalogue, wishes) if is_one_command else None,
         benchmarks=tuple(o.bench for o in observations if o.bench is not None),
         path=path.seen(way, diagnosis.findings, catalogue) if way is not None else None,
+        prefixes=tuple(o.prefixes for o in observations if o.prefixes is not None),
     )
 
 

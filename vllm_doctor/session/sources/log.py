@@ -13,7 +13,7 @@ from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.session.attachment import Attachment, Opener, Turn
 from vllm_doctor.session.source import Source
-from vllm_doctor.session.sources import bench, gpus, prose
+from vllm_doctor.session.sources import bench, gpus, prefixes, prose
 
 if TYPE_CHECKING:
     from vllm_doctor.sources.log.bytes_stream import Origin
@@ -63,7 +63,7 @@ def of_files(given: Sequence[Origin], how: Attachment, patient: str = "") -> Sou
     of_server, patient = bool(patient), patient or log.target
 
     def look() -> Observation:
-        seen = log.examine(patient)
+        seen = prefixes.with_prompts(log.examine(patient), paths, how, of_server)
         for path in paths:
             if path is None or isinstance(path, Held):
                 seen = bench.with_results(seen, bytes(bytes_unpacked.from_stdin) if path is None else path.text)
