@@ -244,3 +244,109 @@ def test_no_flag_is_dropped_that_may_not_be_there() -> None:
     untold = {name: value for name, value in PREEMPTED.items() if not name.startswith("gpu_memory_utilization")}
     assert all("--gpu-memory-utilization" not in one.unset for one in finding("preemption", untold).remedies)
     assert all("low" not in one.do for one in finding("kv-cache-saturated", untold).remedies)
+
+
+# ---- a start that failed --------------------------------------------------------------------------------------------
+
+DIED: Mapping[str, Value] = {
+    "engine_deaths": 1.0, "engine_dead": True, "death_phase": "start", "death_told": True, "death_part": 0.0,
+    "death_killed": False, "death_lacks_module": False, "start_refusals": 1.0, "ecc_errors_logged": 0.0,
+    "attention_refused": 0.0,
+    **dict.fromkeys(
+        (
+            "gpu_memory_taken", "gpu_memory_moved", "mm_items_above_budget", "kv_too_small", "kv_no_memory",
+            "out_of_gpu_memory", "out_of_tpu_memory", "vllm_missing", "arguments_refused", "remote_code_untrusted",
+            "builds_failed", "context_above_models", "heads_indivisible", "gpus_fewer_than_ranks", "bf16_not_here",
+            "quantization_not_here", "model_type_unknown", "model_not_found", "model_gated", "hub_unreachable",
+            "disk_full", "checkpoint_broken", "no_gpu_seen", "kernel_image_missing", "kernel_cache_broken",
+            "library_broken", "illegal_accesses", "other_cuda_errors", "host_out_of_memory", "workers_killed",
+            "shm_full", "ports_taken", "driver_too_old", "nccl_errors", "worker_timeouts", "collective_timeouts",
+            "engine_start_wrapped", "host_memory_refused", "devices_refused", "lora_slots_many",
+        ),
+        0.0,
+    ),
+}  # fmt: skip
+
+WARMED_UP: Mapping[str, Value] = {
+    **DIED, "out_of_gpu_memory": 1.0, "death_stage": "warm-up", "weights_beyond_share": 0.0,
+    "gpu_memory_utilization_less_if_fits": 0.0, "warm_up_tokens_less_if": 0.0, "max_model_len_after_cut_if": 0.0,
+    "seqs_at_most": 1.0, "max_num_seqs": 1.0,
+}  # fmt: skip
+
+
+def test_what_no_longer_fits_a_request_is_not_offered_alone() -> None:
+    """Less memory where one request of the limit only just fits: a smaller step, or both values."""
+    ways = settings(
+        "engine-died",
+        {
+            **WARMED_UP, "warm_up_tokens_less_if": 4096.0, "oom_wanted": 0.875, "oom_free": 0.5,
+            "warm_up_tokens": 8192.0, "max_model_len_after_cut_if": 343744.0, "gpu_memory_utilization_cut": 0.88,
+            "kv_memory_logged": 13.5, "max_len_requests": 1.0, "max_model_len": 400000.0,
+        },
+    )  # fmt: skip
+    assert ways == [
+        {"--max-num-batched-tokens": 4096},
+        {"--gpu-memory-utilization": 0.88, "--max-model-len": 343744},
+    ]
+    assert settings("engine-died", {**WARMED_UP, "gpu_memory_utilization_less_if_fits": 0.85})[0] == {
+        "--gpu-memory-utilization": 0.85
+    }
+
+
+def test_one_request_at_a_time_cannot_be_fewer() -> None:
+    def says(seqs: float) -> list[str]:
+        return [one.do for one in finding("engine-died", {**WARMED_UP, "seqs_at_most": seqs}).remedies]
+
+    assert not any("Warm up with fewer requests" in one for one in says(1.0))
+    assert any("Warm up with fewer requests" in one for one in says(16.0))
+
+
+NO_KV: Mapping[str, Value] = {
+    **DIED, "kv_no_memory": 1.0, "kv_memory_missing": 2.14, "kv_memory_by_share": 1.49, "kv_share_short": 1.0,
+    "gpu_memory_utilization_for_kv_if": 0.0, "video_profiled": 0.0,
+}  # fmt: skip
+
+
+def test_no_kv_cache_at_all_is_no_matter_of_the_context() -> None:
+    [short] = finding("engine-died", NO_KV).remedies
+    assert "alone does not cover it" in short.do
+    assert short.computed == "2.14 GiB were missing; --gpu-memory-utilization 0.95 gives 1.49 GiB"
+    assert settings("engine-died", {**NO_KV, "video_profiled": 1.0})[0] == {"--limit-mm-per-prompt": '{"video": 0}'}
+    slots = {**NO_KV, "lora_slots_many": 256.0, "weights_missed": 52.7 * GIB}
+    assert settings("engine-died", slots)[0] == {"--max-loras": 8}
+    enough = {
+        **NO_KV, "kv_share_short": 0.0, "gpu_memory_utilization_for_kv_if": 0.74, "kv_memory_lacking": 2.64,
+        "start_gpu_memory": 80.0,
+    }  # fmt: skip
+    assert settings("engine-died", enough)[0] == {"--gpu-memory-utilization": 0.74}
+    for way in finding("engine-died", enough).remedies:
+        assert "--max-model-len" not in way.set
+
+
+def test_a_context_that_is_a_little_too_long_is_a_little_shorter() -> None:
+    short: Mapping[str, Value] = {
+        **DIED, "kv_too_small": 1.0, "max_model_len_estimated_if": 0.0, "max_model_len_by_share_if": 99520.0,
+        "max_model_len_by_share": 99520.0, "kv_too_small_tokens": 100000.0, "kv_available_at_start": 4.25,
+        "kv_needed_at_start": 4.26,
+    }  # fmt: skip
+    assert settings("engine-died", short)[0] == {"--max-model-len": 99520}
+
+
+REFUSED: Mapping[str, Value] = {
+    **DIED, "attention_refused": 1.0, "attention_refused_kv_dtype": False, "attention_refused_block": False,
+    "attention_refused_gpu": False, "attention_refused_selected": False, "attention_refused_of_draft": 0.0,
+    "attention_refused_dtype": "fp8_ds_mla", "attention_refused_head": 64.0,
+}  # fmt: skip
+
+
+def test_what_an_attention_backend_lacks_alone_is_what_is_changed() -> None:
+    by_dtype = {**REFUSED, "attention_refused_kv_dtype": True}
+    assert settings("engine-died", by_dtype) == [{"--kv-cache-dtype": "auto"}]
+    of_draft = finding("engine-died", {**by_dtype, "attention_refused_of_draft": 1.0}).remedies
+    assert [one.unset for one in of_draft] == [("--speculative-config",), ()]
+    assert first("engine-died", {**REFUSED, "attention_refused_block": True}).unset == ("--block-size",)
+    assert first("engine-died", {**REFUSED, "attention_refused_selected": True}).unset == ("--attention-backend",)
+    [of_gpu] = finding("engine-died", {**REFUSED, "attention_refused_gpu": True}).remedies
+    assert (dict(of_gpu.set), of_gpu.unset) == ({}, ())
+    [other] = finding("engine-died", REFUSED).remedies
+    assert other.do.startswith("See in the exception what each attention backend lacks")

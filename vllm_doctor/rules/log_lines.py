@@ -77,6 +77,9 @@ _NUMBER = re.compile(r"(-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)%?")
 _PREFIX = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d [\d:]{8} \[?[\w./]+\.py:\d+\] ?")
 _WHEN = re.compile(r"@(?:serving|here|at)$")
 _MAX_TEXT = 300
+_HEAD = 160
+"""Of a text that is kept at both ends."""
+_REASONS = re.compile(r"\bReasons?: [\[{(]")
 ID = "[a-z0-9]+(-[a-z0-9]+)*"
 
 
@@ -179,7 +182,17 @@ def value(text: str) -> Value:
             return number / (100.0 if text[-1] == "%" else 1.0)
     if text in ("True", "False"):
         return text == "True"
-    return text.strip()[:_MAX_TEXT]
+    return shortened(text.strip())
+
+
+def shortened(text: str) -> str:
+    """At most 300 characters: the beginning; of one that ends with its reasons, both ends."""
+    if len(text) <= _MAX_TEXT:
+        return text
+    reasons = _REASONS.search(text, _HEAD)
+    if reasons is None:
+        return text[:_MAX_TEXT]
+    return f"{text[:_HEAD].rpartition(' ')[0]}… {text[reasons.start() :]}"[:_MAX_TEXT]
 
 
 class LogLines:

@@ -697,3 +697,92 @@ def test_one_that_was_up_was_not_stopped_early(log: LogFolder) -> None:
     embedded = log.run([*start(0)[:8], "KeyboardInterrupt"])  # a program's engine was ready, and it serves nobody
     assert [run.is_stopped_early for run in (served, embedded)] == [False, False]
     assert [fact(run, "stopped_while_starting") for run in (served, embedded)] == [False, False]
+
+
+def test_an_exception_without_its_traceback_is_why(log: LogFolder) -> None:
+    """As people cut it: the worker's last line, and the engine's word that it failed."""
+    said_it = "ValueError: Unsupported draft architecture: TinyDraft"
+    failed = said(ENGINE, ["EngineCore failed to start."])
+    run = log.run([*said(WORKER, [said_it], 19, "multiproc_executor.py:901"), *failed])
+    assert run.death is not None
+    assert (run.death.cause, run.death.process) == (said_it, "Worker_TP1")
+    assert fact(run, "death_cause") == said_it
+    # One that was only reported, or that another part of the server quotes, is none.
+    reported = record(19, said_it, WORKER, "WARNING", "multiproc_executor.py:901")
+    quoted = record(19, said_it, SERVER, "ERROR", "serving_chat.py:12")
+    run = log.run([reported, quoted, *failed])
+    assert run.death is not None
+    assert run.death.cause is None
+
+
+NO_BACKEND = (
+    "ValueError: No valid attention backend found for cuda with AttentionSelectorConfig(head_size=64, "
+    "dtype=torch.bfloat16, kv_cache_dtype=fp8_ds_mla, block_size=64, use_mla=False, has_sink=False, use_sparse=False, "
+    "use_mm_prefix=False, use_per_head_quant_scales=False, attn_type=AttentionType.DECODER, has_sliding_window=True). "
+    "Reasons: {{FLASH_ATTN: [{0}], TURBOQUANT: [kv_cache_dtype not supported, sliding window not supported]}}."
+)
+
+
+def test_a_cause_keeps_its_reasons(log: LogFolder) -> None:
+    refused = NO_BACKEND.format("kv_cache_dtype not supported")
+    run = log.run(failed_start(f"{IN_WORKER}:load_model", cause=[refused]))
+    cause = str(fact(run, "death_cause"))
+    assert cause.startswith("ValueError: No valid attention backend found for cuda with AttentionSelectorConfig(")
+    assert "kv_cache_dtype=fp8_ds_mla,… Reasons: {FLASH_ATTN: [kv_cache_dtype not supported]" in cause
+    assert len(cause) <= 300
+    assert run.death is not None
+    assert run.death.stage == "weights"
+
+
+@pytest.mark.parametrize(
+    ("reasons", "alone"),
+    [
+        ("kv_cache_dtype not supported", "kv_dtype_alone"),
+        ("block_size not supported", "block_alone"),
+        ("compute capability not supported", "gpu_alone"),
+        ("kv_cache_dtype not supported, sparse not supported", None),
+    ],
+)
+def test_which_thing_alone_a_backend_lacks(reasons: str, alone: str | None, log: LogFolder) -> None:
+    run = log.run(failed_start(f"{IN_WORKER}:load_model", cause=[NO_BACKEND.format(reasons)]))
+    found = [
+        n for n in ("kv_dtype_alone", "block_alone", "gpu_alone") if fact(run, f"log:attention-refused.{n}") is True
+    ]
+    assert found == ([alone] if alone else [])
+
+
+TOO_SMALL = (
+    "ValueError: To serve at least one request with the model's max seq len (100000), (4.26 GiB KV cache is needed, "
+    "which is larger than the available KV cache memory (4.25 GiB). Based on the available memory, the estimated"
+)
+
+
+@pytest.mark.parametrize("columns", [100, 119, 160])
+def test_an_exception_that_a_terminal_broke_is_joined(columns: int, log: LogFolder) -> None:
+    text = f"({ENGINE}) {TOO_SMALL}"
+    broken = [text[at : at + columns] for at in range(0, len(text), columns)]
+    failed = bare(
+        SERVER, ["RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"]
+    )
+    run = log.run(["```", *broken, "```", *failed])
+    assert fact(run, "log:kv-too-small.needed_gib") == 4.26
+    assert fact(run, "log:kv-too-small.available_gib") == 4.25
+    assert "```" not in str(fact(run, "death_cause"))
+
+
+def test_what_another_process_prints_below_is_not_joined(log: LogFolder) -> None:
+    text = f"({ENGINE}) {TOO_SMALL}"[:119]
+    failed = bare(
+        SERVER, ["RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"]
+    )
+    other = "KV cache memory 9.99 GiB KV cache is needed"
+    run = log.run([text, f"({SERVER}) {other}", *failed])
+    assert fact(run, "log:kv-too-small.needed_gib") is None
+    run = log.run([text, f"{other}{'.' * 119}", *failed])  # longer than the line above: no terminal's column
+    assert fact(run, "log:kv-too-small.needed_gib") is None
+
+
+def test_the_warm_up_of_the_sampler_is_a_part_of_its_own(log: LogFolder) -> None:
+    places = (IN_CORE, f"{IN_WORKER}:compile_or_warm_up_model", f"{IN_RUNNER}:_dummy_sampler_run")
+    run = log.run(failed_start(*places, cause=[OOM]))
+    assert (fact(run, "death_stage"), fact(run, "death_part")) == ("warm-up", "sampler")

@@ -20,6 +20,8 @@ _CHAINED_WITHIN = 12
 """Lines of one process between an exception, whose message has several, and the word that another one followed."""
 _WRAPPED_BYTES = 12 * 1024
 _WRAPPED_LINES = 150
+_COLUMNS = 78
+"""No terminal, and no page, breaks lines before."""
 _EXCEPTION = re.compile(
     r"(?:(?:[A-Za-z_][\w.]*\.)?(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Exit|Timeout|Died|Failed|Failure|Unsupported)\b"
     r"|(?:[a-z_]\w*\.)+[A-Z]\w*)(?:: .*)?$"
@@ -65,6 +67,22 @@ def wrapped(line: Line) -> str:
         if not raw.strip() or not following or _begins_record(following):
             break
         joined += following[0].message
+    return joined
+
+
+def broken_off(line: Line) -> str:
+    """What follows a line that a terminal's column cut: each line but the last is as long as the first."""
+    width, joined = len(line.raw.rstrip(b"\r")), ""
+    for raw in line.following(_WRAPPED_BYTES).split(b"\n")[:_WRAPPED_LINES] if width >= _COLUMNS else ():
+        raw = raw.rstrip(b"\r")
+        found = entry.records(raw)
+        if not raw.strip() or len(raw) > width or not found or found[0].process or _begins_record(found):
+            break
+        if raw.lstrip(b" >").startswith((b"```", b"~~~")):
+            break
+        joined += found[0].message
+        if len(raw) < width:
+            break
     return joined
 
 

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from vllm_doctor.model.reading import Value
-from vllm_doctor.rules.log_lines import PATTERN_SECONDS, LogLine, LogLines
+from vllm_doctor.rules.log_lines import PATTERN_SECONDS, LogLine, LogLines, shortened
 from vllm_doctor.sources.log import bytes_stream, entry_arguments, entry_context
 from vllm_doctor.sources.log import entry as record
 from vllm_doctor.sources.log.bytes_scan import Line, Scanner, Tally
@@ -25,6 +25,7 @@ _TIME_OF_DAY = re.compile(rb"[0-9]{2}:[0-9]{2}:[0-9]{2}")
 _FENCE = re.compile(rb"^[ >]{0,8}(?:```|~~~|</?details>)", re.MULTILINE)
 _OF_VLLM = re.compile(r"APIServer|ApiServer|EngineCore|VllmWorker|Worker(?:_|$)")
 """The names of its processes."""
+_OF_ENGINE = re.compile(r"EngineCore|VllmWorker|RayWorker|Worker(?:_|$)")
 _LIST = " \t>*•-"
 """Before a line that was copied without what vLLM writes before it."""
 _MAX_TEXT = 300
@@ -175,7 +176,7 @@ class Reading:
             message = this.message
             if self._is_bare and entry.samples and not this.level:
                 message = message.lstrip(_LIST)
-            elif not (this.level in _OF_TROUBLE if entry.bare else this.level) or _is_of_a_request(this):
+            elif not _may_be(entry, this) or _is_of_a_request(this):
                 continue
             values = self._values(entry, message)
             if values is None and entry.samples and "  " in message:  # padded, by who pasted it
@@ -185,6 +186,11 @@ class Reading:
                 joined = self._values(entry, message + rest)
                 self._joined_in_vain += len(rest) if joined is None else 0
                 message, values = message + rest, joined or values
+            elif last and values is not None and entry.marks in _TRACED and not entry.fields.keys() <= values.keys():
+                rest = entry_context.broken_off(line)
+                joined = self._values(entry, message + rest) if rest else None
+                if joined is not None and len(joined) > len(values):
+                    message, values = message + rest, joined
             if values is None or (entry.marks in ("error", "died") and _GOES_ON.match(message)):
                 continue
             cause, stage = (str(values["error"]) if "error" in values else None), entry.stage
@@ -239,6 +245,16 @@ class Reading:
             return None
 
 
+def _may_be(entry: LogLine, this: Record) -> bool:
+    """Whether a record of that level, and of that process, can be this line: an exception without its traceback counts
+    where the engine's own processes recorded it, in which no client has a word."""
+    if entry.bare:
+        return this.level in _OF_TROUBLE
+    if entry.marks == "raised":
+        return this.level in _OF_TROUBLE and _OF_ENGINE.match(this.process) is not None
+    return bool(this.level)
+
+
 def _is_of_vllm(this: Record, line: LogLine) -> bool:
     """Whether no other program writes this."""
     return bool(this.level or line.samples) or "vllm" in this.message or _OF_VLLM.match(this.process) is not None
@@ -260,7 +276,7 @@ def _slow(id: str, times: int) -> str:
 
 
 def _shortened(cause: str) -> str:
-    return cause if len(cause) < _MAX_TEXT else f"{cause[: _MAX_TEXT - 1].rstrip()}…"
+    return cause if len(cause) < _MAX_TEXT else f"{shortened(cause)[: _MAX_TEXT - 1].rstrip()}…"
 
 
 def _arguments(message: str, rest: str) -> entry_arguments.Arguments:
