@@ -23,7 +23,7 @@ def render(profiles: Mapping[str, Profile], report: Report, parts: Mapping[str, 
         "error": None if report.error is None else _problem(report.error),
         "parts": dict(parts),
         "profiles": [_profile(target, profile) for target, profile in profiles.items()],
-        "findings": json.loads(json_v1.render(report))["findings"],
+        "findings": json_v1.document(report)["findings"],
     }
     return _rendered(told)
 
