@@ -69,7 +69,13 @@ class FakePrometheus:
         self.up = [(t, 0.0 if t == target else value) for t, value in self.up]
 
     def routes(self) -> dict[str, Route]:
-        return {"/api/v1/query": self.answer}
+        return {"/api/v1/query": self.answer, "/api/v1/query_range": self.nothing_before}
+
+    @staticmethod
+    def nothing_before(_request: Request) -> Answer:
+        """Of the day before it keeps nothing."""
+        answer = {"status": "success", "data": {"resultType": "matrix", "result": []}}
+        return Answer(json.dumps(answer).encode(), headers={"Content-Type": "application/json"})
 
     def answer(self, request: Request) -> Answer:
         form = self._form(request)
