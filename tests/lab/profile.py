@@ -95,7 +95,8 @@ def measured(one: Mapping[str, Any]) -> dict[str, Any]:
         time.sleep(RAMP_SECONDS)
         time.sleep(5)
         before, began, ran_before = clocks(), time.monotonic(), wanted()
-        words = [sys.executable, "-m", "vllm_doctor", "profile", url, "--json", "--seconds", str(SECONDS)]
+        words = [sys.executable, "-m", "vllm_doctor", "profile", url, "--json", "--rate", "100"]
+        words += ["--seconds", str(SECONDS)]
         words += ["--native"] if one.get("native") else []
         ran = subprocess.run(words, capture_output=True, text=True, timeout=120)
         after = clocks()

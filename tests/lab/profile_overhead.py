@@ -1,6 +1,6 @@
 """What sampling costs the server that is sampled: tokens per second with and without it, in turns.
 
-usage: python -m tests.lab.profile_overhead [--rounds 5] [--rate 100]
+usage: python -m tests.lab.profile_overhead [--rounds 5] [--rate 20]
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOAD = {"clients": 8, "prompt": 256, "out": 200}
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--rate", type=int, default=100)
+    parser.add_argument("--rate", type=int, default=20)
     options = parser.parse_args()
     must_be_installed()
     pairs = []

@@ -159,7 +159,7 @@ def _exit_code(seen: _Seen, fail_on: str) -> int:
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser("vllm-doctor profile", "Where a server's processes spend their time, without a restart.")
-    parser.usage = "vllm-doctor profile [PID|URL]... [--seconds 10] [--rate 100] [--native] [--format FORMAT]"
+    parser.usage = "vllm-doctor profile [PID|URL]... [--seconds 10] [--rate 20] [--native] [--format FORMAT]"
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("source", nargs="*", metavar="SOURCE", help="a pid of a server of this host, or its URL")
