@@ -67,10 +67,10 @@ def judge_of(
     """
     begun = time.monotonic() - started.ran - started.waited
     window = options.window
-    if window is None:
-        window = (
-            PROFILED if options.profile else GLANCE if options.state else WINDOW
-        )  # a hook is waited for; its next run covers the time in between
+    if window is None and options.profile:
+        window = PROFILED
+    elif window is None:
+        window = GLANCE if options.state else WINDOW  # a hook is waited for; its next run covers the time in between
     rules, signals = chosen_rules.load(options)
     state = None
     if options.state:
