@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -100,6 +101,12 @@ def test_sources_know_nothing_of_judging() -> None:
     """The tables of log lines, of kernels and of the parts of a profile are what they may know of the rules."""
     known = {name for module in MODULES if module.startswith("sources.") for name, _ in imported(module)}
     assert {name for name in known if name.startswith("rules.") and not name.startswith(_TABLES)} == set()
+
+
+@pytest.mark.parametrize("folder", ["tests/lab", "tests/benchmarks", "vllm_doctor/vllm"])
+def test_a_folder_of_scripts_hides_no_module_of_the_standard_library(folder: str) -> None:
+    """A program that is run by its path finds what lies beside it first: torch imports cProfile, that profile."""
+    assert {path.stem for path in (ROOT / folder).glob("*.py")} & sys.stdlib_module_names == set()
 
 
 def test_no_command_knows_another() -> None:

@@ -30,5 +30,5 @@ if [ ! -x "$home/bin/vllm" ]; then
   rm "$site/vllm-$version+cpu.dist-info/RECORD"
   sed -i "s/^Name: .*/Name: vllm/; s/^Version: .*/Version: $version+cpu/" "$site/vllm-$version+cpu.dist-info/METADATA"
 fi
-[ -f "$lab/tiny/config.json" ] || "$python" tests/lab/make_model.py "$lab/tiny"
-[ -f "$lab/small/config.json" ] || "$python" tests/lab/make_model.py "$lab/small" 768 16 # 115 M: its weights fit no cache
+[ -f "$lab/tiny/config.json" ] || "$python" -P tests/lab/make_model.py "$lab/tiny"
+[ -f "$lab/small/config.json" ] || "$python" -P tests/lab/make_model.py "$lab/small" 768 16 # 115 M: its weights fit no cache

@@ -1,6 +1,6 @@
 """Closed-loop clients that ask as people do: chats and streams, with a body of any kind.
 
-usage: profile_load.py URL '{"clients": 4, "seconds": 60, "body": {...}}', with the Python that vLLM is in
+usage: planted_load.py URL '{"clients": 4, "seconds": 60, "body": {...}}', with the Python that vLLM is in
 `chat`: messages of so many words each; `prompt`: a text of so many words; `schema`: another schema with each request.
 SIGTERM ends it; it prints the tokens that were answered.
 """

@@ -1,8 +1,8 @@
 """Planted costs: a real vLLM with one, what `vllm-doctor profile` names, and what a clock in the server says of it.
 
-usage: python -m tests.lab.profile [NAME...]    these scenarios of profile.yaml (all)
-       python -m tests.lab.profile --table      the table of what was measured so far, for docs/profile.md
-       python -m tests.lab.profile --frames     modules of rules/profile/parts.yaml that no vLLM of the lab has
+usage: python -m tests.lab.planted_costs [NAME...]    these scenarios of planted_costs.yaml (all)
+       python -m tests.lab.planted_costs --table      the table of what was measured so far, for docs/profile.md
+       python -m tests.lab.planted_costs --frames     modules of rules/profile/parts.yaml that no vLLM of the lab has
 
 Well: the part is named with its share, within 10 percentage points of the clock's.
 """
@@ -28,7 +28,7 @@ from tests.lab.machine import before_all_others
 from tests.lab.server import AN_HOUR, HERE, LAB, OUT, RAMP_SECONDS, VLLM, must_be_installed, vllm
 from vllm_doctor.rules import parts
 
-SCENARIOS = HERE / "profile.yaml"
+SCENARIOS = HERE / "planted_costs.yaml"
 KEPT = OUT / "profiles"
 CLOCKS = OUT / "profile-clocks"
 SECONDS = 10
@@ -184,7 +184,7 @@ def clocks() -> dict[int, dict[str, Any]]:
 
 @contextlib.contextmanager
 def at_work(url: str, load: Mapping[str, Any]) -> Iterator[None]:
-    command = [str(VLLM / "python"), str(HERE / "profile_load.py"), url, json.dumps({"seconds": AN_HOUR, **load})]
+    command = [str(VLLM / "python"), str(HERE / "planted_load.py"), url, json.dumps({"seconds": AN_HOUR, **load})]
     clients = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     before_all_others(clients.pid)
     try:

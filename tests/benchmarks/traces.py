@@ -1,4 +1,4 @@
-"""How long a trace takes, and how much memory: python -m tests.benchmarks.trace [MB] [EVENTS].
+"""How long a trace takes, and how much memory: python -m tests.benchmarks.traces [MB] [EVENTS].
 
 A trace of MB megabytes that looks like vLLM's (Python frames, operators, launches, kernels), one of EVENTS events that
 are all kernels, and one of EVENTS broken ones; each is examined by the command, in a process of its own.
