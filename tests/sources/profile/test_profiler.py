@@ -60,6 +60,13 @@ def test_a_loop_in_c_that_used_the_cpu_did_not_wait() -> None:
     assert thread.shares[IDLE] == pytest.approx(0.4)
 
 
+def test_a_thread_that_was_seen_less_than_it_ran_is_told() -> None:
+    waits = b"thread (1): MainThread;<module> (a.py);schedule (vllm/v1/core/sched/scheduler.py) 30\n"
+    waits += b"thread (1): MainThread;<module> (a.py);wait (threading.py) 70\n"
+    assert "too low" in process("engine-core", waits, {1: 0.6}).notes[0]
+    assert process("engine-core", waits, {1: 0.35}).notes == ()
+
+
 def test_without_the_cpus_time_it_is_taken_to_wait() -> None:
     [thread] = process("api-server", LOOP + b"100\n").threads
     assert dict(thread.shares) == {IDLE: 1.0}

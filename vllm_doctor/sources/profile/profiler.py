@@ -14,7 +14,7 @@ from vllm_doctor.model.report import Problem
 from vllm_doctor.rules.parts import Parts
 from vllm_doctor.sources.host.kernel import Kernel, table
 from vllm_doctor.sources.host.process import API_SERVER, ENGINE_CORE, WORKER, Member
-from vllm_doctor.sources.profile import py_spy, stacks
+from vllm_doctor.sources.profile import py_spy, stacks, time_slice
 from vllm_doctor.sources.profile.py_spy import Sampled
 from vllm_doctor.sources.profile.stacks import Stack
 
@@ -28,6 +28,8 @@ _TICK = 100.0  # USER_HZ, the same on every Linux
 _MAX_THREADS = 4096
 _AT_REST = 0.005
 """Cores: who used no more than this did nothing but wait."""
+_LATE = 0.1
+"""Cores by which a thread's CPU time is beyond the share in which it was seen to work: it was seen at chosen times."""
 _SHOWN = 3
 _TOP = 2
 _MAIN = "MainThread"
@@ -50,6 +52,7 @@ def profile(members: Sequence[Member], parts: Parts, how: How, deadline: float, 
     texts: dict[int, str] = {}
 
     def look(member: Member) -> None:
+        time_slice.shorten()
         before, began = _cpu(kernel, member.pid), time.monotonic()
         sampled = py_spy.sample(kernel, member.pid, how.seconds, how.rate, how.native, deadline)
         seconds = time.monotonic() - began
@@ -86,6 +89,8 @@ def of_process(
     rows.sort(key=lambda row: (row.name != _MAIN, -row.busy, row.name))
     cpu = sampled.cpu / seconds if sampled.cpu is not None and seconds > 0 else None
     notes = list(sampled.notes)
+    if any(row.cpu is not None and row.cpu > row.busy + _LATE for row in rows):
+        notes.append("the kernel counts more CPU time than was seen: no CPU was free to look from, shares are too low")
     if sampled.stacks.strange:
         notes.append(f"{sampled.stacks.strange:,} lines of the sampler's were no stacks")
     return ProcessProfile(role, pid, tuple(rows), sampled.errors, moments, cpu, sampled.problem, tuple(notes))
