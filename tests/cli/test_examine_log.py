@@ -477,3 +477,42 @@ def test_the_fix_of_a_failed_start_helps_where_it_failed(stage: str, path: Path,
     assert f"({stage})" in died["here"]
     assert does in died["remedies"][0]["do"]
     assert not any("--gpu-memory-utilization" in remedy["set"] for remedy in died["remedies"])
+
+
+LONE = {
+    "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the"
+    " engine.": "Let less be held",
+    "ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is needed,"
+    " which is larger than the available KV cache memory (9.10 GiB).": "Lower the context limit",
+    "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has"
+    " compute capability 7.5.": "Compute in float16",
+    "RuntimeError: CUDA out of memory occurred when warming up sampler with 256 dummy requests.": "Warm up with fewer",
+}
+"""What only vLLM says, pasted without the rest of its log -> how its fix begins."""
+
+
+@pytest.mark.parametrize("line", LONE)
+def test_one_line_that_only_vllm_says_is_enough(line: str, path: Path, doctor: Doctor) -> None:
+    path.write_text(f"{line}\n")
+    report = doctor(str(path), "--json").report
+    assert report["findings"][0]["rule"] == "engine-died"
+    assert report["findings"][0]["remedies"][0]["do"].startswith(LONE[line])
+
+
+def test_a_line_that_others_say_as_well_is_not(path: Path, doctor: Doctor) -> None:
+    path.write_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n")
+    run = doctor(str(path), "--json")
+    assert run.code == 3
+
+
+def test_a_v0_engine_that_was_gone_was_not_stopped(path: Path, doctor: Doctor) -> None:
+    path.write_text(
+        "ERROR 12-01 13:05:02 client.py:282] RuntimeError('Engine process (pid 76) died.')\n"
+        "ERROR 12-01 13:05:02 client.py:282] NoneType: None\n"
+        "CRITICAL 12-01 13:05:02 launcher.py:99] MQLLMEngine is already dead, terminating server process\n"
+        'INFO:     10.42.0.118:60606 - "POST /v1/completions HTTP/1.1" 500 Internal Server Error\n'
+        "INFO:     Shutting down\n"
+    )
+    report = doctor(str(path), "--json").report
+    assert report["lives"][0]["end"] == "died"
+    assert "the log shows no exception" in report["findings"][0]["here"]

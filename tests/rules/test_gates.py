@@ -184,7 +184,7 @@ def test_an_engine_whose_statistics_stand_still_is_not_well() -> None:
     ],
 )
 def test_a_server_that_is_slower_than_itself_is_slow_whatever_its_gpu_is(batch: float, says: str) -> None:
-    lines = ((0, 0.8, batch, 0, 1),) * 20
+    lines = ((0, 2.2, batch, 0, 1),) * 20
     best: dict[str, Value] = {"decode_seconds_best": 0.05, "decode_batch_best": 1.0}
     diagnosis = logged(*lines, **best)
     assert (diagnosis.verdict, says in diagnosis.headline) == (Verdict.WARNING, True)

@@ -49,7 +49,7 @@ _MOST_STEPS = 5000
 _WEAK_CAUSES = re.compile(
     r"EngineDeadError|KeyboardInterrupt|SystemExit|CancelledError|terminated|exit code:? -(?:15|2)\b|died unexpectedly$"
     r"|initialization failed|failed to start|new thread at interpreter shutdown|failed to be inspected"
-    r"|Error raised in subprocess|RuntimeError: cancelled$"
+    r"|Error raised in subprocess|RuntimeError: cancelled$|^Engine (?:process \(pid \d+\) died|loop has died)$"
 )
 """They follow an operator's signal as well, or only repeat that something has ended."""
 _REPEATED = re.compile(r"[\w.]{0,200}EngineDeadError\b(?!.*original error)|.{0,600}?initialization failed")
@@ -97,7 +97,7 @@ _LOADING = ("weights-begun", "model-loaded")
 _SETTINGS = "log:engine-config."
 _COMPILE_KEY = "log:compile-cache.key"
 _MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
-_GONE = ("engine-gone", "worker-died", "worker-died-v0", "process-exit")
+_GONE = ("engine-gone", "worker-died", "worker-died-v0", "process-exit", "engine-process-died", "engine-dead-v0")
 """Lines of a process that has seen another one end."""
 
 
