@@ -52,8 +52,8 @@ def gather(trace: Trace, table: KernelTable) -> Events:
     return events
 
 
-def read(path: Path, table: KernelTable) -> tuple[Trace, Events]:
-    """The file. Raises SourceError."""
+def read(path: Path | None, table: KernelTable) -> tuple[Trace, Events]:
+    """The file; None: standard input. Raises SourceError."""
     trace = Trace(path)
     return trace, gather(trace, table)
 
