@@ -10,6 +10,8 @@ from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.trace import RankSeen, TraceSeen
 
+_LEAST = 20
+"""Kernels: a step of a model has more, and what is less tells nothing of a server."""
 ORIGIN = "trace"
 GIVEN = "trace_given"
 _UNTOLD = Unknown(Reason.NOT_IN_TRACE)
@@ -38,7 +40,7 @@ def facts(seen: TraceSeen) -> dict[str, Reading]:
 
 
 def _of_device(rank: RankSeen) -> Mapping[str, Value | None]:
-    is_judged = not rank.idle_unknown
+    is_judged = not rank.idle_unknown and rank.kernels >= _LEAST
     decode = [kind for kind in rank.kinds if kind.name in _DECODES]
     host = rank.share(*trace.WAITS_FOR_HOST)
     return {

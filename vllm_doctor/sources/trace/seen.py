@@ -46,7 +46,8 @@ def notes(events: Events, rank: RankSeen) -> list[str]:
     if left_out:
         found.append(f"{left_out:,} events beyond the first million of their kind are left out")
     if events.impossible:
-        found.append(f"{events.impossible:,} events have times that cannot be, and are left out")
+        have = "event has a time" if events.impossible == 1 else "events have times"
+        found.append(f"{events.impossible:,} {have} that cannot be: left out")
     if rank.warm_up:
         found.append(f"{rank.warm_up:,} warm-up steps are left out")
     if rank.without_requests:
@@ -235,6 +236,9 @@ def _why_unknown(
         return "the trace is too long, and not all of it was kept"
     if len(events.devices) > 1:
         return f"it holds the events of {len(events.devices)} devices"
+    if timeline.early > _MOST_LACKING:
+        share = words.number(timeline.early, "share")
+        return f"{share} of the kernels begin before their own launch: the device's clock is not the host's"
     if graphs_lacking > _MOST_LACKING * graphs:
         return f"{graphs_lacking:,} of {graphs:,} graph replays have no kernels in it"
     if plain_lacking > max(_LEAST, _MOST_LACKING * plain):

@@ -47,6 +47,7 @@ def examine(paths: Sequence[Path | None], patient: str) -> Observation:
         notes += file.notes if len(paths) == 1 else [f"{file.rank.target}: {note}" for note in file.notes]
     if why:
         notes.append(why)
+    notes = list(dict.fromkeys(notes))  # each device of a file has its own
     told = TraceSeen(found[0].tool, tuple(each), slowest, tuple(notes))
     return Observation(
         SourceKind.TRACE, target, facts=facts.facts(told), notes=tuple(notes), patient=patient, trace=told
