@@ -71,9 +71,10 @@ def test_without_tokens_the_weights_still_are_read(doctor: Doctor, tmp_path: Pat
     assert bounds["families"][1]["least"] is None
 
 
-def test_lengths_that_a_trace_does_not_tell_are_asked_for(doctor: Doctor, tmp_path: Path) -> None:
+def test_lengths_that_a_trace_does_not_tell_bound_no_attention(doctor: Doctor, tmp_path: Path) -> None:
     path = _decode("execute_context_0(0)_generation_32(32)").write(tmp_path / "t.json")
-    assert "detailed_trace_annotation" in _bounds(doctor, path, *_COMMAND)["families"][1]["because"]
+    attention = _bounds(doctor, path, *_COMMAND)["families"][1]
+    assert (attention["least"], attention["because"]) == (None, "the trace does not tell the requests' lengths")
 
 
 def test_what_is_faster_than_can_be_is_said_and_has_no_factor(doctor: Doctor, tmp_path: Path) -> None:
