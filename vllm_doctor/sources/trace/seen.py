@@ -6,7 +6,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from statistics import median
 from typing import Any
 
@@ -18,7 +17,6 @@ from vllm_doctor.sources.trace.steps import Split, Timeline
 from vllm_doctor.text import words
 
 _SECONDS = 1e-6
-_TOKENS, _REQUESTS, _KV_TOKENS = attrgetter("tokens"), attrgetter("requests"), attrgetter("kv_tokens")
 _MOST_LACKING = 0.05
 """Share of launches without what they launched, or of steps without their kernels: more, and idle time says nothing."""
 _LEAST = 20
@@ -155,7 +153,9 @@ def _kinds(events: Events, kept: Sequence[Split], kernels: Mapping[str, _Kernels
             count,
             median(one.total for one in of_kind) * _SECONDS,
             shares,
-            *(_mean([of(step) for step in steps]) for of in (_TOKENS, _REQUESTS, _KV_TOKENS)),
+            tokens=_mean([step.tokens for step in steps]),
+            requests=_mean([step.requests for step in steps]),
+            kv_tokens=_mean([step.kv_tokens for step in steps]),
             families=dict(families),
         )
 
