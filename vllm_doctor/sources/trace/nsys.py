@@ -111,6 +111,8 @@ def _rows(
     """The columns' values, NULL for a column that this version of nsys has not; nothing where there is no table."""
     if table not in tables:
         return
+    (pages,), (size,) = (file.execute(f"PRAGMA {of}").fetchone() for of in ("page_count", "page_size"))
+    most = min(most, pages * size)  # a row takes a byte and more: in a damaged file the same ones come again and again
     picked = ", ".join(column if column in tables[table] else "NULL" for column in columns)
     yield from file.execute(f"SELECT {picked} FROM {table} LIMIT {most}")
 
