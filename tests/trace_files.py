@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,3 +93,47 @@ def eager(steps: int = 5, kernels: int = 10, gap: float = 60.0, length: float = 
             made.launch(at + gap - 10, (GEMM, at + gap, length))
             at += gap + length
     return made
+
+
+PROCESS = 4711 << 24
+
+
+def export(path: Path, made: Made, device: int = 0) -> Path:
+    """The events of a made trace as an export of Nsight Systems: its tables and units."""
+    strings: dict[str, int] = {}
+
+    def number(text: str) -> int:
+        return strings.setdefault(text, len(strings) + 1)
+
+    with closing(sqlite3.connect(path)) as file, file:
+        file.executescript(
+            """
+            CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER,
+              correlationId INTEGER, globalPid INTEGER, demangledName INTEGER, shortName INTEGER);
+            CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, deviceId INTEGER,
+              correlationId INTEGER, globalPid INTEGER, copyKind INTEGER);
+            CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, globalTid INTEGER,
+              correlationId INTEGER, nameId INTEGER);
+            CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, text TEXT, textId INTEGER);
+            CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT NOT NULL);
+            CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT);
+            """
+        )
+        for event in made.events:
+            start, end = round(event["ts"] * 1000), round((event["ts"] + event["dur"]) * 1000)
+            name, key = event["name"], event["args"].get("correlation")
+            match event["cat"]:
+                case "kernel":
+                    row = (start, end, device, 7, key, PROCESS, number(name), number(name[:9]))
+                    file.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?,?,?,?,?,?,?,?)", row)
+                case "gpu_memcpy":
+                    copy = (start, end, device, key, PROCESS, 1)
+                    file.execute("INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (?,?,?,?,?,?)", copy)
+                case "cuda_runtime":
+                    call = (start, end, PROCESS | 99, key, number(f"{name}_v7000"))
+                    file.execute("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?,?,?,?,?)", call)
+                case "user_annotation":
+                    file.execute("INSERT INTO NVTX_EVENTS VALUES (?,?,59,NULL,?)", (start, end, number(name)))
+        file.executemany("INSERT INTO StringIds VALUES (?,?)", [(number, text) for text, number in strings.items()])
+        file.execute("INSERT INTO TARGET_INFO_GPU VALUES (?, 'NVIDIA H100 80GB HBM3')", (device,))
+    return path

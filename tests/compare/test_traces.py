@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from tests import trace_files
+from tests.cli.test_compare import SCHEMA
 from tests.cli.test_main import Doctor, doctor
 from tests.trace_files import Made
 from vllm_doctor.compare import traces
 from vllm_doctor.compare.comparison import Outcome
 from vllm_doctor.compare.traces import TraceComparison
+from vllm_doctor.model import trace
 from vllm_doctor.sources.trace import source
 
 __all__ = ["doctor"]
@@ -74,5 +78,38 @@ def test_the_command_tells_what_grew(doctor: Doctor, tmp_path: Path) -> None:
     assert ran.code == 2
     assert "FAIL  A step takes" in ran.out
     assert "idle: host, within a step" in ran.out
-    refused = doctor("compare", *paths, "--json")
-    assert refused.code == 3
+
+
+def test_the_command_tells_the_same_as_json(doctor: Doctor, tmp_path: Path) -> None:
+    paths = [
+        str(made.write(tmp_path / f"{place}.pt.trace.json.gz"))
+        for place, made in enumerate((trace_files.eager(gap=30), trace_files.eager(gap=90)))
+    ]
+    ran = doctor("compare", *paths, "--json")
+    document = json.loads(ran.out)
+    jsonschema.validate(document, SCHEMA)
+    assert (ran.code, document["outcome"]) == (2, "FAIL")
+    within = next(part for part in document["trace"]["parts"] if part["part"] == trace.HOST_WITHIN)
+    assert within["by"] == pytest.approx(within["after"] - within["before"]) == pytest.approx(540e-6)
+    (gemm,) = (family for family in document["trace"]["families"] if family["family"] == "gemm")
+    assert (gemm["precision"], gemm["by"]) == ("BF16", pytest.approx(0, abs=1e-9))
+    assert document["trace"]["steps"] == {"before": 5, "after": 5}
+    assert document["before"]["hardware"] == "NVIDIA H100 80GB HBM3"
+
+
+def test_traces_whose_steps_are_not_marked_are_compared_as_a_whole(tmp_path: Path) -> None:
+    one, two = Made(), Made()
+    one.launch(0, (trace_files.GEMM, 10, 100))
+    two.launch(0, (trace_files.GEMM, 10, 200))
+    compared = _compared(tmp_path, one, two)
+    assert compared.headline.startswith("The trace takes 100 % longer")
+    assert compared.step.says == "all of it"
+
+
+def test_a_trace_is_compared_with_a_trace(doctor: Doctor, tmp_path: Path) -> None:
+    one = str(trace_files.eager().write(tmp_path / "a.json"))
+    log = tmp_path / "x.log"
+    log.write_text("INFO nothing\n")
+    ran = doctor("compare", one, str(log))
+    assert ran.code == 3
+    assert "is a profiler's trace, and" in ran.err

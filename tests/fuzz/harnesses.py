@@ -18,6 +18,7 @@ from tests.fuzz import (
     of_rules,
     of_servers,
     of_texts,
+    of_traces,
 )
 from tests.fuzz.harness import HARNESSES, all_folders
 from tests.making import shipped_catalogue, shipped_rules
@@ -30,6 +31,7 @@ REGISTERED = (
     of_recordings,
     of_machines,
     of_prefixes,
+    of_traces,
     of_texts,
     of_inputs,
     examinations,

@@ -17,6 +17,7 @@ from vllm_doctor.compare.comparison import Result
 from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.report import Report
 from vllm_doctor.session.sources import trace
+from vllm_doctor.session.sources.log import STDIN
 from vllm_doctor.text import redact
 
 _WINDOW = 20.0
@@ -31,7 +32,9 @@ def run(arguments: Sequence[str]) -> int:
     form = form_of(options)
     if form not in ("text", "json"):
         raise UsageError(f"compare has no --format {form}: text or json")
-    if trace.is_named_by(options.before) and trace.is_named_by(options.after):
+    are_traces = [trace.is_on_stdin() if word == STDIN else trace.is_named_by(word) for word in _sides(options)]
+    if any(are_traces):
+        _of_one_kind(options, are_traces)
         return _of_traces(options, form)
     if options.window is None:
         options.window = _WINDOW
@@ -62,22 +65,41 @@ def run(arguments: Sequence[str]) -> int:
     return found.outcome.exit_code
 
 
+def _sides(options: argparse.Namespace) -> tuple[str, str]:
+    return options.before, options.after
+
+
+def _of_one_kind(options: argparse.Namespace, are_traces: Sequence[bool]) -> None:
+    """Raises UsageError where a trace stands beside something else."""
+    if _sides(options) == (STDIN, STDIN):
+        raise UsageError("standard input gives one trace: name the other one")
+    if not all(are_traces):
+        sides = ["standard input" if word == STDIN else word for word in _sides(options)]
+        one, other = sides if are_traces[0] else reversed(sides)
+        raise UsageError(f"{one} is a profiler's trace, and {other} is none: a trace is compared with another trace")
+
+
 def _of_traces(options: argparse.Namespace, form: str) -> int:
     """Two traces of a profiler: what of a step grew."""
     from vllm_doctor.compare import traces
-    from vllm_doctor.render import compare_trace_text
     from vllm_doctor.sources.trace import source
 
-    if form != "text":
-        raise UsageError("two traces are compared as text: for JSON examine each of them with --json")
     seen = []
-    for name in (options.before, options.after):
-        found = source.examine([Path(name)], name)
+    for name in _sides(options):
+        found = source.examine(trace.origins(name), name)
         if found.trace is None:
             raise SourceError(found.error.kind, found.error.message) if found.error else UsageError(f"{name}: no trace")
         seen.append(found.trace)
     compared = redact.anything(traces.compared(*seen))
-    write(compare_trace_text.render(compared, is_coloured(options)), options)
+    if form == "json":
+        from vllm_doctor.render import compare_trace_json
+
+        rendered = compare_trace_json.render(compared, options.goal or "throughput", datetime.now(UTC))
+    else:
+        from vllm_doctor.render import compare_trace_text
+
+        rendered = compare_trace_text.render(compared, is_coloured(options))
+    write(rendered, options)
     return compared.outcome.exit_code
 
 

@@ -20,8 +20,10 @@ _SAME_KINDS = 0.1
 
 @dataclass(frozen=True)
 class Growth:
-    """Seconds of a step; None where the trace has none."""
+    """Seconds of a step; None where the trace has none. `name`, `precision`: as in the JSON of one trace."""
 
+    name: str
+    precision: str
     says: str
     before: float | None
     after: float | None
@@ -47,33 +49,42 @@ class TraceComparison:
 
 def compared(before: TraceSeen, after: TraceSeen) -> TraceComparison:
     one, two = before.told, after.told
-    step = Growth("a step", *(rank.seconds / (rank.steps or 1) for rank in (one, two)))
+    are_marked = bool(one.steps and two.steps)
+    step = Growth(
+        "step", "", "a step" if are_marked else "all of it", *(rank.seconds / (rank.steps or 1) for rank in (one, two))
+    )
     parts = _growths(_parts(one), _parts(two))
     families = sorted(_growths(_families(one), _families(two)), key=lambda growth: -abs(growth.by))
     reasons = tuple(_reasons(one, two))
     outcome = Outcome.INCONCLUSIVE if reasons else _outcome(step)
-    return TraceComparison(outcome, _headline(step, parts), reasons, before, after, step, parts, tuple(families))
+    what = "A step" if are_marked else "The trace"
+    return TraceComparison(outcome, _headline(what, step, parts), reasons, before, after, step, parts, tuple(families))
 
 
-def _parts(rank: RankSeen) -> Mapping[str, float]:
-    return {says: rank.parts[part] / (rank.steps or 1) for part, says in SAYS.items() if part in rank.parts}
+_Named = tuple[str, str, str]
+"""Name, precision, and what it is to a person."""
 
 
-def _families(rank: RankSeen) -> Mapping[str, float]:
+def _parts(rank: RankSeen) -> Mapping[_Named, float]:
+    return {(part, "", says): rank.parts[part] / (rank.steps or 1) for part, says in SAYS.items() if part in rank.parts}
+
+
+def _families(rank: RankSeen) -> Mapping[_Named, float]:
     return {
-        f"{family.says}, {family.precision}" if family.precision else family.says: family.seconds / (rank.steps or 1)
+        (family.name, family.precision, ", ".join(filter(None, (family.says, family.precision)))): family.seconds
+        / (rank.steps or 1)
         for family in rank.families
     }
 
 
-def _growths(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[Growth, ...]:
-    return tuple(Growth(says, before.get(says), after.get(says)) for says in dict.fromkeys([*before, *after]))
+def _growths(before: Mapping[_Named, float], after: Mapping[_Named, float]) -> tuple[Growth, ...]:
+    return tuple(Growth(*named, before.get(named), after.get(named)) for named in dict.fromkeys([*before, *after]))
 
 
 def _reasons(one: RankSeen, two: RankSeen) -> Iterator[str]:
     """Why nothing can be concluded."""
     if not (one.marked_by and two.marked_by):
-        yield "nothing marks the steps in one of them, so all of its time stands beside a step"
+        yield "nothing marks the steps in one of them, so how much work each holds is not known"
         return
     if one.is_on_cpu != two.is_on_cpu:
         yield "one has a device and the other has none"
@@ -97,11 +108,11 @@ def _outcome(step: Growth) -> Outcome:
     return Outcome.FAIL if change > 0 else Outcome.PASS
 
 
-def _headline(step: Growth, parts: tuple[Growth, ...]) -> str:
+def _headline(what: str, step: Growth, parts: tuple[Growth, ...]) -> str:
     if not step.before or step.after is None:
         return "Nothing was measured"
     change = abs(step.by) / step.before
     most = max(parts, key=lambda part: part.by * (1 if step.by >= 0 else -1))
     of = f", most of it {most.says}" if change >= LEAST_CHANGE else ""
     share = words.number(change, "share")
-    return f"A step takes {share} {'longer' if step.by >= 0 else 'less'}{of}"
+    return f"{what} takes {share} {'longer' if step.by >= 0 else 'less'}{of}"

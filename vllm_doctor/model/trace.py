@@ -11,6 +11,7 @@ GAPS, UNEXPLAINED = "gaps", "unexplained"
 OPERATORS, OUTSIDE, BETWEEN = "operators", "outside", "between"
 WAITS_FOR_HOST = (HOST, HOST_BETWEEN, HOST_WITHIN)
 """The first where nothing marks the steps."""
+DECODE = "decode"
 IDLE = (*WAITS_FOR_HOST, GAPS, UNEXPLAINED)
 
 SAYS: Mapping[str, str] = {
@@ -45,12 +46,40 @@ class FamilySeen:
 
 @dataclass(frozen=True)
 class StepKind:
-    """Steps of a kind ("decode"): the median of one, and its parts as shares."""
+    """Steps of a kind ("decode"): the median of one, and its parts as shares. The rest is of a step on average; None
+    where its marks do not tell."""
 
     name: str
     steps: int
     seconds: float
     parts: Mapping[str, float]
+    tokens: float | None = None
+    requests: float | None = None
+    kv_tokens: float | None = None
+    """That its requests hold."""
+    families: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by family of kernels."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A family's time in a step, beside the least that it needs by the GPU's data sheet. `because`: what takes that, or
+    why it is not known."""
+
+    family: str
+    says: str
+    seconds: float
+    least: float | None
+    because: str
+
+    @property
+    def is_below(self) -> bool:
+        """Which cannot be: another model, or kernels that are told as of another family."""
+        return self.least is not None and self.seconds < self.least
+
+    @property
+    def factor(self) -> float | None:
+        return None if not self.least or self.is_below else self.seconds / self.least
 
 
 @dataclass(frozen=True)
@@ -89,8 +118,18 @@ class RankSeen:
     """Seconds before steps of new requests only, which were left out: there may have been none."""
     has_stacks: bool = False
     """Python's stacks were recorded, which slows the host."""
+    is_forward: bool = False
+    """Each of its steps is one pass through the model."""
     waits: float | None = None
     """Seconds in collectives beyond the rank that waited least; None: not known."""
+
+    @property
+    def bounded(self) -> StepKind | None:
+        """The kind of steps that bounds are told of: those that generate tokens, else the most. None where a step is
+        not one pass through the model, or not all that ran may be here."""
+        if self.is_on_cpu or self.idle_unknown or not self.is_forward:
+            return None
+        return next((kind for kind in self.kinds if kind.name == DECODE), self.kinds[0] if self.kinds else None)
 
     @property
     def idle(self) -> float:
@@ -109,6 +148,10 @@ class TraceSeen:
     slowest: int | None = None
     """The place, in `ranks`, of the one that the others wait for; None: none, or not known."""
     notes: tuple[str, ...] = field(default=())
+    bounds: tuple[Bound, ...] = ()
+    """Of the told rank's kind of steps that is `bounded`."""
+    bounds_lack: str = ""
+    """Why there are none, where there could be."""
 
     @property
     def told(self) -> RankSeen:

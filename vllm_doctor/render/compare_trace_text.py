@@ -27,7 +27,7 @@ def render(comparison: TraceComparison, colour: bool = False) -> str:
             reason, _WIDTH, initial_indent="  " + ("" if place else "why").ljust(12), subsequent_indent=" " * 14
         )
     least = _NEGLIGIBLE * max(comparison.step.before or 0.0, comparison.step.after or 0.0)
-    lines += ["", *_table("a step", [*comparison.parts, comparison.step], least)]
+    lines += ["", *_table(comparison.step.says, [*comparison.parts, comparison.step], least)]
     lines += ["", *_table("kernels", comparison.families, least), ""]
     return "\n".join(line.rstrip() for line in lines)
 

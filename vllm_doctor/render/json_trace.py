@@ -18,6 +18,29 @@ def document(seen: TraceSeen | None) -> dict[str, Any] | None:
         "told": seen.slowest or 0,
         "ranks": [_rank(rank) for rank in seen.ranks],
         "notes": list(seen.notes),
+        "bounds": _bounds(seen),
+    }
+
+
+def _bounds(seen: TraceSeen) -> dict[str, Any] | None:
+    """null where no step is told to be one pass through the model."""
+    kind = seen.told.bounded
+    if kind is None:
+        return None
+    return {
+        "kind": kind.name or None,
+        "lacks": seen.bounds_lack or None,
+        "families": [
+            {
+                "family": bound.family,
+                "says": bound.says,
+                "seconds": number(bound.seconds),
+                "least": number(bound.least),
+                "factor": number(bound.factor),
+                "because": bound.because or None,
+            }
+            for bound in seen.bounds
+        ],
     }
 
 
@@ -47,6 +70,10 @@ def _rank(rank: RankSeen) -> dict[str, Any]:
                 "steps": kind.steps,
                 "seconds": number(kind.seconds),
                 "parts": {part: number(share) for part, share in kind.parts.items()},
+                "tokens": number(kind.tokens),
+                "requests": number(kind.requests),
+                "kv_tokens": number(kind.kv_tokens),
+                "families": {family: number(seconds) for family, seconds in kind.families.items()},
             }
             for kind in rank.kinds
         ],

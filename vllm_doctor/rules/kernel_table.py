@@ -1,8 +1,10 @@
 """What kernels and operators of a trace belong to: rules/profile/kernels.yaml.
 
-steps        what marks a step: `match`, with groups `context` and `generation` (requests) or `kind`, where told
+steps        what marks a step: `match`, with groups of what it computes; `is: forward`, one pass through the model
 families     `family`: its name in JSON; `kernels`, `ops`: patterns of names on the device and on the CPU;
              `is: communication`, where ranks wait for each other in it
+bounds       of a `family` the signal of its time in a step (`seconds`), and those of the `least` time with what takes
+             it (`says`); `needs`: what that is computed from
 precisions   what a matrix multiplication multiplies
 """
 
@@ -37,12 +39,25 @@ class Mark:
 
     says: str
     pattern: re.Pattern[str]
+    is_forward: bool = False
+    """Each is one pass through the model."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """`seconds`: the signal of a family's time in a step; `least`, `needs`: signals, each with a sentence."""
+
+    family: str
+    seconds: str
+    least: tuple[tuple[str, str], ...]
+    needs: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class KernelTable:
     steps: tuple[Mark, ...]
     families: tuple[Family, ...]
+    bounds: tuple[Bound, ...]
     precisions: tuple[tuple[str, re.Pattern[str]], ...]
 
     def of_kernel(self, name: str) -> tuple[str, str]:
@@ -71,17 +86,28 @@ class KernelTable:
 def load(folder: Path | None = None) -> KernelTable:
     """The shipped table. Raises DocumentError with the line."""
     table = document.read((folder or folders.shipped()) / FILE)
-    table.allow("steps", "families", "precisions")
+    table.allow("steps", "families", "bounds", "precisions")
     return KernelTable(
         tuple(_mark(one) for one in table.tables("steps")),
         tuple(_family(one) for one in table.tables("families")),
+        tuple(_bound(one) for one in table.tables("bounds")),
         tuple((one.text("says"), _pattern(one, "match")) for one in _allowed(table, "precisions", "says", "match")),
     )
 
 
 def _mark(table: Table) -> Mark:
-    table.allow("says", "match")
-    return Mark(table.text("says"), _pattern(table, "match"))
+    table.allow("says", "is", "match")
+    is_forward = table.one_of("is", ("forward", ""), "") == "forward"
+    return Mark(table.text("says"), _pattern(table, "match"), is_forward)
+
+
+def _bound(table: Table) -> Bound:
+    table.allow("family", "seconds", "least", "needs")
+    least, needs = (
+        tuple((one.text("signal"), one.text("says")) for one in _allowed(table, key, "signal", "says"))
+        for key in ("least", "needs")
+    )
+    return Bound(table.text("family"), table.text("seconds"), least, needs)
 
 
 def _family(table: Table) -> Family:

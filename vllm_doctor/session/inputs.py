@@ -18,7 +18,7 @@ from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.session.attachment import Attachment, Opener
 from vllm_doctor.session.source import Source, failed
-from vllm_doctor.session.sources import log
+from vllm_doctor.session.sources import log, trace
 from vllm_doctor.session.sources.log import STDIN
 from vllm_doctor.sources.bench import signs
 
@@ -151,6 +151,9 @@ class _Sorter:
         from vllm_doctor.sources.log import bytes_unpacked
 
         raw = bytes_unpacked.begin_stdin(inputs.MOST_BYTES)
+        if trace.begins(bytes_unpacked.begun_stdin()):
+            self.found.words.append((trace.OPENER, STDIN))
+            return
         given = inputs.of_bytes("standard input", raw) if raw is not None else None
         self._add(STDIN, given)
 

@@ -155,7 +155,7 @@ def judge(
         recordings=recordings,
         expect=expectation.expected(examined[0], snapshots[0], catalogue, wishes) if is_one_command else None,
         benchmarks=tuple(o.bench for o in observations if o.bench is not None),
-        trace=next((o.trace for o in observations if o.trace is not None), None),
+        trace=traced.with_bounds(examined, snapshots, catalogue),
         path=path.seen(way, diagnosis.findings, catalogue) if way is not None else None,
         prefixes=tuple(o.prefixes for o in observations if o.prefixes is not None),
     )

@@ -99,8 +99,8 @@ def is_without_links(gpu: Gpu) -> bool:
 def figures(gpu: Gpu) -> dict[str, Value]:
     """What its data sheet tells, by the names of the facts: gpu_name, gpu_memory_total (bytes), gpu_memory_usable (less
     what ECC and the driver keep), gpu_compute_capability, gpu_bandwidth (bytes/s), gpu_flops, gpu_flops_fp8,
-    gpu_flops_fp4 (dense, operations/s), gpu_link; nvlink, False where there cannot be any; gpu_architecture;
-    device_written, as vLLM calls it, of what is no GPU of NVIDIA's or AMD's."""
+    gpu_flops_fp4 (dense, operations/s), gpu_link, gpu_link_bandwidth (bytes/s, in one direction); nvlink, False where
+    there cannot be any; gpu_architecture; device_written, as vLLM calls it, of what is no GPU of NVIDIA's or AMD's."""
     told = {
         "gpu_name": gpu.name,
         "gpu_memory_total": gpu.memory,
@@ -111,6 +111,7 @@ def figures(gpu: Gpu) -> dict[str, Value]:
         "gpu_flops_fp8": gpu.fp8,
         "gpu_flops_fp4": gpu.fp4,
         "gpu_link": gpu.link,
+        "gpu_link_bandwidth": gpu.nvlink if gpu.link == "nvlink" else None,
         "gpu_architecture": gpu.architecture,
         "nvlink": False if is_without_links(gpu) else None,
         "device_written": _DEVICES.get(gpu.architecture),

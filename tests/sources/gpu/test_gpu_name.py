@@ -22,6 +22,7 @@ def test_the_facts_of_a_name() -> None:
         "gpu_flops_fp8": Known(4500e12, origin="--gpu"),
         "gpu_flops_fp4": Known(9000e12, origin="--gpu"),
         "gpu_link": Known("nvlink", origin="--gpu"),
+        "gpu_link_bandwidth": Known(900e9, origin="--gpu"),
         "gpu_architecture": Known("blackwell", origin="--gpu"),
         "gpus_on_host": Known(8.0, origin="--gpu"),
     }

@@ -14,53 +14,10 @@ from vllm_doctor.model import trace
 from vllm_doctor.session.sources import trace as words
 from vllm_doctor.sources.trace import source
 
-_PROCESS = 4711 << 24
-
-
-def _export(path: Path, made: Made, device: int = 0) -> Path:
-    """The events of a made trace, in the tables and units that nsys has."""
-    strings: dict[str, int] = {}
-
-    def number(text: str) -> int:
-        return strings.setdefault(text, len(strings) + 1)
-
-    with closing(sqlite3.connect(path)) as file, file:
-        file.executescript(
-            """
-            CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER,
-              correlationId INTEGER, globalPid INTEGER, demangledName INTEGER, shortName INTEGER);
-            CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, deviceId INTEGER,
-              correlationId INTEGER, globalPid INTEGER, copyKind INTEGER);
-            CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, globalTid INTEGER,
-              correlationId INTEGER, nameId INTEGER);
-            CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, text TEXT, textId INTEGER);
-            CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT NOT NULL);
-            CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT);
-            """
-        )
-        for event in made.events:
-            start, end = round(event["ts"] * 1000), round((event["ts"] + event["dur"]) * 1000)
-            name, key = event["name"], event["args"].get("correlation")
-            match event["cat"]:
-                case "kernel":
-                    row = (start, end, device, 7, key, _PROCESS, number(name), number(name[:9]))
-                    file.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?,?,?,?,?,?,?,?)", row)
-                case "gpu_memcpy":
-                    copy = (start, end, device, key, _PROCESS, 1)
-                    file.execute("INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (?,?,?,?,?,?)", copy)
-                case "cuda_runtime":
-                    call = (start, end, _PROCESS | 99, key, number(f"{name}_v7000"))
-                    file.execute("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?,?,?,?,?)", call)
-                case "user_annotation":
-                    file.execute("INSERT INTO NVTX_EVENTS VALUES (?,?,59,NULL,?)", (start, end, number(name)))
-        file.executemany("INSERT INTO StringIds VALUES (?,?)", [(number, text) for text, number in strings.items()])
-        file.execute("INSERT INTO TARGET_INFO_GPU VALUES (?, 'NVIDIA H100 80GB HBM3')", (device,))
-    return path
-
 
 @pytest.mark.parametrize("made", [trace_files.busy(), trace_files.eager()], ids=["busy", "eager"])
 def test_it_is_split_as_the_same_events_of_torch(tmp_path: Path, made: Made) -> None:
-    path = _export(tmp_path / "report1.sqlite", made)
+    path = trace_files.export(tmp_path / "report1.sqlite", made)
     assert words.is_named_by(str(path))
     mine = source.examine([path], "").trace
     theirs = source.examine([made.write(tmp_path / "t.json")], "").trace
@@ -74,13 +31,13 @@ def test_it_is_split_as_the_same_events_of_torch(tmp_path: Path, made: Made) -> 
 
 
 def test_graphs_as_one_event_are_told_so(tmp_path: Path) -> None:
-    path = _export(tmp_path / "r.sqlite", Made())
+    path = trace_files.export(tmp_path / "r.sqlite", Made())
     with closing(sqlite3.connect(path)) as file, file:
         file.execute(
             "CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
             " (start INTEGER, end INTEGER, deviceId INTEGER, correlationId INTEGER, globalPid INTEGER)"
         )
-        file.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (1000, 900000, 0, 3, {_PROCESS})")
+        file.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (1000, 900000, 0, 3, {trace_files.PROCESS})")
     seen = source.examine([path], "").trace
     assert seen is not None
     assert seen.told.families[0].longest.startswith("CUDA graph (its kernels are not in the file")
@@ -97,7 +54,7 @@ def test_other_databases_are_not_taken(tmp_path: Path) -> None:
 
 
 def test_a_damaged_export_is_said_so(tmp_path: Path) -> None:
-    path = _export(tmp_path / "r.sqlite", trace_files.busy(steps=400))
+    path = trace_files.export(tmp_path / "r.sqlite", trace_files.busy(steps=400))
     raw = bytearray(path.read_bytes())
     raw[8192:40960] = b"\xaa" * (40960 - 8192)
     path.write_bytes(raw)
@@ -109,6 +66,6 @@ def test_a_damaged_export_is_said_so(tmp_path: Path) -> None:
 def test_nothing_is_written_beside_it(tmp_path: Path) -> None:
     folder = tmp_path / "only"
     folder.mkdir()
-    path = _export(folder / "r ?#.sqlite", trace_files.busy())
+    path = trace_files.export(folder / "r ?#.sqlite", trace_files.busy())
     source.examine([path], "")
     assert [one.name for one in folder.iterdir()] == ["r ?#.sqlite"]

@@ -197,3 +197,60 @@ def test_a_file_that_cannot_be_read_is_a_note_beside_those_that_can(tmp_path: Pa
     alone = source.examine([tmp_path / "missing.json"], "server")
     assert alone.error is not None
     assert alone.error.kind == "not-found"
+
+
+def test_a_device_whose_clock_runs_behind_is_not_judged(tmp_path: Path) -> None:
+    made = Made()
+    for step in range(5):
+        at = 1000.0 * step
+        made.step(at, 500)
+        for place in range(10):
+            made.launch(at + 800 + 2 * place, (GEMM, at + 20 * place, 10))
+    seen = _seen(tmp_path, made)
+    assert "the device's clock is not the host's" in seen.told.idle_unknown
+    assert seen.told.share(*trace.WAITS_FOR_HOST) == 0
+
+
+def test_a_few_kernels_are_no_server_at_work(tmp_path: Path) -> None:
+    made = Made()
+    for at in (0.0, 1000.0):
+        made.launch(at, (GEMM, at + 10, 20))
+    assert _examined(tmp_path, made).facts["trace_host"] == Unknown(Reason.NOT_IN_TRACE)
+
+
+@pytest.mark.parametrize(
+    ("mark", "tokens", "requests", "held"),
+    [
+        ("execute_context_2(18)_generation_5(5)", 23, 7, None),
+        ("execute_context_1(888_788544)_generation_0(0)", 888, 1, None),
+        ("execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)", 32, 32, 55086),
+        ("execute_new_2_cached_3", None, 5, None),
+        ("step[DECODE bs=63]", 63, 63, None),
+        ("step[EXTEND bs=17 toks=8192]", 8192, 17, None),
+        ("gpu_model_runner: forward", None, None, None),
+    ],
+)
+def test_what_a_step_computes_is_read_from_its_mark(
+    tmp_path: Path, mark: str, tokens: float | None, requests: float | None, held: float | None
+) -> None:
+    made = Made()
+    for step in range(3):
+        at = 1000.0 * step
+        made.add("user_annotation", mark, at, 500.0, {})
+        made.launch(at + 10, (GEMM, at + 20, 400), (ALL_REDUCE, at + 420, 100))
+    rank = _seen(tmp_path, made).told
+    (kind,) = rank.kinds
+    assert (kind.tokens, kind.requests, kind.kv_tokens) == (tokens, requests, held)
+    assert kind.families == {"gemm": pytest.approx(400e-6), "communication": pytest.approx(100e-6)}
+    assert rank.bounded is kind
+
+
+def test_a_trace_of_2021_marks_steps_as_operators(tmp_path: Path) -> None:
+    made = Made()
+    for step in range(3):
+        made.add("Operator", f"ProfilerStep#{step}", 1000.0 * step, 900.0, {})
+        made.launch(1000.0 * step + 10, (GEMM, 1000.0 * step + 20, 400))
+    for event in made.events:
+        event["cat"] = {"kernel": "Kernel", "cuda_runtime": "Runtime"}.get(event["cat"], event["cat"])
+    rank = _seen(tmp_path, made).told
+    assert (rank.marked_by, rank.steps, rank.is_forward) == ("the profiler's steps", 3, False)

@@ -122,6 +122,8 @@ def _watched(report: Report) -> str:
     answered = [source for source in report.sources if source.scrapes]
     scrapes = max((source.scrapes for source in answered), default=0)
     if not scrapes:
+        if report.trace is not None and report.is_unmeasured:
+            return "a profiler's trace"
         return "nothing was measured" if report.is_unmeasured else "no answer from /metrics"
     window = max(source.window_s for source in answered)
     return f"watched for {words.number(round(window, 1), 's')}, {scrapes} scrapes" if scrapes > 1 else "one scrape"

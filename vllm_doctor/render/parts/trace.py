@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from vllm_doctor.model import trace
 from vllm_doctor.model.report import Report
-from vllm_doctor.model.trace import FamilySeen, RankSeen, TraceSeen
+from vllm_doctor.model.trace import Bound, FamilySeen, RankSeen, TraceSeen
 from vllm_doctor.render.page import Labelled, Table, Words, soft
 from vllm_doctor.text import words
 
@@ -27,7 +27,9 @@ def step(report: Report, whole: bool) -> tuple[Labelled, ...]:
     rank = seen.told
     found = [Labelled("Step", _sentence(seen), (_parts(rank, whole),))]
     if rank.families:
-        found.append(Labelled("Operators" if rank.is_on_cpu else "Kernels", "", (_families(rank, whole),)))
+        found.append(Labelled("Operators" if rank.is_on_cpu else "Kernels", "", (_families(seen, whole),)))
+    if seen.bounds:
+        found.append(_bounds(seen))
     if len(rank.kinds) > 1 or (whole and rank.kinds and rank.kinds[0].parts):
         found.append(Labelled("Steps", "", (_kinds(rank),)))
     if len(seen.ranks) > 1:
@@ -72,13 +74,16 @@ def _parts(rank: RankSeen, whole: bool) -> Table:
     return Table(("part", "a step" if rank.steps else "time", "share", ""), tuple(rows), frozenset({1, 2}), notes)
 
 
-def _families(rank: RankSeen, whole: bool) -> Table:
+def _families(seen: TraceSeen, whole: bool) -> Table:
+    rank = seen.told
     total = sum(family.seconds for family in rank.families) or 1.0
     most = _MOST if whole else _FAMILIES
     shown = [family for family in rank.families[:most] if whole or family.seconds >= _LEAST * total]
     rows = tuple(_family(family, total, rank.steps, whole) for family in shown)
     more = len(rank.families) - len(shown)
     notes: tuple[Words, ...] = (soft(f"and {more} more kinds"),) if more else ()
+    if seen.bounds_lack:
+        notes += (soft(f"not compared with what the GPU could do: {seen.bounds_lack}"),)
     head = ("kind", "a step" if rank.steps else "time", "share", "count", "the one that takes most")
     return Table(head, rows, frozenset({1, 2, 3}), notes)
 
@@ -87,6 +92,33 @@ def _family(family: FamilySeen, total: float, steps: int, whole: bool) -> tuple[
     says = f"{family.says}, {family.precision}" if family.precision else family.says
     time, share = words.number(family.seconds / (steps or 1), "s"), words.number(family.seconds / total, "share")
     return says, time, share, f"{family.count:,}", _short(family.longest, _LONG_NAME if whole else _NAME)
+
+
+def _bounds(seen: TraceSeen) -> Labelled:
+    """A step's kernels beside the least time that the GPU needs for them."""
+    rows = tuple(
+        (
+            bound.says,
+            words.number(bound.seconds, "s"),
+            "?" if bound.least is None else words.number(bound.least, "s"),
+            "" if bound.factor is None else f"× {words.number(bound.factor, '')}",
+            _why(bound),
+        )
+        for bound in seen.bounds
+    )
+    kind = seen.told.bounded
+    of = f"{kind.name} step" if kind is not None and kind.name else "step"
+    tokens = f" of {words.number(kind.tokens, 'tokens')} tokens" if kind is not None and kind.tokens is not None else ""
+    says = f"What a {of}{tokens} takes, and the least that the GPU needs for it by its data sheet:"
+    return Labelled("At best", says, (Table(("kind", "takes", "at least", "", ""), rows, frozenset({1, 2, 3})),))
+
+
+def _why(bound: Bound) -> str:
+    if bound.least is None:
+        return bound.because
+    if bound.is_below:
+        return f"{bound.because}: faster than can be; another model or GPU, or its kernels are told as of other kinds"
+    return bound.because
 
 
 def _kinds(rank: RankSeen) -> Table:

@@ -29,16 +29,36 @@ def opened(words: Sequence[str], how: Attachment, opened: ExitStack, beside: Seq
     """All of them as one source: of the one server beside it, else a patient of its own."""
     from vllm_doctor.sources.trace import source
 
-    paths = [path for word in words for path in _paths(Path(word))]
+    paths = [path for word in words for path in origins(word)]
     patients = {one.patient for one in beside}
     patient = patients.pop() if len(patients) == 1 else words[0]
     return [Source(SourceKind.TRACE, words[0], patient, partial(source.examine, paths, patient))]
 
 
-def _paths(path: Path) -> list[Path]:
+def begins(raw: bytes) -> bool:
+    """Whether what begins like this, on standard input, is a trace."""
+    if raw[:1] not in (b"{", b"[", b"\x1f", b"\x28", b"\xfd", b"B", b"S"):
+        return False
+    from vllm_doctor.sources.trace import signs  # late: few are
+
+    return signs.begins_trace(raw)
+
+
+def is_on_stdin() -> bool:
+    """Whether a trace comes by standard input, of which the first bytes are waited for."""
     from vllm_doctor.sources.trace import signs
 
-    return signs.of_folder(path) if path.is_dir() else [path]
+    return signs.is_on_stdin()
+
+
+def origins(word: str) -> list[Path | None]:
+    """The files that a word names; None: standard input."""
+    from vllm_doctor.sources.trace import signs
+
+    if word == log.STDIN:
+        return [None]
+    path = Path(word)
+    return [*signs.of_folder(path)] if path.is_dir() else [path]
 
 
 OPENER = Opener(is_named_by, Turn.TRACE, opened)

@@ -139,7 +139,7 @@ class GpuUse:
 FACTS = (
     "gpus_on_host", "gpus_told", "gpus",
     "gpu_name", "gpu_compute_capability", "gpu_bandwidth", "gpu_flops", "gpu_flops_fp8", "gpu_flops_fp4", "gpu_link",
-    "gpu_architecture",
+    "gpu_link_bandwidth", "gpu_architecture",
     "mig", "mig_profile",
     "gpu_memory_total", "gpu_memory_used_share", "gpu_memory_free", "gpu_memory_foreign", "gpu_foreign_processes",
     "gpu_utilization", "gpu_utilization_least",
@@ -458,7 +458,10 @@ def _kind(watched: Sequence[_Watched]) -> dict[str, Reading]:
     return {name: told[name] for name in _OF_A_KIND}
 
 
-_SPEED = ("gpu_bandwidth", "gpu_flops", "gpu_flops_fp8", "gpu_flops_fp4", "gpu_link", "gpu_architecture")
+_SPEED = (
+    "gpu_bandwidth", "gpu_flops", "gpu_flops_fp8", "gpu_flops_fp4", "gpu_link", "gpu_link_bandwidth",
+    "gpu_architecture",
+)  # fmt: skip
 _OF_A_KIND = ("gpu_name", "gpu_compute_capability", *_SPEED, "mig", "mig_profile", "gpu_memory_total")  # fmt: skip
 
 

@@ -54,6 +54,22 @@ def begin_stdin(most: int) -> bytes | None:
     return bytes(_pending) if len(_pending) <= most else None
 
 
+def begun_stdin() -> bytes:
+    """What `begin_stdin` read, and nothing has taken yet."""
+    return bytes(_pending)
+
+
+def beginning(raw: bytes, most: int) -> bytes:
+    """The first bytes of what these begin with, unpacked; b"" where they cannot be."""
+    packing = _packing(raw)
+    if packing is None:
+        return raw[:most]
+    try:
+        return _decompressor(packing)().decompress(raw, most)
+    except Exception:  # each library has its own
+        return b""
+
+
 def _begun(memory: memoryview) -> int:
     """The next of what was read before."""
     size = min(len(memory), len(_pending))

@@ -84,6 +84,8 @@ def _stack(line: str, known: dict[str, Frame]) -> Stack | None:
     told, _, number = line.rstrip("\r").rpartition(" ")
     if not (number.isascii() and number.isdigit() and len(number) < 11):
         return None
+    if not int(number):  # it was never seen
+        return None
     root, *frames = told.split(";")
     thread = _THREAD.fullmatch(root)
     if thread is None:

@@ -38,8 +38,8 @@ class Trace:
     """`header` and `notes` are whole once `events` has ended. Raises SourceError: not-found, denied, unreadable,
     not-a-trace."""
 
-    def __init__(self, path: Path) -> None:
-        self.name = str(path)
+    def __init__(self, path: Path | None) -> None:
+        self.name = "standard input" if path is None else str(path)
         self.header: dict[str, Any] = {}
         self.notes: list[str] = []
         self.is_whole = True

@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from vllm_doctor.model.trace import DECODE
 from vllm_doctor.rules.kernel_table import KernelTable
 
 MOST = 1_000_000
@@ -58,13 +59,17 @@ class Table:
 
 @dataclass(frozen=True)
 class Step:
-    """A step, where it began on the CPU. `context`, `generation`: its requests, None where the mark does not tell."""
+    """A step, where it began on the CPU. `context`, `generation`: its requests, None where the mark does not tell;
+    `kv_tokens`: those that its requests hold."""
 
     start: float
     end: float
     context: int | None = None
     generation: int | None = None
     kind: str = ""
+    tokens: int | None = None
+    requests: int | None = None
+    kv_tokens: int | None = None
 
 
 @dataclass
@@ -100,6 +105,11 @@ class Events:
             if steps:
                 return mark.says, sorted(steps, key=lambda step: step.start)
         return "", []
+
+    @property
+    def is_forward(self) -> bool:
+        """Whether each step is one pass through the model."""
+        return next((m.is_forward for m, steps in zip(self.table.steps, self._steps, strict=True) if steps), False)
 
     def span(self, start: object, duration: object) -> tuple[float, float] | None:
         """The times, if they can be."""
@@ -149,10 +159,8 @@ class Events:
             found = mark.pattern.search(name[:400])
             if found is None:
                 continue
-            told = found.groupdict()
             if len(self._steps[place]) < _MOST_STEPS:
-                context, generation = (_count(told.get(of)) for of in ("context", "generation"))
-                self._steps[place].append(Step(start, end, context, generation, told.get("kind") or ""))
+                self._steps[place].append(_step(start, end, found.groupdict()))
             return
 
     def joined(self) -> tuple[array[float], bytearray]:
@@ -187,5 +195,18 @@ class Events:
         return counts[0], counts[1], counts[2], counts[3]
 
 
-def _count(text: str | None) -> int | None:
-    return int(text) if text is not None and len(text) < 9 else None
+def _step(start: float, end: float, told: dict[str, str | None]) -> Step:
+    def count(of: str) -> int | None:
+        text = told.get(of)
+        return int(text) if text is not None and len(text) < 13 else None
+
+    def both(of: str) -> int | None:
+        first, second = count(f"context{of}"), count(f"generation{of}")
+        return None if first is None or second is None else first + second
+
+    kind, requests, tokens = told.get("kind") or "", count("requests"), count("tokens")
+    if tokens is None and kind.lower() == DECODE:  # one of each request, or more where some are drafted
+        tokens = requests
+    if "context" in told:
+        requests, tokens = both(""), both("_tokens")
+    return Step(start, end, count("context"), count("generation"), kind, tokens, requests, both("_kv"))

@@ -10,10 +10,12 @@ from vllm_doctor.model.reading import Known, Reading, Unknown, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.trace import RankSeen, TraceSeen
 
+_LEAST = 20
+"""Kernels: a step of a model has more, and what is less tells nothing of a server."""
 ORIGIN = "trace"
 GIVEN = "trace_given"
 _UNTOLD = Unknown(Reason.NOT_IN_TRACE)
-_DECODES = ("decode", "mixed")
+_DECODES = (trace.DECODE, "mixed")
 
 
 def facts(seen: TraceSeen) -> dict[str, Reading]:
@@ -28,7 +30,9 @@ def facts(seen: TraceSeen) -> dict[str, Reading]:
         "trace_world": None if rank.world is None else float(rank.world),
         "trace_device": rank.device,
         **({} if rank.vllm is None else {"vllm_version": rank.vllm}),
-        **(_largest(rank)),
+        **({} if rank.device is None else {"gpu_written": rank.device}),
+        **_largest(rank),
+        **_bounded(rank),
         **({} if rank.is_on_cpu else _of_device(rank)),
         **_waits(seen),
     }
@@ -36,7 +40,7 @@ def facts(seen: TraceSeen) -> dict[str, Reading]:
 
 
 def _of_device(rank: RankSeen) -> Mapping[str, Value | None]:
-    is_judged = not rank.idle_unknown
+    is_judged = not rank.idle_unknown and rank.kernels >= _LEAST
     decode = [kind for kind in rank.kinds if kind.name in _DECODES]
     host = rank.share(*trace.WAITS_FOR_HOST)
     return {
@@ -53,6 +57,24 @@ def _of_device(rank: RankSeen) -> Mapping[str, Value | None]:
         "trace_unexplained": rank.share(trace.UNEXPLAINED) if is_judged else None,
         "trace_graph_launches": float(rank.graph_launches) if rank.launches or rank.graph_launches else None,
         "trace_from_graphs": rank.from_graphs / rank.kernels if rank.kernels and rank.launches else None,
+    }
+
+
+_TIMES = {"trace_gemm": "gemm", "trace_moe": "moe", "trace_attention": "attention", "trace_all_reduce": "communication"}
+"""Families of which a bound is known, by the fact of their time."""
+
+
+def _bounded(rank: RankSeen) -> Mapping[str, Value | None]:
+    """What a step of the kind computes that bounds are told of, and how long its kernels take."""
+    kind = rank.bounded
+    if kind is None:
+        return {}
+    return {
+        "trace_bound_tokens": kind.tokens,
+        "trace_bound_requests": kind.requests,
+        "trace_bound_kv_tokens": kind.kv_tokens,
+        "trace_bound_generates": 1.0 if kind.name == trace.DECODE else None,
+        **{fact: kind.families.get(family) for fact, family in _TIMES.items()},
     }
 
 

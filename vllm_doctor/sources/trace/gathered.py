@@ -13,7 +13,8 @@ from vllm_doctor.sources.trace.events import Events
 _ON_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"})
 _KERNEL = frozenset({"kernel", "Kernel"})
 _RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "Runtime", "hip_runtime"})
-_OPERATOR = frozenset({"cpu_op", "Operator"})
+_OLD_OPERATOR = "Operator"
+_OPERATOR = frozenset({"cpu_op", _OLD_OPERATOR})
 _MARK = frozenset({"user_annotation"})
 _FRAME = frozenset({"python_function"})
 _LOADS = ("ModuleLoad", "LibraryLoad", "ModuleGetFunction")
@@ -47,13 +48,15 @@ def gather(trace: Trace, table: KernelTable) -> Events:
         elif kind in _OPERATOR:
             if (times := span(event.get("ts"), event.get("dur"))) is not None:
                 operators.add(*times, number(name, is_op=True), _thread(event))
+                if kind == _OLD_OPERATOR:  # which marks were, too
+                    events.mark(name, *times)
         elif kind in _MARK and (times := span(event.get("ts"), event.get("dur"))) is not None:
             events.mark(name, *times)
     return events
 
 
-def read(path: Path, table: KernelTable) -> tuple[Trace, Events]:
-    """The file. Raises SourceError."""
+def read(path: Path | None, table: KernelTable) -> tuple[Trace, Events]:
+    """The file; None: standard input. Raises SourceError."""
     trace = Trace(path)
     return trace, gather(trace, table)
 

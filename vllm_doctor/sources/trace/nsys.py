@@ -14,6 +14,7 @@ from typing import Any
 
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.rules.kernel_table import KernelTable
+from vllm_doctor.sources.log.bytes_unpacked import begin_stdin
 from vllm_doctor.sources.trace.events import MOST, Events
 
 _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -25,6 +26,8 @@ _NANO = 1e-3
 """Microseconds of a nanosecond."""
 _MOST_STRINGS, _MOST_LENGTH = 500_000, 1 << 20
 _MOST_DEVICES = 64
+_MOST_HELD = 512 << 20
+"""Bytes of a profile on standard input."""
 _STEPS = 400_000_000
 """Of SQLite's machine, in a statement: a large profile needs a tenth."""
 
@@ -38,10 +41,11 @@ def is_export(path: Path) -> bool:
         return False
 
 
-def read(path: Path, table: KernelTable) -> Iterator[tuple[dict[str, Any], Events]]:
+def read(path: Path | None, table: KernelTable) -> Iterator[tuple[dict[str, Any], Events]]:
     """For each device its header, as torch's profiler has it, and its events. Raises SourceError."""
+    target = "standard input" if path is None else str(path)
     try:
-        with closing(_opened(path)) as file:
+        with closing(_opened(path) if path is not None else _held()) as file:
             tables = _tables(file)
             strings = dict(_rows(file, tables, _STRINGS, ("id", "value"), _MOST_STRINGS))
             found = _of_device(file, tables, strings, table)
@@ -50,7 +54,7 @@ def read(path: Path, table: KernelTable) -> Iterator[tuple[dict[str, Any], Event
             _add_calls(file, tables, strings, found)
             _add_marks(file, tables, strings, found)
     except (sqlite3.Error, ValueError) as error:
-        raise SourceError("unreadable", f"{path} is a damaged SQLite database ({error}): export it again") from None
+        raise SourceError("unreadable", f"{target} is a damaged SQLite database ({error}): export it again") from None
     for place in places:
         name = gpus.get(place) or next(iter(gpus.values()), None)
         yield (
@@ -64,7 +68,24 @@ def read(path: Path, table: KernelTable) -> Iterator[tuple[dict[str, Any], Event
 
 def _opened(path: Path) -> sqlite3.Connection:
     """For reading alone: nothing beside the file is made or looked for, and nothing in it is run."""
-    file = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
+    return _guarded(
+        sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
+    )
+
+
+def _held() -> sqlite3.Connection:
+    """The one on standard input, in memory."""
+    raw = begin_stdin(_MOST_HELD)
+    if raw is None:
+        raise SourceError(
+            "unreadable", f"standard input is longer than {_MOST_HELD >> 20} MiB: give the file by its name"
+        )
+    file = sqlite3.connect(":memory:", check_same_thread=False)
+    file.deserialize(raw)
+    return _guarded(file)
+
+
+def _guarded(file: sqlite3.Connection) -> sqlite3.Connection:
     file.execute("PRAGMA trusted_schema = OFF")
     file.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_LENGTH)
     steps = iter(range(_STEPS // 100_000))
@@ -90,6 +111,8 @@ def _rows(
     """The columns' values, NULL for a column that this version of nsys has not; nothing where there is no table."""
     if table not in tables:
         return
+    (pages,), (size,) = (file.execute(f"PRAGMA {of}").fetchone() for of in ("page_count", "page_size"))
+    most = min(most, pages * size)  # a row takes a byte and more: in a damaged file the same ones come again and again
     picked = ", ".join(column if column in tables[table] else "NULL" for column in columns)
     yield from file.execute(f"SELECT {picked} FROM {table} LIMIT {most}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -44,7 +44,8 @@ def notes(events: Events, rank: RankSeen) -> list[str]:
     if left_out:
         found.append(f"{left_out:,} events beyond the first million of their kind are left out")
     if events.impossible:
-        found.append(f"{events.impossible:,} events have times that cannot be, and are left out")
+        have = "event has a time" if events.impossible == 1 else "events have times"
+        found.append(f"{events.impossible:,} {have} that cannot be: left out")
     if rank.warm_up:
         found.append(f"{rank.warm_up:,} warm-up steps are left out")
     if rank.without_requests:
@@ -65,7 +66,7 @@ def _of_device(events: Events, header: Mapping[str, Any], target: str) -> RankSe
     timeline = steps.split(events)
     kept = timeline.kept
     parts = _parts(kept)
-    families = _of_kernels(events, timeline)
+    by_kind = _of_kernels(events, timeline)
     plain, plain_lacking, graphs, graphs_lacking = events.without_events()
     unknown = _why_unknown(events, timeline, (plain, plain_lacking, graphs, graphs_lacking), parts)
     if unknown:
@@ -78,8 +79,8 @@ def _of_device(events: Events, header: Mapping[str, Any], target: str) -> RankSe
         seconds=sum(parts.values()),
         parts=parts,
         overlapped=sum(one.overlapped for one in kept) * _SECONDS,
-        kinds=tuple(_kinds(kept)) if timeline.marked_by else (),
-        families=families,
+        kinds=tuple(_kinds(events, kept, by_kind)) if timeline.marked_by else (),
+        families=_of_all(events, by_kind.values()),
         kernels=sum(one.kernels for one in kept),
         from_graphs=timeline.from_graphs,
         graph_launches=graphs,
@@ -89,6 +90,7 @@ def _of_device(events: Events, header: Mapping[str, Any], target: str) -> RankSe
         without_requests=timeline.maybe_without_requests * _SECONDS,
         idle_unknown=unknown,
         has_stacks=events.python_frames > _FEW_FRAMES,
+        is_forward=bool(timeline.marked_by) and events.is_forward,
     )
 
 
@@ -136,25 +138,63 @@ def _unjudged(parts: Mapping[str, float]) -> dict[str, float]:
     return {part: time for part, time in parts.items() if part not in trace.IDLE} | {trace.UNEXPLAINED: idle}
 
 
-def _kinds(kept: Sequence[Split]) -> Iterable[StepKind]:
+def _kinds(events: Events, kept: Sequence[Split], kernels: Mapping[str, _Kernels]) -> Iterable[StepKind]:
     for kind, count in Counter(one.kind for one in kept).most_common():
         of_kind = [one for one in kept if one.kind == kind]
         parts = _parts(of_kind)
         total = sum(parts.values()) or 1.0
         shares = {part: time / total for part, time in parts.items()}
-        yield StepKind(kind, count, median(one.total for one in of_kind) * _SECONDS, shares)
+        families: defaultdict[str, float] = defaultdict(float)
+        for name, time in kernels[kind].time.items():
+            families[events.families[name][0]] += time / count * _SECONDS
+        steps = [one.step for one in of_kind if one.step is not None]
+        yield StepKind(
+            kind,
+            count,
+            median(one.total for one in of_kind) * _SECONDS,
+            shares,
+            tokens=_mean([step.tokens for step in steps]),
+            requests=_mean([step.requests for step in steps]),
+            kv_tokens=_mean([step.kv_tokens for step in steps]),
+            families=dict(families),
+        )
 
 
-def _of_kernels(events: Events, timeline: Timeline) -> tuple[FamilySeen, ...]:
-    time: defaultdict[int, float] = defaultdict(float)
-    count: Counter[int] = Counter()
+def _mean(counts: Sequence[int | None]) -> float | None:
+    """None where a step does not tell."""
+    told = [count for count in counts if count is not None]
+    return sum(told) / len(told) if told and len(told) == len(counts) else None
+
+
+@dataclass
+class _Kernels:
+    """Time in microseconds, and how many there are, by the number of their name."""
+
+    time: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
+    count: Counter[int] = field(default_factory=Counter)
+
+
+def _of_kernels(events: Events, timeline: Timeline) -> dict[str, _Kernels]:
+    """Those of each kind of steps."""
+    found: defaultdict[str, _Kernels] = defaultdict(_Kernels)
     device, kinds = events.device, events.kinds
     for one, end in zip(timeline.kept, timeline.ends, strict=True):
+        time, count = found[one.kind].time, found[one.kind].count
         for mine in timeline.order[one.first : end]:
             name = device.name[mine]
             if kinds[name] != COPY:
                 time[name] += device.end[mine] - device.start[mine]
                 count[name] += 1
+    return found
+
+
+def _of_all(events: Events, kinds: Iterable[_Kernels]) -> tuple[FamilySeen, ...]:
+    time: defaultdict[int, float] = defaultdict(float)
+    count: Counter[int] = Counter()
+    for one in kinds:
+        count.update(one.count)
+        for name, taken in one.time.items():
+            time[name] += taken
     return _families(events, time.items(), count)
 
 
@@ -196,6 +236,9 @@ def _why_unknown(
         return "the trace is too long, and not all of it was kept"
     if len(events.devices) > 1:
         return f"it holds the events of {len(events.devices)} devices"
+    if timeline.early > _MOST_LACKING:
+        share = words.number(timeline.early, "share")
+        return f"{share} of the kernels begin before their own launch: the device's clock is not the host's"
     if graphs_lacking > _MOST_LACKING * graphs:
         return f"{graphs_lacking:,} of {graphs:,} graph replays have no kernels in it"
     if plain_lacking > max(_LEAST, _MOST_LACKING * plain):

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from vllm_doctor.model.errors import SourceError
+from vllm_doctor.sources.log.bytes_unpacked import Blocks, begin_stdin, beginning, begun_stdin
 from vllm_doctor.text import files
 
 _HEAD = 256 * 1024
@@ -33,14 +34,21 @@ def is_trace(path: Path) -> bool:
         return False
     if head.startswith(_SQLITE):
         return is_export(path)
-    text = _unpacked(path)
+    return _is_of_torch(_unpacked(path), path.name.endswith(_NAMED))
+
+
+def begins_trace(raw: bytes) -> bool:
+    """Whether what begins like this, on standard input, is one."""
+    if not raw.startswith(_MAY_BE):
+        return False
+    return raw.startswith(_SQLITE) or _is_of_torch(beginning(raw, _HEAD), is_named=False)
+
+
+def _is_of_torch(text: bytes, is_named: bool) -> bool:
+    """`is_named`: as the profiler names its files."""
     if _IS_DOCUMENT.match(text):
-        is_known = _EVENTS.search(text) is not None and (
-            _CATEGORY.search(text) is not None or path.name.endswith(_NAMED)
-        )
-        return (
-            is_known or _HEADER.search(text) is not None or (path.name.endswith(_NAMED) and b'"schemaVersion"' in text)
-        )
+        is_known = _EVENTS.search(text) is not None and (is_named or _CATEGORY.search(text) is not None)
+        return is_known or _HEADER.search(text) is not None or (is_named and b'"schemaVersion"' in text)
     return _IS_LIST.match(text) is not None and _CATEGORY.search(text) is not None
 
 
@@ -62,8 +70,15 @@ def is_export(path: Path) -> bool:
     return nsys.is_export(path)
 
 
-def is_sqlite(path: Path) -> bool:
-    return _begin(path) == _SQLITE
+def is_on_stdin() -> bool:
+    """Whether standard input begins like a trace. Waits for its first bytes, which are kept for its reader."""
+    begin_stdin(_HEAD)
+    return begins_trace(begun_stdin())
+
+
+def is_sqlite(path: Path | None) -> bool:
+    """Of standard input by what was read of it."""
+    return begun_stdin().startswith(_SQLITE) if path is None else _begin(path) == _SQLITE
 
 
 def _begin(path: Path) -> bytes:
@@ -81,8 +96,6 @@ def _begin(path: Path) -> bytes:
 
 
 def _unpacked(path: Path) -> bytes:
-    from vllm_doctor.sources.log.bytes_unpacked import Blocks
-
     text = bytearray()
     try:
         for block in Blocks(path):

@@ -27,8 +27,8 @@ class _File:
     tool: str
 
 
-def examine(paths: Sequence[Path], patient: str) -> Observation:
-    """What the files show together. A file that cannot be read is an error only where none can."""
+def examine(paths: Sequence[Path | None], patient: str) -> Observation:
+    """What the files show together (None: standard input). One that cannot be read is an error only where none can."""
     found: list[_File] = []
     notes: list[str] = []
     problem: Problem | None = None
@@ -38,7 +38,7 @@ def examine(paths: Sequence[Path], patient: str) -> Observation:
         except SourceError as error:
             problem = problem or Problem(error.kind, str(error))
             notes.append(str(error))
-    target = str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+    target = ("-" if paths[0] is None else str(paths[0])) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
     if not found:
         return Observation(SourceKind.TRACE, target, error=problem, patient=patient)
     found.sort(key=lambda file: (file.rank.rank is None, file.rank.rank or 0, file.rank.target))
@@ -47,21 +47,27 @@ def examine(paths: Sequence[Path], patient: str) -> Observation:
         notes += file.notes if len(paths) == 1 else [f"{file.rank.target}: {note}" for note in file.notes]
     if why:
         notes.append(why)
+    notes = list(dict.fromkeys(notes))  # each device of a file has its own
     told = TraceSeen(found[0].tool, tuple(each), slowest, tuple(notes))
     return Observation(
         SourceKind.TRACE, target, facts=facts.facts(told), notes=tuple(notes), patient=patient, trace=told
     )
 
 
-def _read(path: Path) -> list[_File]:
+def _read(path: Path | None) -> list[_File]:
     table = kernel_table.load()
+    name = "standard input" if path is None else path.name
     if not signs.is_sqlite(path):
         trace, events = gathered.read(path, table)
-        return [_seen(events, trace.header, path.name, trace.notes, trace.is_whole, _TORCH)]
+        return [_seen(events, trace.header, name, trace.notes, trace.is_whole, _TORCH)]
     from vllm_doctor.sources.trace import nsys  # late: few are
 
     each = list(nsys.read(path, table))
-    return [_seen(events, header, path.name, (), True, _NSYS) for header, events in each]
+    if not each:
+        raise SourceError(
+            "empty", f"{name} is a SQLite database without kernels: nsys profile --trace=cuda, and export it"
+        )
+    return [_seen(events, header, name, (), True, _NSYS) for header, events in each]
 
 
 def _seen(

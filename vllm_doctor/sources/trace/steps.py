@@ -19,6 +19,8 @@ from vllm_doctor.sources.trace.events import COMMUNICATION, COMPUTE, COPY, Event
 
 _QUEUED = 50.0
 """Microseconds that a launched kernel may take to begin; what is longer, something else holds up."""
+_MISREAD = 5.0
+"""Microseconds by which the profiler's clocks may differ."""
 _OUTLIER = 1.5
 """A first step so many times as long as the others of its kind was still being recorded for the first time."""
 _MOST_LIKE = 3
@@ -74,6 +76,8 @@ class Timeline:
     from_graphs: int
     ends: list[int]
     """Of each kept step, where its events end in `order`."""
+    early: float = 0.0
+    """Share of the events whose launch is known that began before it, which cannot be."""
 
 
 def split(events: Events) -> Timeline:
@@ -88,7 +92,9 @@ def split(events: Events) -> Timeline:
     kept, warm_up, lacking, empty = _kept(events, splits, bool(marked_by))
     places = {id(one): place for place, one in enumerate(splits)}
     ends = [splits[places[id(one)] + 1].first if places[id(one)] + 1 < len(splits) else last for one in kept]
-    return Timeline(marked_by, kept, warm_up, lacking, empty, order, sum(is_graph), ends)
+    delays = [start - at for start, at in zip(events.device.start, began, strict=True) if not math.isnan(at)]
+    early = sum(delay < -_MISREAD for delay in delays) / max(1, len(delays))
+    return Timeline(marked_by, kept, warm_up, lacking, empty, order, sum(is_graph), ends, early)
 
 
 def _first_events(events: Events, began: array[float], steps: Sequence[Step]) -> dict[int, int]:
