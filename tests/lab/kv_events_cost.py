@@ -2,8 +2,8 @@
 
     python -m tests.lab.kv_events_cost     a table for docs/prefixes.md (a minute; needs the extra kv-events)
 
-The same steps are published with nobody there, with this package's subscriber, and while it asks for all that was published
-before. CPU time is of the publisher's whole process, as the kernel counts it: nothing but publishing runs in it.
+The same steps are published with nobody there, and with this package's subscriber; then it asks for all of them again.
+CPU time is of the publisher's whole process, as the kernel counts it: nothing but publishing runs in it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
+from functools import partial
+from typing import IO
 
 STEPS, A_SECOND = 200, 50
 BLOCK = 16
@@ -21,24 +22,21 @@ KINDS = {"decode": (4, 1), "prefill": (4, 128)}
 
 
 def main() -> int:
+    from tests.lab.prefix import free_port  # late: the lab's Python, which publishes, has none of these
     from tests.lab.server import VLLM, must_be_installed
     from vllm_doctor.sources.prefix import kv_events
 
     must_be_installed()
-    words = [str(VLLM / "python"), __file__, "--publish"]
     print("| a step | bytes | nobody listens | a subscriber | a step that is replayed |\n|---|---:|---:|---:|---:|")
     for kind in KINDS:
-        with subprocess.Popen([*words, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as publisher:
+        published, replayed = free_port(), free_port()
+        words = [str(VLLM / "python"), __file__, "--publish", kind, str(published), str(replayed)]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as publisher:
             assert publisher.stdin is not None
             assert publisher.stdout is not None
-            published, replayed, size = publisher.stdout.readline().split()
-
-            def used(what: str) -> float:
-                """Seconds of CPU of the publisher until now, after what it is asked to do."""
-                publisher.stdin.write(what + "\n")
-                publisher.stdin.flush()
-                return float(publisher.stdout.readline())
-
+            asked, told = publisher.stdin, publisher.stdout
+            size = told.readline().strip()
+            used = partial(_used, asked, told)
             alone = -used("look") + used("publish")
             seconds = STEPS / A_SECOND + 3
             live = kv_events.parse(f"tcp://127.0.0.1:{published}")
@@ -53,17 +51,22 @@ def main() -> int:
             again = (used("look") - before) / 2  # of twice as many steps
             costs = " | ".join(f"{cost / STEPS * 1e6:,.0f} µs" for cost in (alone, heard, again))
             print(f"| {kind} | {size} | {costs} |", flush=True)
-            publisher.stdin.close()
+            asked.close()
     return 0
 
 
-def publish(kind: str) -> None:
+def _used(asked: IO[str], told: IO[str], what: str) -> float:
+    """Seconds of CPU of the publisher until now, after what it is asked to do."""
+    asked.write(what + "\n")
+    asked.flush()
+    return float(told.readline())
+
+
+def publish(kind: str, published: str, replayed: str) -> None:
     """Run by the Python of the lab's vLLM: the steps, each time that a line comes; then the CPU of each."""
-    from publish import free_port
-    from vllm.distributed.kv_events import BlockStored, KVEventBatch, ZmqEventPublisher
+    from vllm.distributed.kv_events import BlockStored, KVEventBatch, ZmqEventPublisher, msgspec
 
     requests, blocks = KINDS[kind]
-    published, replayed = free_port(), free_port()
     publisher = ZmqEventPublisher(0, endpoint=f"tcp://*:{published}", replay_endpoint=f"tcp://*:{replayed}", topic="kv")
     number = 0
 
@@ -86,9 +89,7 @@ def publish(kind: str) -> None:
             )
         return KVEventBatch(ts=1.0, events=events)
 
-    import msgspec
-
-    print(published, replayed, len(msgspec.msgpack.encode(step())), flush=True)
+    print(len(msgspec.msgpack.encode(step())), flush=True)
     batches = [step() for _ in range(STEPS)]  # made before, as the scheduler makes them in any case
     for line in sys.stdin:
         if line.strip() == "publish":
@@ -101,7 +102,6 @@ def publish(kind: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--publish"]:
-        sys.path.insert(0, str(Path(__file__).parent))
-        publish(sys.argv[2])
+        publish(*sys.argv[2:])
     else:
         sys.exit(main())
