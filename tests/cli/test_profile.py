@@ -86,6 +86,44 @@ def test_a_part_that_a_flag_cures_is_a_finding(server: dict[int, bytes], capsys:
     assert main(["profile", "12", "--seconds", "1", "--fail-on", "never"]) == 0
 
 
+def test_an_engine_that_waits_for_other_ranks_does_not_work(
+    server: dict[int, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = b"thread (11): MainThread;<module> (vllm);run_busy_loop (vllm/v1/engine/core.py)"
+    wait = b";has_unfinished_dp (vllm/config/parallel.py);all_reduce (torch/distributed/distributed_c10d.py)"
+    server[11] = loop + wait + b" 700\n" + loop + b" 300\n"
+    assert main(["profile", "12", "--seconds", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "waiting for other ranks" in said
+    assert "Nothing in the profile" in said
+
+
+def test_stop_strings_are_named_and_bounded(server: dict[int, bytes], capsys: pytest.CaptureFixture[str]) -> None:
+    server[12] = (
+        b"thread (12): MainThread;<module> (vllm);check_stop_strings (vllm/v1/engine/detokenizer.py) 500\n"
+        b"thread (12): MainThread;<module> (vllm);Runner.run (asyncio/runners.py) 500\n"
+    )
+    assert main(["profile", "12", "--seconds", "1"]) == 1
+    said = capsys.readouterr().out
+    assert "Making text of tokens holds the API server up" in said
+    assert "Send fewer stop strings" in said
+
+
+def test_no_garbage_collection_in_native_frames_is_no_proof(
+    server: dict[int, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["profile", "12", "--seconds", "1", "--native"])
+    assert "stripped of its symbols" in " ".join(capsys.readouterr().out.split())
+    server[12] = (
+        b"thread (12): MainThread;<module> (vllm);work (a.py);gc_collect_main (libpython3.12.so.1.0) 200\n"
+        b"thread (12): MainThread;<module> (vllm);Runner.run (asyncio/runners.py) 800\n"
+    )
+    main(["profile", "12", "--seconds", "1", "--native"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "stripped of its symbols" not in said
+    assert "garbage collection stops a process" in said
+
+
 def test_who_may_not_look_is_told_the_way(server: dict[int, bytes], capsys: pytest.CaptureFixture[str]) -> None:
     server.update(dict.fromkeys(server, b""))
     assert main(["profile", "12", "--seconds", "1", "--json"]) == 3

@@ -32,6 +32,12 @@ PARSE = "extract vllm/tool_parsers/xlam_tool_parser.py"
 RESPONSE = "MultiprocExecutor.collective_rpc.<locals>.get_response vllm/v1/executor/multiproc_executor.py"
 OUTPUT = "AsyncGPUModelRunnerOutput.get_output vllm/v1/worker/gpu_model_runner.py"
 SYNCHRONIZE = "Event.synchronize torch/cuda/streams.py"
+BUSY_LOOP = "DPEngineCoreProc.run_busy_loop vllm/v1/engine/core.py"
+EXECUTE = "GPUModelRunner.execute_model vllm/v1/worker/gpu_model_runner.py"
+GLOO = "all_reduce torch/distributed/distributed_c10d.py"
+DAG = "RayDistributedExecutor.execute_model vllm/v1/executor/ray_distributed_executor.py"
+REF = "CompiledDAGRef.get ray/experimental/compiled_dag_ref.py"
+LMCACHE = "lookup vllm/distributed/kv_transfer/kv_connector/v1/lmcache_connector.py"
 
 
 @pytest.mark.parametrize(
@@ -65,6 +71,28 @@ def test_a_thread_that_waits_is_idle_or_waits_for_the_device() -> None:
     assert of("run threading.py", WAIT).part == "idle"
     assert of(STEP, RESPONSE, WAIT).part == "device-wait"
     assert of(OUTPUT, SYNCHRONIZE).part == "device-wait"
+
+
+@pytest.mark.parametrize(
+    ("frames", "part"),
+    [
+        ((BUSY_LOOP, "has_unfinished_dp vllm/config/parallel.py", GLOO), "rank-wait"),
+        ((BUSY_LOOP, "has_unfinished_dp vllm/config.py", GLOO), "rank-wait"),
+        ((EXECUTE, "_run_ar vllm/v1/worker/dp_utils.py", GLOO), "rank-wait"),
+        ((EXECUTE, "GroupCoordinator.recv_object vllm/distributed/parallel_state.py", GLOO), "rank-wait"),
+        ((EXECUTE, "cudaStreamSynchronize libcudart.so.12", "? libcuda.so.1"), "device-wait"),
+        ((EXECUTE, "GPUModelRunner.synchronize_input_prep vllm/v1/worker/gpu_model_runner.py"), "device-wait"),
+        ((EXECUTE, "__call__ vllm/compilation/cuda_graph.py", "replay torch/cuda/graphs.py"), "model-execution"),
+        ((STEP, DAG, REF, "CompiledDAG._execute_until ray/dag/compiled_dag_node.py"), "device-wait"),
+        ((STEP, DAG, REF, "Worker.get_objects ray/_private/worker.py"), "device-wait"),
+        ((EXECUTE, "NgramProposer.propose vllm/v1/spec_decode/ngram_proposer.py", "f numba/x.py"), "drafting"),
+        ((EXECUTE, "WorkerLoRAManager._load_adapter vllm/lora/worker_manager.py", "load safetensors/torch.py"), "lora"),
+        ((SCHEDULE, LMCACHE, "f lmcache/x.py"), "kv-transfer"),
+        (("build vllm/v1/attention/backends/flashinfer.py", "plan flashinfer/prefill.py"), "input-preparation"),
+    ],
+)  # fmt: skip
+def test_what_only_servers_with_gpus_and_ranks_do(frames: tuple[str, ...], part: str) -> None:
+    assert of(*frames).part == part
 
 
 def test_looking_again_and_again_is_waiting() -> None:

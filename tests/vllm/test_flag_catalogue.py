@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.lab.release import __main__ as release
-from tests.lab.release import log_calls, tables
+from tests.lab.release import functions, log_calls, tables
 from vllm_doctor.vllm.release_table import History
 
 MAIN = """
@@ -155,6 +155,20 @@ def test_log_calls_by_their_format(source: Path, tmp_path: Path) -> None:
     ]
     log_calls.write(tmp_path / "calls.gz", "0.99.0", calls)
     assert log_calls.read(tmp_path / "calls.gz") == ("0.99.0", calls)
+
+
+def test_functions_by_release(source: Path, tmp_path: Path) -> None:
+    (source / "vllm" / "work.py").write_text("class A:\n    async def f(self):\n        def g(): ...\n")
+    (source / "vllm" / "benchmarks").mkdir(exist_ok=True)
+    (source / "vllm" / "benchmarks" / "serve.py").write_text("def f(): ...\n")
+    found = functions.functions(source)
+    assert found["vllm/work.py"] == {"f", "g"}
+    assert "vllm/benchmarks/serve.py" not in found
+    before = {"vllm/work.py": frozenset({"f"}), "vllm/gone.py": frozenset[str]()}
+    functions.write(tmp_path / "functions.gz", {"0.10.0": found, "0.9.2": before})
+    read = functions.read(tmp_path / "functions.gz")
+    assert list(read) == ["0.9.2", "0.10.0"]
+    assert read == {"0.9.2": before, "0.10.0": found}
 
 
 @pytest.fixture

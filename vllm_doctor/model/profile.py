@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from vllm_doctor.model.report import Problem
 
-IDLE, DEVICE_WAIT, OTHER = "idle", "device-wait", "other"
-"""The parts that the doctor itself knows: it waits for work, it waits for the device, and nobody knows."""
+IDLE, DEVICE_WAIT, RANK_WAIT, OTHER = "idle", "device-wait", "rank-wait", "other"
+"""The parts that the doctor itself knows: it waits for work, for the device, for other ranks, and nobody knows."""
+WAITS = (IDLE, DEVICE_WAIT, RANK_WAIT)
+"""In these a thread does not work."""
 
 
 LEAST_SAMPLES = 50
@@ -45,8 +47,8 @@ class ThreadProfile:
 
     @property
     def busy(self) -> float:
-        """The share of the time in which it worked: neither waiting for work nor for the device."""
-        return sum(share for part, share in self.shares.items() if part not in (IDLE, DEVICE_WAIT))
+        """The share of the time in which it worked: waiting for nothing."""
+        return sum(share for part, share in self.shares.items() if part not in WAITS)
 
 
 @dataclass(frozen=True, slots=True)

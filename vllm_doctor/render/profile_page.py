@@ -23,6 +23,12 @@ NO_GC = (
     " (--native sees it, and stops each process for a moment at each sample)."
 )
 
+GC_UNSEEN = (
+    "No garbage collection was seen; of an interpreter that is stripped of its symbols (as Debian's is) it cannot be"
+    " (VLLM_GC_DEBUG=1 logs each)."
+)
+_GC = "garbage-collection"
+
 
 def page(profiles: Sequence[Profile], report: Report, parts: Mapping[str, str]) -> Page:
     """`report`: with the findings that the profile is evidence of; `parts`: their words, by id."""
@@ -33,6 +39,8 @@ def page(profiles: Sequence[Profile], report: Report, parts: Mapping[str, str]) 
         notes: list[Words] = [_how(profile)]
         if not profile.native:
             notes.append(NO_GC)
+        elif not any(_GC in thread.shares for one in profile.processes for thread in one.threads):
+            notes.append(GC_UNSEEN)
         blocks.append(Lines(tuple(notes)))
     cards: list[Block] = [finding.card([one], report, False, "") for one in report.findings]
     return *blocks, *cards

@@ -1,7 +1,8 @@
 """A vLLM release becomes data: what its `vllm serve` takes, its environment variables, metrics and log calls.
 
-Written: vllm_doctor/vllm/data/{flags,environment,metrics}.tsv; of the newest release tests/data/log_calls.tsv.gz and
-docs/guides.md too. Printed: what has changed, and what is left to be done by hand. docs/releases.md is the recipe.
+Written: vllm_doctor/vllm/data/{flags,environment,metrics}.tsv and tests/data/functions.tsv.gz; of the newest release
+tests/data/log_calls.tsv.gz and docs/guides.md too. Printed: what has changed, and what is left to be done by hand.
+docs/releases.md is the recipe.
 """
 
 from __future__ import annotations
@@ -16,32 +17,41 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.lab.release import log_calls, metrics, source_tree, tables
+from tests.lab.release import functions, log_calls, metrics, source_tree, tables
 from tests.paths import DATA as TESTS_DATA
 from tests.paths import PACKAGE, ROOT
 
 DATA = PACKAGE / "vllm" / "data"
 LOG_CALLS = TESTS_DATA / "log_calls.tsv.gz"
+FUNCTIONS = TESTS_DATA / "functions.tsv.gz"
 LAB_PYTHON = ROOT / ".lab" / "vllm" / "bin" / "python"
 _PARSER = Path(__file__).with_name("parser.py")
 _READ_SECONDS = 300
+TASKS = {
+    "add": "read a release, and write it into the data",
+    "functions": "only which functions it defines, by which parts of a profile are checked",
+    "remove": "take it out again",
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.lab.release", description=__doc__)
     tasks = parser.add_subparsers(dest="task", required=True)
-    for task, says in {"add": "read a release, and write it into the data", "remove": "take it out again"}.items():
+    for task, says in TASKS.items():
         sub = tasks.add_parser(task, help=says, description=says)
         sub.add_argument("release", help="as the package index has it: 0.34.0")
         sub.add_argument("--data", type=Path, default=DATA, metavar="FOLDER", help="a copy of the tables")
-        if task == "add":
+        if task != "remove":
             sub.add_argument("--sources", type=Path, metavar="FOLDER", help="its sources (vllm/…): no download")
+        if task == "add":
             sub.add_argument(
                 "--python", type=Path, default=LAB_PYTHON, help="one with vLLM's dependencies (tests/lab/install.sh)"
             )
     options = parser.parse_args(arguments)
     if options.task == "remove":
         remove(options.release, options.data)
+    elif options.task == "functions":
+        add_functions(options.release, options.sources)
     else:
         add(options.release, options.data, options.sources, options.python)
     return 0
@@ -51,11 +61,11 @@ def add(release: str, data: Path, sources: Path | None, python: Path) -> None:
     if not python.exists():
         raise SystemExit(f"{python}: no such Python; tests/lab/install.sh makes it, or name another, --python PYTHON")
     with tempfile.TemporaryDirectory() as folder:
-        if sources is None:
-            sources = Path(folder)
-            print(f"vLLM {release}: {source_tree.fetch(release, sources)} files of its wheel", flush=True)
+        sources = sources or _fetched(release, Path(folder))
         content = read(sources, release, python)
         calls = log_calls.log_calls(sources)
+        if data == DATA:
+            add_functions(release, sources)
     print(f"{len(content['flags'])} flags; modules that cannot be run here: {content['dummies'] or 'none'}")
     rows = tables.rows_of(content)
     for name in tables.TABLES:
@@ -73,6 +83,18 @@ def add(release: str, data: Path, sources: Path | None, python: Path) -> None:
         print("docs/guides.md is written anew")
     if is_newest:
         print("replaced.tsv:", *_without_replacement(data), sep="\n  ")
+
+
+def add_functions(release: str, sources: Path | None) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        found = functions.functions(sources or _fetched(release, Path(folder)))
+    functions.write(FUNCTIONS, {**functions.read(FUNCTIONS), release: found})
+    print(f"{FUNCTIONS.name}: {len(found)} modules; tests/rules/test_parts_by_release.py names those without a part")
+
+
+def _fetched(release: str, folder: Path) -> Path:
+    print(f"vLLM {release}: {source_tree.fetch(release, folder)} files of its wheel", flush=True)
+    return folder
 
 
 def remove(release: str, data: Path) -> None:

@@ -3,7 +3,7 @@ or less. Their form: vllm_doctor/vllm/release_table.py."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,13 +38,18 @@ def read(path: Path) -> Table:
     order = [*sampled, *releases.partition(":")[2].split()]
     rows: dict[str, Rows] = {release: {} for release in order}
     for line in lines:
-        key, spans, *cells = line.split("\t")
-        for span in spans.split(";"):
-            first, dots, last = span.partition("..")
-            last = last or (order[-1] if dots else first)
-            for release in order[order.index(first) : order.index(last) + 1]:
-                rows[release][key] = tuple(cells)
+        key, written, *cells = line.split("\t")
+        for release in releases_of(written, order):
+            rows[release][key] = tuple(cells)
     return Table(title, tuple(sampled), rows)
+
+
+def releases_of(spans: str, order: Sequence[str]) -> Iterator[str]:
+    """The releases of spans as they are written."""
+    for span in spans.split(";"):
+        first, dots, last = span.partition("..")
+        last = last or (order[-1] if dots else first)
+        yield from order[order.index(first) : order.index(last) + 1]
 
 
 def _trimmed(cells: Cells) -> Cells:
@@ -62,19 +67,19 @@ def write(path: Path, table: Table) -> None:
             places.setdefault((key, cells), []).append(place)
     lines = [table.title, f"# samples: {' '.join(table.samples)}", f"# releases: {' '.join(releases)}"]
     for (key, cells), at in sorted(places.items(), key=lambda item: (item[0][0], item[1])):
-        lines.append("\t".join([key, _spans(at, order), *cells]))
+        lines.append("\t".join([key, spans(at, order), *cells]))
     path.write_text("\n".join(lines) + "\n", "utf-8")
 
 
-def _spans(places: Iterable[int], order: Sequence[str]) -> str:
+def spans(places: Iterable[int], order: Sequence[str]) -> str:
     """Stretches of releases; one up to the newest is left open, so that a newer release need not change it."""
-    spans: list[list[int]] = []
+    found: list[list[int]] = []
     for place in places:
-        if spans and spans[-1][1] == place - 1:
-            spans[-1][1] = place
+        if found and found[-1][1] == place - 1:
+            found[-1][1] = place
         else:
-            spans.append([place, place])
-    return ";".join(_span(first, last, order) for first, last in spans)
+            found.append([place, place])
+    return ";".join(_span(first, last, order) for first, last in found)
 
 
 def _span(first: int, last: int, order: Sequence[str]) -> str:

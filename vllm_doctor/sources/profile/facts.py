@@ -1,7 +1,7 @@
 """What signals read of a profile: shares of the time of the busiest process of its kind, 0 for what was not seen.
 
     profile_api.tokenizing   the share in one thread, the one that has most of it; of waits that of the main thread
-    profile_api_busy         the share in which the main thread waits neither for work nor for the device
+    profile_api_busy         the share in which the main thread works, and waits for nothing
     profile_api_top          the part that has most of that, and profile_api_top_share
 
 and the same with profile_engine and profile_worker.
@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from vllm_doctor.model.profile import DEVICE_WAIT, IDLE, LEAST_SAMPLES, ProcessProfile, Profile
+from vllm_doctor.model.profile import LEAST_SAMPLES, WAITS, ProcessProfile, Profile
 from vllm_doctor.model.reading import Known, Reading, Unknown
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.rules.parts import Part
 from vllm_doctor.sources.host.process import API_SERVER, ENGINE_CORE, WORKER
 
 ORIGIN = "py-spy"
-WAITS = (IDLE, DEVICE_WAIT)
 NAMES = {ENGINE_CORE: "engine", API_SERVER: "api", WORKER: "worker"}
 _REASONS = {"denied": Reason.DENIED, "not-found": Reason.STALE, "timeout": Reason.TIMEOUT}
 

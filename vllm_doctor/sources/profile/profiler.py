@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vllm_doctor.model.profile import DEVICE_WAIT, IDLE, OTHER, Frame, ProcessProfile, Profile, ThreadProfile
+from vllm_doctor.model.profile import IDLE, OTHER, WAITS, Frame, ProcessProfile, Profile, ThreadProfile
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Problem
 from vllm_doctor.rules.parts import Parts
@@ -171,7 +171,7 @@ def _by_cpu(shares: Mapping[str, float], loops: Mapping[str, float], cpu: float)
     found = dict(shares)
     if cpu <= _AT_REST and OTHER in found:
         found[IDLE] = found.get(IDLE, 0.0) + found.pop(OTHER)
-    computed = sum(share for part, share in found.items() if part not in (IDLE, DEVICE_WAIT))
+    computed = sum(share for part, share in found.items() if part not in WAITS)
     for part, share in loops.items():
         moved = min(share, max(0.0, cpu - computed))
         if moved > _AT_REST:
