@@ -18,6 +18,7 @@ from vllm_doctor.render.page import (
     Diff,
     Explains,
     Figures,
+    FlameGraph,
     Fold,
     Footer,
     Head,
@@ -127,6 +128,8 @@ def _painted(block: Block) -> Iterator[str]:
             yield "\n".join(f"{n}. {code(rule)} {text(held)}" for n, (rule, held) in enumerate(block.items, 1))
         case Plots():
             yield from _fenced(block.drawn)
+        case FlameGraph():
+            return
         case Explains():
             yield f"Explains: {', '.join(map(_said, block.symptoms))}"
         case Labelled():

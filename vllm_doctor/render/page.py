@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from vllm_doctor.model.profile import Flame
+
 
 class Kind(StrEnum):
     """What a piece of a sentence is."""
@@ -226,12 +228,24 @@ class Fold:
 
 
 @dataclass(frozen=True)
+class FlameGraph:
+    """The stacks of a process, which characters cannot draw. `parts`: the words of each part, by its id."""
+
+    title: str
+    flame: Flame
+    parts: Mapping[str, str]
+    is_open: bool
+    """Whether it is shown at once, or when asked for."""
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Footer:
     parts: tuple[Words, ...]
 
 
 Block = (
     Head | Heading | Lines | Command | Figures | Table | Numbered | Plots | Diff | Shell | Explains | Labelled | Card
-    | Note | Fold | Footer
+    | Note | Fold | FlameGraph | Footer
 )  # fmt: skip
 Page = tuple[Block, ...]
