@@ -64,7 +64,7 @@ class Box:
     count: int
     name: str
     part: str
-    """What it does; "" of a thread, of calls that are summed, and of those that lead to others."""
+    """What nearly all of it is; "" of a thread, of calls that are summed, and of one that leads to several parts."""
 
 
 @dataclass(frozen=True, slots=True)

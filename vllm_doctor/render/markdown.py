@@ -92,7 +92,7 @@ def _said(words: Words) -> str:
 
 
 def _span(span: Span) -> str:
-    if span.kind is Kind.CODE:
+    if span.kind in (Kind.CODE, Kind.BAR):
         return code(span.text)
     if span.kind is Kind.RULE:
         return f"({code(span.text)})"

@@ -19,6 +19,7 @@ class Kind(StrEnum):
     PLAIN = "plain"
     CODE = "code"  # a flag, a path, a value: as it is typed
     RULE = "rule"  # the id of a rule, beside a title
+    BAR = "bar"  # drawn in characters: it is not folded
     SOFT = "soft"  # of less weight than the rest
     BREAK = "break"  # where the line may end if it does not fit as a whole; else it is shown
 

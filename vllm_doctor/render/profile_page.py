@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from vllm_doctor.model.kinds import State
 from vllm_doctor.model.profile import ProcessProfile, Profile, ThreadProfile
 from vllm_doctor.model.report import Report
-from vllm_doctor.render.page import Block, Head, Lines, Page, Table, Words, code
+from vllm_doctor.render.page import Block, Head, Lines, Page, Table, Words
 from vllm_doctor.render.parts import finding
 from vllm_doctor.render.parts import profile as parts
 from vllm_doctor.text import words
@@ -68,8 +68,5 @@ def _bars(thread: ThreadProfile, says: Mapping[str, str]) -> Table:
         for part, share in parts.in_order(thread)
         if share >= _LEAST
     )
-    notes: list[Words] = [
-        ("not assigned: ", words.number(share, "share"), " ", code(frames)) for frames, share in thread.unassigned
-        if share >= _LEAST
-    ]  # fmt: skip
-    return Table(("share", "", "part"), rows, frozenset({0}), tuple(notes))
+    notes = tuple(("not assigned: ", *rest) for rest in parts.unassigned(thread, _LEAST))
+    return Table(("share", "", "part"), rows, frozenset({0}), notes)

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vllm_doctor.model.profile import IDLE, NO_NAME, OTHER, Box, Flame, Frame, ProcessProfile
+from vllm_doctor.model.profile import IDLE, NO_NAME, Box, Flame, Frame, ProcessProfile
 from vllm_doctor.rules.parts import Parts
 from vllm_doctor.sources.profile.stacks import Stack
 
@@ -22,6 +22,7 @@ MOST_CALLS = 64
 """Calls, one within the other, of a stack that are drawn."""
 _LEAST = 0.002
 """Of the process's time: less would be no two points wide."""
+_NEARLY_ALL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,19 @@ class _Drawing:
 
     def _draw(self, call: _Call) -> None:
         frames = call.stacks[0].frames[: call.depth]
-        part = self.parts.of(frames).part
-        self.box(call.depth, call.start, call.count, frames[-1].shown, "" if part in (IDLE, OTHER) else part)
+        self.box(call.depth, call.start, call.count, frames[-1].shown, self._part(call))
         if call.depth < MOST_CALLS:
             self.wait(_called(call))
         else:
             self.cut += sum(stack.count for stack in call.stacks if len(stack.frames) > call.depth)
+
+    def _part(self, call: _Call) -> str:
+        """What nearly all of its time is; "" of one that leads to several parts."""
+        counts: Counter[str] = Counter()
+        for stack in call.stacks:
+            counts[self.parts.of(stack.frames).part] += stack.count
+        part, most = counts.most_common(1)[0]
+        return part if most >= _NEARLY_ALL * call.count else ""
 
     def _sum(self, calls: Sequence[_Call]) -> None:
         """Neighbours as one box."""
