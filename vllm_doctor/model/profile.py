@@ -103,7 +103,8 @@ class ProcessProfile:
     @property
     def told(self) -> tuple[ThreadProfile, ...]:
         """The main thread, and the busiest of those that do more than wait."""
-        return tuple(one for one in self.threads if one is self.main or one.busy >= WORTH_TELLING)[:MOST_TOLD]
+        main = self.main
+        return tuple(one for one in self.threads if one is main or one.busy >= WORTH_TELLING)[:MOST_TOLD]
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def _box(box: Box, flame: Flame, parts: Mapping[str, str]) -> str:
     left, wide, top = box.start * scale, box.count * scale, box.depth * _HIGH
     part = f"; {parts.get(box.part, box.part)}" if box.part else ""
     share = words.number(box.count / max(flame.total, 1), "share")
-    title = escape(f"{box.name}: {share}, {box.count:,} samples{part}")
+    title = escape(f"{box.name}: {share}, {box.count:,} sample{'s' if box.count != 1 else ''}{part}")
     colour = _THREAD if not box.depth else _colour(box.part, parts)
     rect = f'<rect x="{left:.1f}" y="{top}" width="{max(wide, 0.5):.1f}" height="{_HIGH - 1}" fill="{colour}"/>'
     return f"<g><title>{title}</title>{rect}{_label(box.name, left, top, wide)}</g>"

@@ -19,7 +19,7 @@ def document(target: str, profile: Profile) -> dict[str, Any]:
 
 
 def _process(one: ProcessProfile) -> dict[str, Any]:
-    problem = one.problem
+    problem, main = one.problem, one.main
     return {
         "role": one.role,
         "pid": one.pid,
@@ -28,7 +28,7 @@ def _process(one: ProcessProfile) -> dict[str, Any]:
         "unread": one.errors,
         "sampler_cores": _rounded(one.sampler_cpu),
         "notes": list(one.notes),
-        "threads": [_thread(thread, thread is one.main) for thread in one.threads],
+        "threads": [_thread(thread, thread is main) for thread in one.threads],
     }
 
 

@@ -26,6 +26,15 @@ _NEARLY_ALL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
+class _Assigned:
+    """A stack, and its part."""
+
+    frames: tuple[Frame, ...]
+    count: int
+    part: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Call:
     """One call with all that it calls: `depth` frames of each of `stacks` lead to it. Its caller begins at `within`."""
 
@@ -33,7 +42,7 @@ class _Call:
     within: int
     start: int
     count: int
-    stacks: Sequence[Stack]
+    stacks: Sequence[_Assigned]
 
 
 class _Drawing:
@@ -68,20 +77,12 @@ class _Drawing:
             self._sum(calls)
 
     def _draw(self, call: _Call) -> None:
-        frames = call.stacks[0].frames[: call.depth]
-        self.box(call.depth, call.start, call.count, frames[-1].shown, self._part(call))
+        name = call.stacks[0].frames[call.depth - 1].shown
+        self.box(call.depth, call.start, call.count, name, _part(call))
         if call.depth < MOST_CALLS:
             self.wait(_called(call))
         else:
             self.cut += sum(stack.count for stack in call.stacks if len(stack.frames) > call.depth)
-
-    def _part(self, call: _Call) -> str:
-        """What nearly all of its time is; "" of one that leads to several parts."""
-        counts: Counter[str] = Counter()
-        for stack in call.stacks:
-            counts[self.parts.of(stack.frames).part] += stack.count
-        part, most = counts.most_common(1)[0]
-        return part if most >= _NEARLY_ALL * call.count else ""
 
     def _sum(self, calls: Sequence[_Call]) -> None:
         """Neighbours as one box."""
@@ -91,6 +92,15 @@ class _Drawing:
             if count >= self.least:
                 name = "1 more call" if len(calls) == 1 else f"{len(calls):,} more calls"
                 self.box(calls[0].depth, calls[0].start, count, name, "")
+
+
+def _part(call: _Call) -> str:
+    """What nearly all of its time is; "" of one that leads to several parts."""
+    counts: Counter[str] = Counter()
+    for stack in call.stacks:
+        counts[stack.part] += stack.count
+    part, most = counts.most_common(1)[0]
+    return part if most >= _NEARLY_ALL * call.count else ""
 
 
 def of_process(process: ProcessProfile, found: Sequence[Stack], parts: Parts) -> Flame:
@@ -113,13 +123,13 @@ def of_process(process: ProcessProfile, found: Sequence[Stack], parts: Parts) ->
 def _thread(drawing: _Drawing, start: int, name: str, at_rest: float, stacks: Sequence[Stack]) -> int:
     """One thread from `start` on: what it called, what its event loop did in C, and its rest; how wide it is.
     `at_rest`: samples in which it waited, as its CPU time tells, too."""
-    worked: list[Stack] = []
+    worked: list[_Assigned] = []
     loops: Counter[str] = Counter()
     waited = 0
     for stack in stacks:
         assigned = drawing.parts.of(stack.frames)
         if assigned.part != IDLE:
-            worked.append(stack)
+            worked.append(_Assigned(stack.frames, stack.count, assigned.part))
             continue
         waited += stack.count
         if assigned.loop:
@@ -137,7 +147,7 @@ def _thread(drawing: _Drawing, start: int, name: str, at_rest: float, stacks: Se
 
 def _called(call: _Call) -> list[_Call]:
     """What a call calls, the largest first."""
-    by_frame: dict[Frame, list[Stack]] = defaultdict(list)
+    by_frame: dict[Frame, list[_Assigned]] = defaultdict(list)
     for stack in call.stacks:
         if len(stack.frames) > call.depth:
             by_frame[stack.frames[call.depth]].append(stack)
