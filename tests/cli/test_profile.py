@@ -83,7 +83,7 @@ def test_the_html_has_a_flame_graph_of_each_process(
 def test_an_examination_shows_the_profile_that_it_took(
     form: str, server: dict[int, bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(["12", "--profile", "--window", "1", "--format", form])
+    main(["12", "--profile", "--window", "0", "--format", form])
     said = " ".join(capsys.readouterr().out.split())
     assert "Where the time goes" in said
     assert "█ waiting for the device" in said
@@ -102,7 +102,7 @@ def test_its_json_has_the_profile_as_the_schema_has_it(
     server: dict[int, bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
     server[12] = b"thread (12): MainThread;<module> (vllm);parse (vllm/tool_parsers/xlam_tool_parser.py) 700\n"
-    main(["12", "--profile", "--window", "1", "--json"])
+    main(["12", "--profile", "--window", "0", "--json"])
     told = json.loads(capsys.readouterr().out)
     jsonschema.validate(told, REPORT)
     [profile] = told["profiles"]
@@ -114,7 +114,7 @@ def test_its_json_has_the_profile_as_the_schema_has_it(
 
 
 def test_from_python_it_can_be_asked_for(server: dict[int, bytes]) -> None:
-    report = vllm_doctor.examine(12, profile=True, window=1)
+    report = vllm_doctor.examine(12, profile=True, window=0)
     [seen] = report.profiles.values()
     assert [process.role for process in seen.processes] == ["engine-core", "api-server", "worker"]
     assert "flame graph" in vllm_doctor.render_report(report, "html")
@@ -141,7 +141,7 @@ def test_who_may_not_look_is_told_so_in_the_examination(
     server: dict[int, bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.update(dict.fromkeys(server, b""))
-    main(["12", "--profile", "--window", "1", "--text"])
+    main(["12", "--profile", "--window", "0", "--text"])
     said = " ".join(capsys.readouterr().out.split())
     assert "Where the time goes" not in said
     assert "--cap-add SYS_PTRACE" in said
