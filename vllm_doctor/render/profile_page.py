@@ -26,12 +26,11 @@ def page(profiles: Sequence[Profile], report: Report) -> Page:
     """`report`: with the findings that the profile is evidence of."""
     blocks: list[Block] = [_head(profiles, report)]
     for profile in profiles:
+        blocks.append(Lines((parts.how(profile),)))
         for process in profile.processes:
             blocks += _process(process, profile.says)
-        notes: list[Words] = [parts.how(profile)]
         if not profile.native:
-            notes.append(NO_GC)
-        blocks.append(Lines(tuple(notes)))
+            blocks.append(Lines((NO_GC,)))
     cards: list[Block] = [finding.card([one], report, False, "") for one in report.findings]
     flames = [flame for profile in profiles for flame in parts.flames(profile)]
     return *blocks, *cards, *flames

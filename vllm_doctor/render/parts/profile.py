@@ -56,7 +56,7 @@ def why_unread(process: ProcessProfile) -> str:
 
 def of_thread(thread: ThreadProfile, process: ProcessProfile) -> str:
     """Which thread it is, and how much it does."""
-    used = f", {words.number(thread.cpu)} of a core" if thread.cpu is not None else ""
+    used = f", {words.number(round(thread.cpu, 2))} of a core" if thread.cpu is not None else ""
     return f"{_name(thread, process)}: busy {words.number(thread.busy, 'share')} of the time{used}"
 
 
@@ -80,7 +80,7 @@ def how(profile: Profile) -> str:
     errors = sum(one.errors for one in profile.processes)
     said = f"Sampled {profile.rate} times a second for {words.number(profile.seconds, 's')}"
     said += "" if profile.native else ", without stopping a process"
-    said += f"; py-spy used {words.number(sum(used))} of a core" if used else ""
+    said += f"; py-spy used {words.number(round(sum(used), 2))} of a core" if used else ""
     return said + (f"; {errors:,} stacks could not be read." if errors else ".")
 
 
