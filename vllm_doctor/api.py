@@ -13,7 +13,7 @@ from importlib import import_module
 
 from vllm_doctor.cli import chosen_rules, one_shot
 from vllm_doctor.cli import expect as expecting
-from vllm_doctor.cli.options import FORMATS, WINDOW, Parser, add_examining
+from vllm_doctor.cli.options import FORMATS, Parser, add_examining
 from vllm_doctor.model.errors import DoctorError, SourceError, UsageError
 from vllm_doctor.model.expectation import Expectation
 from vllm_doctor.model.reading import Value
@@ -42,7 +42,7 @@ PathLike = str | os.PathLike[str]
 
 def examine(
     *sources: PathLike | int,
-    window: float = WINDOW,
+    window: float | None = None,
     timeout: float | None = None,
     command: str | None = None,
     gpu: str | None = None,
@@ -58,6 +58,7 @@ def examine(
     skip: Iterable[str] = (),
     strict: bool = False,
     explain: bool = False,
+    profile: bool = False,
     kv_events: Iterable[str] = (),
     show_text: bool = False,
     headers: Mapping[str, str] | None = None,
@@ -65,7 +66,7 @@ def examine(
     ca_file: PathLike | None = None,
     insecure: bool = False,
 ) -> Report:
-    """Examine these sources together, for `window` seconds, and return the report, redacted.
+    """Examine these sources together, for `window` seconds (3; 10 with `profile`), and return the report, redacted.
 
     A source is what the command line takes: a URL, a pid, a log, a recording, a saved page of /metrics; none: every
     vLLM server of this host. The keywords are the command line's options (`vllm-doctor --help`): `window` and `timeout`
@@ -97,6 +98,7 @@ def examine(
         *_words("ca-file", ca_file),
         *(["--strict"] if strict else []),
         *(["--explain"] if explain else []),
+        *(["--profile"] if profile else []),
         *(["--show-text"] if show_text else []),
         *(["--insecure"] if insecure else []),
     ]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from vllm_doctor.cli.output import write_folder, write_whole
+from vllm_doctor.cli.options import Parser, add_examining
+from vllm_doctor.cli.output import is_interactive, write_folder, write_whole
 
 
 @pytest.fixture
@@ -90,3 +91,22 @@ def test_the_umask_holds_for_a_folder(tmp_path: Path, umask: Callable[[int], int
     umask(0o027)
     write_folder(tmp_path / "alerts", {"rules.yaml": "groups: []\n"})
     assert (mode(tmp_path / "alerts"), mode(tmp_path / "alerts/rules.yaml")) == (0o750, 0o640)
+
+
+@pytest.mark.parametrize(("words", "expected"), [([], True), (["--profile"], True), (["--profile", "--text"], False)])
+def test_a_terminal_is_drawn_on_unless_text_is_asked_for(
+    words: list[str], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parser = Parser("x", "")
+    add_examining(parser)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("sys.stdout", Terminal())
+    assert is_interactive(parser.parse_args(words)) is expected
+
+
+class Terminal:
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True

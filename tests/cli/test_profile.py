@@ -8,7 +8,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+import vllm_doctor
+from vllm_doctor.cli import one_shot
 from vllm_doctor.cli.main import main
+from vllm_doctor.cli.options import PROFILED
 from vllm_doctor.model.report import Problem
 from vllm_doctor.render import profile_json
 from vllm_doctor.sources.host import process
@@ -19,6 +22,7 @@ from vllm_doctor.sources.profile.py_spy import Sampled
 STACKS = Path(__file__).parents[1] / "sources" / "profile"
 MEMBERS = (Member(11, "engine-core", "x", 1), Member(12, "api-server", "x", 1), Member(13, "worker", "x", 1))
 SCHEMA = json.loads(Path(profile_json.__file__).with_name("profile.v1.schema.json").read_text())
+REPORT = json.loads(Path(profile_json.__file__).with_name("report.v1.schema.json").read_text())
 ROLES = {member.pid: member.role for member in MEMBERS}
 
 
@@ -63,6 +67,84 @@ def test_the_json_is_as_its_schema_has_it(server: dict[int, bytes], capsys: pyte
 def test_other_forms_are_written(form: str, server: dict[int, bytes], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["profile", "12", "--seconds", "1", "--format", form]) == 0
     assert "engine" in capsys.readouterr().out
+
+
+def test_the_html_has_a_flame_graph_of_each_process(
+    server: dict[int, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["profile", "12", "--seconds", "1", "--format", "html"])
+    said = capsys.readouterr().out
+    assert said.count('aria-label="flame graph"') == len(MEMBERS)
+    assert "EngineCoreProc.run_busy_loop (vllm/v1/engine/core.py)" in said
+    assert "<script" not in said
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_an_examination_shows_the_profile_that_it_took(
+    form: str, server: dict[int, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["12", "--profile", "--window", "0", "--format", form])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Where the time goes" in said
+    assert "█ waiting for the device" in said
+    assert ('aria-label="flame graph"' in said) is (form == "html")
+
+
+def test_without_being_asked_nothing_is_sampled(
+    server: dict[int, bytes], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(py_spy, "sample", lambda *_: pytest.fail("it was sampled"))
+    main(["12", "--window", "0", "--format", "html"])
+    assert "Where the time goes" not in capsys.readouterr().out
+
+
+def test_its_json_has_the_profile_as_the_schema_has_it(
+    server: dict[int, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server[12] = b"thread (12): MainThread;<module> (vllm);parse (vllm/tool_parsers/xlam_tool_parser.py) 700\n"
+    main(["12", "--profile", "--window", "0", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    jsonschema.validate(told, REPORT)
+    [profile] = told["profiles"]
+    shares = {p["role"]: t["shares"] for p in profile["processes"] for t in p["threads"] if t["is_main"]}
+    assert shares["engine-core"]["device-wait"] > 0.8
+    assert profile["parts"]["device-wait"] == "waiting for the device"
+    [finding] = [finding for finding in told["findings"] if finding["rule"] == "parser-overhead"]
+    assert "py-spy" in {evidence["from"] for evidence in finding["evidence"]}
+
+
+def test_from_python_it_can_be_asked_for(server: dict[int, bytes]) -> None:
+    report = vllm_doctor.examine(12, profile=True, window=0)
+    [seen] = report.profiles.values()
+    assert [process.role for process in seen.processes] == ["engine-core", "api-server", "worker"]
+    assert "flame graph" in vllm_doctor.render_report(report, "html")
+    assert not vllm_doctor.examine(12, window=0).profiles
+
+
+def test_from_python_it_is_of_ten_seconds_unless_others_are_asked_for(
+    server: dict[int, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    def sample(kernel: object, pid: int, seconds: float, *how: object) -> Sampled:
+        asked.append(seconds)
+        return Sampled()
+
+    monkeypatch.setattr(py_spy, "sample", sample)
+    monkeypatch.setattr(one_shot, "PROFILED", 1.0)
+    vllm_doctor.examine(12, profile=True)
+    vllm_doctor.examine(12, profile=True, window=2)
+    assert set(asked) == {PROFILED, 2.0}
+
+
+def test_who_may_not_look_is_told_so_in_the_examination(
+    server: dict[int, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.update(dict.fromkeys(server, b""))
+    main(["12", "--profile", "--window", "0", "--text"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Where the time goes" not in said
+    assert "--cap-add SYS_PTRACE" in said
 
 
 def test_collapsed_stacks_are_those_of_every_process(
@@ -154,6 +236,11 @@ def test_hostile_names_do_nothing(server: dict[int, bytes], capsys: pytest.Captu
     server[12] = b"thread (12): MainThread;<module> (a.py);\x1b]0;x\x07<script>alert(1)</script> (x.py) 900\n"
     for form in ("text", "markdown", "html", "json", "collapsed"):
         main(["profile", "12", "--seconds", "1", "--format", form])
+        said = capsys.readouterr().out
+        assert "\x1b" not in said
+        assert form != "html" or "<script>alert" not in said
+    for form in ("text", "markdown", "html", "json"):
+        main(["12", "--profile", "--window", "0", "--format", form])
         said = capsys.readouterr().out
         assert "\x1b" not in said
         assert form != "html" or "<script>alert" not in said

@@ -81,7 +81,8 @@ def add_examining(parser: Parser) -> None:
     add(
         "--profile",
         action="store_true",
-        help="look into the processes of servers of this host, too (py-spy), over a window of 10 seconds",
+        help="look into the processes of servers of this host, too (py-spy), over a window of 10 seconds; in the"
+        " terminal each minute",
     )
     add("--strict", action="store_true", help="any unknown rule makes the verdict unknown")
     add_failing(parser)
@@ -280,7 +281,7 @@ def examining_attachment_of(
     if options.profile:
         from vllm_doctor.sources.profile.profiler import MOST_SECONDS, How
 
-        how = How(min(max(seconds, 1.0), MOST_SECONDS))
+        how = How(min(max(PROFILED if options.window is None else seconds, 1.0), MOST_SECONDS))
     return replace(
         attachment_of(options, access, signals, seconds, deadline),
         since=since_of(options),

@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 
 def is_interactive(options: argparse.Namespace) -> bool:
     """Whether a person sits at a terminal that can be drawn on. Where it cannot, one line says why."""
-    asked = (
-        options.text
-        or options.json
-        or options.format
-        or options.output
-        or options.state
-        or getattr(options, "profile", False)
-    )
+    asked = options.text or options.json or options.format or options.output or options.state
     if asked or not sys.stdout.isatty():
         return False
     why = None

@@ -29,7 +29,6 @@ from vllm_doctor.model.kinds import Severity, SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.profile import Profile
 from vllm_doctor.model.report import Report, Verdict
-from vllm_doctor.rules import parts
 from vllm_doctor.session import progress
 from vllm_doctor.session.attach import attach
 from vllm_doctor.session.judge import judge
@@ -64,18 +63,17 @@ def run(arguments: Sequence[str]) -> int:
     options = _parsed(arguments)
     how = How(options.seconds, options.rate, options.native)
     seen = _looked(words_of(options), options, how)
-    says = {part.id: part.says for part in parts.load().parts}
     form = form_of(options)
     if form == "json":
         from vllm_doctor.render import profile_json
 
-        rendered = profile_json.render(seen.profiles, seen.report, says)
+        rendered = profile_json.render(seen.profiles, seen.report)
     elif form == "collapsed":
         rendered = "".join(_collapsed(seen.profiles))
     else:
         from vllm_doctor.render import profile_page
 
-        page = profile_page.page(list(seen.profiles.values()), seen.report, says)
+        page = profile_page.page(list(seen.profiles.values()), seen.report)
         rendered = _painted(page, form, is_coloured(options))
     write(rendered, options)
     if seen.report.error is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_doctor.model.report import Problem
+if TYPE_CHECKING:
+    from vllm_doctor.model.report import Problem
 
 IDLE, DEVICE_WAIT, RANK_WAIT, OTHER = "idle", "device-wait", "rank-wait", "other"
 """The parts that the doctor itself knows: it waits for work, for the device, for other ranks, and nobody knows."""
@@ -18,6 +19,11 @@ LEAST_SAMPLES = 50
 """Of a process: with fewer a share is too coarse to judge by (at 50 a share of a tenth is ± 8 points)."""
 AT_REST = 0.95
 """Idle for more than this share of the time, in every main thread: nobody asked anything of the server."""
+WORTH_TELLING = 0.02
+"""The share of the time that a thread works, from which on it is told of: of a server most threads only wait."""
+MOST_TOLD = 6
+"""Threads of a process."""
+NO_NAME = "(no name)"
 
 
 class Frame(NamedTuple):
@@ -52,6 +58,30 @@ class ThreadProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class Box:
+    """A call in a flame graph, or a thread, whose `depth` is 0: `count` samples from `start` on."""
+
+    depth: int
+    start: int
+    count: int
+    name: str
+    part: str
+    """What nearly all of it is; "" of a thread, of calls that are summed, and of one that leads to several parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flame:
+    """The stacks of a process as boxes, each below that which called it. `total`: samples of all threads drawn."""
+
+    total: int
+    boxes: tuple[Box, ...]
+    summed: int = 0
+    """Calls that took too little of the time to be drawn one by one."""
+    cut: int = 0
+    """Samples of stacks that go deeper than is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessProfile:
     """One process of a server. `problem`: why it could not be looked into; `threads`: the busiest first, the main one
     before all."""
@@ -72,6 +102,12 @@ class ProcessProfile:
     def main(self) -> ThreadProfile | None:
         return next((thread for thread in self.threads if thread.name == "MainThread"), None)
 
+    @property
+    def told(self) -> tuple[ThreadProfile, ...]:
+        """The main thread, and the busiest of those that do more than wait."""
+        main = self.main
+        return tuple(one for one in self.threads if one is main or one.busy >= WORTH_TELLING)[:MOST_TOLD]
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -84,6 +120,10 @@ class Profile:
     """Whether native frames were looked at: only then garbage collection is seen."""
     stacks: Mapping[int, str] = field(default_factory=dict, repr=False)
     """By pid: the collapsed stacks, cleaned."""
+    flames: Mapping[int, Flame] = field(default_factory=dict, repr=False)
+    """By pid: the same, to be drawn."""
+    says: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The words of each part, by its id."""
 
     @property
     def unsure(self) -> str:

@@ -12,6 +12,7 @@ from vllm_doctor.model.expectation import Expectation
 from vllm_doctor.model.kinds import GRAVE, SERVERS, Confidence, Role, Severity, SourceKind, Stage, State
 from vllm_doctor.model.path import PathSeen
 from vllm_doctor.model.prefix import Prefixes
+from vllm_doctor.model.profile import Profile
 from vllm_doctor.model.reading import Known, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.speed import Expected, Standing
@@ -457,6 +458,8 @@ class Report:
     """Where a step's time goes, as a profiler's trace shows it."""
     prefixes: tuple[Prefixes, ...] = ()
     """Of each source that holds prompts: where they part."""
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+    """Of each server that was looked into: where the time of its processes goes."""
     speeds: tuple[Expected, ...] = ()
     """Of each engine: the speed that requests get, beside what is expected."""
     gates: tuple[Gate, ...] = ()

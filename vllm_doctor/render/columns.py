@@ -16,6 +16,7 @@ from vllm_doctor.render.page import (
     Diff,
     Explains,
     Figures,
+    FlameGraph,
     Fold,
     Footer,
     Head,
@@ -94,6 +95,8 @@ def _lines(block: Block, width: int) -> Iterator[Line]:
             yield from _toned([f"  {line}" for line in text_words.folded(block.words, width - 2, block.variables)])
         case Numbered():
             yield from _numbered(block, width)
+        case FlameGraph():
+            return
         case Plots():
             yield from _toned([f"  {line}" for line in block.drawn])
         case Explains():
@@ -185,8 +188,8 @@ def _body(block: Table | Diff | Shell | Command | Lines, label: str, width: int)
             folded = text_words.folded(block.words, width - INDENT, block.variables)
             yield from _toned([margin + line for line in folded])
         case Lines():
-            for item in block.items:
-                yield from _paragraph("", item, width)
+            for part in (part for item in block.items for part in _parts(item, width - INDENT)):
+                yield from _paragraph("", part, width)
         case _:
             assert_never(block)
 

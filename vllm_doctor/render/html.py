@@ -13,8 +13,8 @@ from markupsafe import Markup
 
 from vllm_doctor.model.kinds import State
 from vllm_doctor.model.report import Report
-from vllm_doctor.render import report_page, svg
-from vllm_doctor.render.page import Block, Curve, Head, Held, Lines, Page, Plots, spans
+from vllm_doctor.render import flame_svg, report_page, svg
+from vllm_doctor.render.page import Block, Curve, FlameGraph, Head, Held, Lines, Page, Plots, spans
 from vllm_doctor.text import words as text_words
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -46,7 +46,7 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     made.filters |= {"kind": _kind, "tone": _tone, "spans": spans, "folded": text_words.folded}
-    made.globals |= {"curve": _curve, "bars": _bars, "width": _WIDTH}
+    made.globals |= {"curve": _curve, "bars": _bars, "flame": _flame, "legend": _legend, "width": _WIDTH}
     return made
 
 
@@ -62,6 +62,14 @@ def _tone(state: str) -> str:
 
 def _curve(plot: Curve) -> Markup:
     return Markup(svg.curve(plot))
+
+
+def _flame(graph: FlameGraph) -> Markup:
+    return Markup(flame_svg.drawn(graph.flame, graph.parts))
+
+
+def _legend(graph: FlameGraph) -> Markup:
+    return Markup(flame_svg.legend(graph.flame, graph.parts))
 
 
 def _bars(held: Held, plots: Plots) -> Markup:

@@ -37,7 +37,7 @@ from vllm_doctor.model.report import (
 )
 from vllm_doctor.model.speed import Expected, Pace
 from vllm_doctor.model.version import __version__
-from vllm_doctor.render import json_expectation, json_trace
+from vllm_doctor.render import json_expectation, json_profile, json_trace
 from vllm_doctor.render.json_values import known, labels, model_name, number
 from vllm_doctor.render.parts import elimination
 from vllm_doctor.text.times import is_dated, iso
@@ -107,6 +107,10 @@ def document(report: Report) -> dict[str, Any]:
         "expect": None if report.expect is None else json_expectation.document(report.expect),
         "benchmarks": [_benchmark(seen) for seen in report.benchmarks],
         "prefixes": [_prefixes(seen) for seen in report.prefixes],
+        "profiles": [
+            {**json_profile.document(target, seen), "parts": dict(seen.says)}
+            for target, seen in report.profiles.items()
+        ],
         "redacted": [{"what": what, "count": count} for what, count in report.redacted.items()],
     }
 

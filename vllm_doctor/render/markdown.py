@@ -18,6 +18,7 @@ from vllm_doctor.render.page import (
     Diff,
     Explains,
     Figures,
+    FlameGraph,
     Fold,
     Footer,
     Head,
@@ -91,7 +92,7 @@ def _said(words: Words) -> str:
 
 
 def _span(span: Span) -> str:
-    if span.kind is Kind.CODE:
+    if span.kind in (Kind.CODE, Kind.BAR):
         return code(span.text)
     if span.kind is Kind.RULE:
         return f"({code(span.text)})"
@@ -127,6 +128,8 @@ def _painted(block: Block) -> Iterator[str]:
             yield "\n".join(f"{n}. {code(rule)} {text(held)}" for n, (rule, held) in enumerate(block.items, 1))
         case Plots():
             yield from _fenced(block.drawn)
+        case FlameGraph():
+            return
         case Explains():
             yield f"Explains: {', '.join(map(_said, block.symptoms))}"
         case Labelled():

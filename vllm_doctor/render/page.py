@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from vllm_doctor.model.profile import Flame
+
 
 class Kind(StrEnum):
     """What a piece of a sentence is."""
@@ -17,6 +19,7 @@ class Kind(StrEnum):
     PLAIN = "plain"
     CODE = "code"  # a flag, a path, a value: as it is typed
     RULE = "rule"  # the id of a rule, beside a title
+    BAR = "bar"  # drawn in characters: it is not folded
     SOFT = "soft"  # of less weight than the rest
     BREAK = "break"  # where the line may end if it does not fit as a whole; else it is shown
 
@@ -226,12 +229,24 @@ class Fold:
 
 
 @dataclass(frozen=True)
+class FlameGraph:
+    """The stacks of a process, which characters cannot draw. `parts`: the words of each part, by its id."""
+
+    title: str
+    flame: Flame
+    parts: Mapping[str, str]
+    is_open: bool
+    """Whether it is shown at once, or when asked for."""
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Footer:
     parts: tuple[Words, ...]
 
 
 Block = (
     Head | Heading | Lines | Command | Figures | Table | Numbered | Plots | Diff | Shell | Explains | Labelled | Card
-    | Note | Fold | Footer
+    | Note | Fold | FlameGraph | Footer
 )  # fmt: skip
 Page = tuple[Block, ...]

@@ -8,21 +8,21 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from vllm_doctor.model.profile import ProcessProfile, Profile, ThreadProfile
+from vllm_doctor.model.profile import Profile
 from vllm_doctor.model.report import Problem, Report
 from vllm_doctor.model.version import __version__
-from vllm_doctor.render import json_v1
+from vllm_doctor.render import json_profile, json_v1
 
 SCHEMA = "vllm-doctor/profile/v1"
 
 
-def render(profiles: Mapping[str, Profile], report: Report, parts: Mapping[str, str]) -> str:
+def render(profiles: Mapping[str, Profile], report: Report) -> str:
     """`profiles` by what was looked into; `report`: with the findings that they are evidence of."""
     told = {
         **_head(report.at),
         "error": None if report.error is None else _problem(report.error),
-        "parts": dict(parts),
-        "profiles": [_profile(target, profile) for target, profile in profiles.items()],
+        "parts": {part: says for profile in profiles.values() for part, says in profile.says.items()},
+        "profiles": [json_profile.document(target, profile) for target, profile in profiles.items()],
         "findings": json_v1.document(report)["findings"],
     }
     return _rendered(told)
@@ -31,46 +31,6 @@ def render(profiles: Mapping[str, Profile], report: Report, parts: Mapping[str, 
 def failed(at: datetime, problem: Problem) -> str:
     """Where nothing could be looked into."""
     return _rendered({**_head(at), "error": _problem(problem), "parts": {}, "profiles": [], "findings": []})
-
-
-def _profile(target: str, profile: Profile) -> dict[str, Any]:
-    return {
-        "target": target,
-        "seconds": profile.seconds,
-        "rate": profile.rate,
-        "native": profile.native,
-        "processes": [_process(one) for one in profile.processes],
-    }
-
-
-def _process(one: ProcessProfile) -> dict[str, Any]:
-    return {
-        "role": one.role,
-        "pid": one.pid,
-        "error": None if one.problem is None else _problem(one.problem),
-        "samples": one.samples,
-        "unread": one.errors,
-        "sampler_cores": _rounded(one.sampler_cpu),
-        "notes": list(one.notes),
-        "threads": [_thread(thread, thread is one.main) for thread in one.threads],
-    }
-
-
-def _thread(thread: ThreadProfile, is_main: bool) -> dict[str, Any]:
-    return {
-        "name": thread.name,
-        "id": thread.number,
-        "is_main": is_main,
-        "samples": thread.samples,
-        "cores": _rounded(thread.cpu),
-        "busy": _rounded(thread.busy),
-        "shares": {part: _rounded(share) for part, share in thread.shares.items()},
-        "unassigned": [{"frames": frames, "share": _rounded(share)} for frames, share in thread.unassigned],
-    }
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
 
 
 def _problem(problem: Problem) -> dict[str, str]:

@@ -1,22 +1,20 @@
-"""Where a server's processes spend their time, as a page: a bar for each part of each thread, then what follows."""
+"""Where a server's processes spend their time, as a page: a bar for each part of each thread, what follows, and flame
+graphs where they can be drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from vllm_doctor.model.kinds import State
-from vllm_doctor.model.profile import IDLE, ProcessProfile, Profile, ThreadProfile
+from vllm_doctor.model.profile import ProcessProfile, Profile, ThreadProfile
 from vllm_doctor.model.report import Report
-from vllm_doctor.render.page import Block, Head, Lines, Page, Table, Words, code
+from vllm_doctor.render.page import Block, Head, Lines, Page, Table, Words
 from vllm_doctor.render.parts import finding
+from vllm_doctor.render.parts import profile as parts
 from vllm_doctor.text import words
 
 _WIDE = 24
 _LEAST = 0.005
-_BUSY = 0.02
-"""Of other threads only those that are busier are shown."""
-_THREADS = 6
-ROLE = {"api-server": "API server", "engine-core": "engine core", "worker": "worker"}
 SAYS_NOTHING = "Nothing in the profile that a flag would cure"
 NO_GC = (
     "Garbage collection has no frame of its own here: its time is in the part that it interrupted"
@@ -30,20 +28,20 @@ GC_UNSEEN = (
 _GC = "garbage-collection"
 
 
-def page(profiles: Sequence[Profile], report: Report, parts: Mapping[str, str]) -> Page:
-    """`report`: with the findings that the profile is evidence of; `parts`: their words, by id."""
+def page(profiles: Sequence[Profile], report: Report) -> Page:
+    """`report`: with the findings that the profile is evidence of."""
     blocks: list[Block] = [_head(profiles, report)]
     for profile in profiles:
+        blocks.append(Lines((parts.how(profile),)))
         for process in profile.processes:
-            blocks += _process(process, parts)
-        notes: list[Words] = [_how(profile)]
+            blocks += _process(process, profile.says)
         if not profile.native:
-            notes.append(NO_GC)
+            blocks.append(Lines((NO_GC,)))
         elif not any(_GC in thread.shares for one in profile.processes for thread in one.threads):
-            notes.append(GC_UNSEEN)
-        blocks.append(Lines(tuple(notes)))
+            blocks.append(Lines((GC_UNSEEN,)))
     cards: list[Block] = [finding.card([one], report, False, "") for one in report.findings]
-    return *blocks, *cards
+    flames = [flame for profile in profiles for flame in parts.flames(profile)]
+    return *blocks, *cards, *flames
 
 
 def _head(profiles: Sequence[Profile], report: Report) -> Head:
@@ -55,26 +53,15 @@ def _head(profiles: Sequence[Profile], report: Report) -> Head:
     return Head(State(found[0].severity), found[0].title, found[0].rule)
 
 
-def _how(profile: Profile) -> str:
-    used = [one.sampler_cpu for one in profile.processes if one.sampler_cpu is not None]
-    errors = sum(one.errors for one in profile.processes)
-    said = f"Sampled {profile.rate} times a second for {words.number(profile.seconds, 's')}"
-    said += "" if profile.native else ", without stopping a process"
-    said += f"; py-spy used {words.number(sum(used))} of a core" if used else ""
-    return said + (f"; {errors:,} stacks could not be read." if errors else ".")
-
-
-def _process(process: ProcessProfile, parts: Mapping[str, str]) -> Iterator[Block]:
-    name = f"{ROLE.get(process.role, process.role)} (pid {process.pid})"
+def _process(process: ProcessProfile, says: Mapping[str, str]) -> Iterator[Block]:
+    name = parts.named(process)
     if not process.threads:
-        why = process.problem.message if process.problem is not None else "no stack of it was read"
-        yield Lines((f"{name}: {why}",))
+        yield Lines((f"{name}: {parts.why_unread(process)}",))
         return
-    shown = [thread for thread in process.threads if thread is process.main or thread.busy >= _BUSY]
-    for thread in shown[:_THREADS]:
-        yield Lines((f"{name}, {_named(thread, process)}.",))
-        yield _bars(thread, parts)
-    rest = len(process.threads) - len(shown[:_THREADS])
+    for thread in process.told:
+        yield Lines((f"{name}, {parts.of_thread(thread, process)}.",))
+        yield _bars(thread, says)
+    rest = len(process.threads) - len(process.told)
     lines: list[Words] = [note[:1].upper() + note[1:] + "." for note in process.notes]
     if rest:
         lines.append(f"{rest} more thread{'s' if rest > 1 else ''}: idle, or nearly.")
@@ -82,22 +69,11 @@ def _process(process: ProcessProfile, parts: Mapping[str, str]) -> Iterator[Bloc
         yield Lines(tuple(lines))
 
 
-def _named(thread: ThreadProfile, process: ProcessProfile) -> str:
-    name = "main thread" if thread is process.main else f"thread {words.shortened(thread.name, 40)}"
-    used = f", {words.number(thread.cpu)} of a core" if thread.cpu is not None else ""
-    return f"{name}: busy {words.number(thread.busy, 'share')} of the time{used}"
-
-
-def _bars(thread: ThreadProfile, parts: Mapping[str, str]) -> Table:
-    """The largest first, idle last."""
-    ordered = sorted(thread.shares.items(), key=lambda item: (item[0] == IDLE, -item[1]))
+def _bars(thread: ThreadProfile, says: Mapping[str, str]) -> Table:
     rows = tuple(
-        (words.number(share, "share"), "█" * max(1, round(share * _WIDE)), parts.get(part, part))
-        for part, share in ordered
+        (words.number(share, "share"), "█" * max(1, round(share * _WIDE)), says.get(part, part))
+        for part, share in parts.in_order(thread)
         if share >= _LEAST
     )
-    notes: list[Words] = [
-        ("not assigned: ", words.number(share, "share"), " ", code(frames)) for frames, share in thread.unassigned
-        if share >= _LEAST
-    ]  # fmt: skip
-    return Table(("share", "", "part"), rows, frozenset({0}), tuple(notes))
+    notes = tuple(("not assigned: ", *rest) for rest in parts.unassigned(thread, _LEAST))
+    return Table(("share", "", "part"), rows, frozenset({0}), notes)

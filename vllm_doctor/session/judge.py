@@ -158,6 +158,9 @@ def judge(
         trace=traced.with_bounds(examined, snapshots, catalogue),
         path=path.seen(way, diagnosis.findings, catalogue) if way is not None else None,
         prefixes=tuple(o.prefixes for o in observations if o.prefixes is not None),
+        profiles={
+            o.target: replace(o.profile, stacks={}) for o in observations if o.profile is not None and o.error is None
+        },
     )
 
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from vllm_doctor.model.kinds import SEVERITIES, State
 from vllm_doctor.model.report import Finding, Report, Verdict, grouped
-from vllm_doctor.render.parts import benchmark, expectation, speed, unseen
+from vllm_doctor.render.parts import benchmark, expectation, profile, speed, unseen
 from vllm_doctor.session.view_model import Status
 from vllm_doctor.text.durations import duration
 from vllm_doctor.tui import finding, log, vitals
@@ -188,7 +188,8 @@ def rows(view: View, width: int) -> list[Row]:
     if not found and not view.filter and report.verdict is Verdict.OK:
         found.append(Row(say(("  nothing wrong was found in what could be checked", DIM))))
     if not view.filter:
-        lines = painted(expectation.will_give(report, whole=False), width)
+        told = (*expectation.will_give(report, whole=False), *profile.profile(report, whole=False))
+        lines = painted(told, width)
         found += [Row(line) for line in (NOTHING, *lines, NOTHING) if lines]
     for place, said in enumerate(unseen.in_short(report)):
         if view.keeps(said):

@@ -8,13 +8,23 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vllm_doctor.model.profile import IDLE, OTHER, WAITS, Frame, ProcessProfile, Profile, ThreadProfile
+from vllm_doctor.model.profile import (
+    IDLE,
+    NO_NAME,
+    OTHER,
+    WAITS,
+    Flame,
+    Frame,
+    ProcessProfile,
+    Profile,
+    ThreadProfile,
+)
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Problem
 from vllm_doctor.rules.parts import Parts
 from vllm_doctor.sources.host.kernel import Kernel, table
 from vllm_doctor.sources.host.process import API_SERVER, ENGINE_CORE, WORKER, Member
-from vllm_doctor.sources.profile import py_spy, stacks, time_slice
+from vllm_doctor.sources.profile import flame, py_spy, stacks, time_slice
 from vllm_doctor.sources.profile.py_spy import Sampled
 from vllm_doctor.sources.profile.stacks import Stack
 
@@ -50,6 +60,7 @@ def profile(members: Sequence[Member], parts: Parts, how: How, deadline: float, 
     looked_at, left_out = chosen[:MOST_PROCESSES], chosen[MOST_PROCESSES:]
     found: dict[int, ProcessProfile] = {}
     texts: dict[int, str] = {}
+    flames: dict[int, Flame] = {}
 
     def look(member: Member) -> None:
         time_slice.shorten()
@@ -58,7 +69,9 @@ def profile(members: Sequence[Member], parts: Parts, how: How, deadline: float, 
         seconds = time.monotonic() - began
         cores = _cores(before, _cpu(kernel, member.pid), seconds)
         texts[member.pid] = stacks.collapsed(sampled.stacks)
-        found[member.pid] = of_process(member.role, member.pid, sampled, parts, cores, how.seconds)
+        seen = of_process(member.role, member.pid, sampled, parts, cores, how.seconds)
+        flames[member.pid] = flame.of_process(seen, sampled.stacks.found, parts)
+        found[member.pid] = seen
 
     threads = [threading.Thread(target=look, args=(member,), daemon=True) for member in looked_at]
     for thread in threads:
@@ -70,7 +83,8 @@ def profile(members: Sequence[Member], parts: Parts, how: How, deadline: float, 
         ProcessProfile(one.role, one.pid, problem=Problem("too-large", f"only {MOST_PROCESSES} are looked into"))
         for one in left_out
     ]
-    return Profile(how.seconds, how.rate, tuple(rows), how.native, texts)
+    says = {part.id: part.says for part in parts.parts}
+    return Profile(how.seconds, how.rate, tuple(rows), how.native, texts, flames, says)
 
 
 def of_process(
@@ -117,7 +131,7 @@ def _thread(
         shares = _by_cpu(shares, {part: count / moments for part, count in loops.items()}, cpu)
     strange = unassigned.most_common(_SHOWN) if OTHER in shares else []
     return ThreadProfile(
-        name or "(no name)",
+        name or NO_NAME,
         number,
         samples,
         dict(sorted(shares.items(), key=lambda item: -item[1])),

@@ -17,7 +17,9 @@ MAX_LINES = 100_000
 MAX_FRAMES = 400
 """Of one stack, the innermost ones: a recursion is as good as its end."""
 _MAX_TEXT = 200
-_REMEMBERED = 50_000
+MAX_DIFFERENT = 50_000
+"""Frames that are told apart; a server has some thousands."""
+_ONE_OF_MANY = Frame("(one of too many functions)", "?")
 _MOST = 1_000_000_000
 
 _THREAD = re.compile(r"thread \((0x[0-9A-Fa-f]{1,16}|[0-9]{1,10})\)(?:: (.{0,400}))?")
@@ -38,11 +40,13 @@ class Stack:
 
 @dataclass(frozen=True, slots=True)
 class Stacks:
-    """What a file holds. `is_cut`: not all of it was read; `strange`: lines that are no stacks."""
+    """What a file holds. `is_cut`: not all of it was read; `strange`: lines that are no stacks; `is_crowded`: it has
+    more different frames than are told apart."""
 
     found: tuple[Stack, ...]
     is_cut: bool = False
     strange: int = 0
+    is_crowded: bool = False
 
 
 NOTHING = Stacks(())
@@ -66,7 +70,7 @@ def parse(data: bytes) -> Stacks:
                 strange += 1
             else:
                 found.append(stack)
-    return Stacks(tuple(found), is_cut, strange)
+    return Stacks(tuple(found), is_cut, strange, len(known) >= MAX_DIFFERENT)
 
 
 def collapsed(stacks: Stacks) -> str:
@@ -99,11 +103,11 @@ def _stack(line: str, known: dict[str, Frame]) -> Stack | None:
 def _frame(text: str, known: dict[str, Frame]) -> Frame:
     frame = known.get(text)
     if frame is None:
+        if len(known) >= MAX_DIFFERENT:
+            return _ONE_OF_MANY
         match = _FRAME.fullmatch(text[: 2 * _MAX_TEXT * 5])
         function, path = (match[1], match[2]) if match is not None else (text[:_MAX_TEXT], "?")
-        frame = Frame(_clean(function), _clean(_relative(path)))
-        if len(known) < _REMEMBERED:
-            known[text] = frame
+        frame = known[text] = Frame(_clean(function), _clean(_relative(path)))
     return frame
 
 
