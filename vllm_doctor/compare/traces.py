@@ -73,7 +73,7 @@ def _growths(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[G
 def _reasons(one: RankSeen, two: RankSeen) -> Iterator[str]:
     """Why nothing can be concluded."""
     if not (one.marked_by and two.marked_by):
-        yield "nothing marks the steps in one of them, so all of its time stands beside a step"
+        yield "nothing marks the steps in one of them, so all of its time is compared to a step"
         return
     if one.is_on_cpu != two.is_on_cpu:
         yield "one has a device and the other has none"

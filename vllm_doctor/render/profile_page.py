@@ -17,7 +17,7 @@ _BUSY = 0.02
 """Of other threads only those that are busier are shown."""
 _THREADS = 6
 ROLE = {"api-server": "API server", "engine-core": "engine core", "worker": "worker"}
-SAYS_NOTHING = "Nothing in the profile that a flag would cure"
+SAYS_NOTHING = "Nothing in the profile that a flag would fix"
 NO_GC = (
     "Garbage collection has no frame of its own here: its time is in the part that it interrupted"
     " (--native sees it, and stops each process for a moment at each sample)."
@@ -50,7 +50,7 @@ def _head(profiles: Sequence[Profile], report: Report) -> Head:
 def _how(profile: Profile) -> str:
     used = [one.sampler_cpu for one in profile.processes if one.sampler_cpu is not None]
     errors = sum(one.errors for one in profile.processes)
-    said = f"Sampled {profile.rate} times a second for {words.number(profile.seconds, 's')}"
+    said = f"Sampled {profile.rate} times per second for {words.number(profile.seconds, 's')}"
     said += "" if profile.native else ", without stopping a process"
     said += f"; py-spy used {words.number(sum(used))} of a core" if used else ""
     return said + (f"; {errors:,} stacks could not be read." if errors else ".")
