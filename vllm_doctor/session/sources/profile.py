@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vllm_doctor.sources.host.process import ServerProcess
     from vllm_doctor.sources.profile.profiler import How
 
-NOBODY = "no API server, engine core or worker of it can be seen from here"
+NOBODY = "no API server, engine core or worker of it is visible to this process"
 
 
 def of_server(found: ServerProcess, sampling: How, how: Attachment, patient: str) -> Source:
