@@ -53,6 +53,7 @@ SLOW = (
     "tests/sources/gpu/test_nvml.py*",
     "tests/sources/server/test_server.py*",
     "tests/test_alerts_page.py*",
+    "tests/test_words.py*",
     "tests/test_api.py*",
     "tests/test_confused_deputy.py*",
     "tests/test_credentials.py*",

@@ -340,7 +340,7 @@ def test_the_second_hook_answers_at_once_with_rates(hook: Callable[..., Any]) ->
 def test_the_first_hook_watches_for_a_second(hook: Callable[..., Any], hurried: None) -> None:
     code, report, asked = hook(0.0)
     assert (code, asked) == (2, 2)
-    assert any("the first look" in note for note in server_of(report)["notes"])
+    assert any("the first sample" in note for note in server_of(report)["notes"])
 
 
 def test_a_stale_state_is_watched_anew_or_said_so(hook: Callable[..., Any], hurried: None) -> None:

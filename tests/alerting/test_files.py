@@ -123,7 +123,7 @@ def test_what_is_left_out_is_told_with_its_reason(folder: Path) -> None:
     for entry in written().left_out:
         assert entry.rule in text
         assert entry.rule in stream
-    assert "cpu-throttled: needs cpu_throttled_share (seen on the server's host only)" in text
+    assert "cpu-throttled: needs cpu_throttled_share (visible on the server's host only)" in text
 
 
 def test_a_text_of_a_rule_is_no_template(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_a_threshold_is_the_least_that_a_rule_has() -> None:
     (panel,) = (panel for panel in DASHBOARD["panels"] if panel["title"] == "KV cache in use (peak)")
     defaults = panel["fieldConfig"]["defaults"]
     assert (defaults["unit"], defaults["thresholds"]["steps"][1]["value"]) == ("percentunit", 0.8)
-    (panel,) = (panel for panel in DASHBOARD["panels"] if panel["title"].startswith("tokens generated"))
+    (panel,) = (panel for panel in DASHBOARD["panels"] if panel["title"].startswith("generation tokens"))
     assert len(panel["fieldConfig"]["defaults"]["thresholds"]["steps"]) == 1
 
 

@@ -92,7 +92,7 @@ def test_it_names_the_doctors_advice(ran: Ran, reported: Callable[..., str]) -> 
         {"name": "--max-num-seqs", "was": 64, "now": 10, "advised": "yes", "rule": "preemption"}
     ]
     assert code == 0
-    assert "--max-num-seqs 64 → 10   (what the doctor advised [preemption])" in ran("compare", before, after)[1]
+    assert "--max-num-seqs 64 → 10   (as vllm-doctor advised [preemption])" in ran("compare", before, after)[1]
 
 
 def test_two_recordings_of_other_loads(ran: Ran) -> None:

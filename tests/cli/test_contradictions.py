@@ -263,7 +263,7 @@ def test_what_is_read_beside_text_is_prepared_on_more_than_one_core(
 def test_the_headline_names_what_is_suspected_of_a_command(doctor: Doctor) -> None:
     report = doctor("--command", "vllm serve acme/Foo-8B-AWQ --quantization awq", "--json").report
     assert report["headline"] == (
-        "Quantised weights run on a slow kernel; nothing was measured that tells what it costs"
+        "Quantised weights run on a slow kernel; nothing was measured that shows what it costs"
     )
     assert report["verdict"] == "unknown"
 

@@ -449,7 +449,7 @@ def test_a_hang_is_told_with_how_long_it_lasted(path: Path, doctor: Doctor) -> N
     report = doctor(name, "--json").report
     assert [run["end"] for run in report["lives"]] == ["hung"]
     assert rules(report)["engine-hung"] == "critical"
-    assert "hangs: requests run, and nothing moves for" in " ".join(doctor(name, "--text").out.split())
+    assert "hangs: requests run, and no tokens are generated for" in " ".join(doctor(name, "--text").out.split())
 
 
 OOM_STAGES = {

@@ -66,10 +66,10 @@ def test_the_answer_for_a_person(ran: Ran) -> None:
     shown = " ".join(out.split())
     for said in (
         "Qwen/Qwen3-32B · 4 × H100",
-        "16 requests at a time, each with 1,024 prompt tokens and 512 generated tokens",
+        "16 concurrent requests, each with 1,024 prompt tokens and 512 generated tokens",
         "Fits yes: 15.3 GiB of weights on each GPU",
         "Speed time per output token",
-        "tokens/s in all",
+        "total tokens/s",
         "checkpoint table: Qwen",
     ):
         assert said in shown

@@ -359,7 +359,7 @@ def test_one_scrape_is_not_enough_to_say_ok(doctor: Doctor) -> None:
     assert ran.report["vitals_unknown"]["generation_tokens_per_second"] == "first-scrape"
     assert ran.report["vitals"]["requests_running"] is not None
     assert text.out.startswith("UNKNOWN  ")
-    assert "a second look tells" in text.out
+    assert "a second sample gives" in text.out
 
 
 @pytest.mark.usefixtures("hurried")

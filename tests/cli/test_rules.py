@@ -30,7 +30,7 @@ def test_the_page_of_each_rule(doctor: Doctor) -> None:
         ran = doctor("rules", shipped.id)
         assert (ran.code, ran.err) == (0, "")
         assert ran.out.startswith(f"{shipped.title}\n")
-        cures = ["Cures"] if shipped.remedies else []  # a symptom has none: its cause has
+        cures = ["Fixes"] if shipped.remedies else []  # a symptom has none: its cause has
         for part in ("When", *cures, "See", "Examples", *shipped.see):
             assert part in ran.out
 

@@ -81,7 +81,7 @@ def test_few_parts_tell_nothing() -> None:
     after = result()
     few = {name: parts(name, FASTER[name], samples=3) for name in ("tokens_out", "tokens_in", "requests")}
     why = inconclusive(result(), replace(after, measures={**after.measures, **few}))
-    assert why == "too few samples to separate a difference of throughput from the spread: watch longer"
+    assert why == "too few samples to separate a difference of throughput from the spread: sample longer"
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,11 @@ def test_in_an_open_loop_the_same_rate_is_the_same_load() -> None:
 def test_an_idle_server_is_neither_ill_nor_cured(when: str) -> None:
     idle = result(dict.fromkeys(USUAL, 0.0))
     pair = (idle, result()) if when == "before" else (result(), idle)
-    assert inconclusive(*pair).startswith(f"{when}, nothing was generated")
+    assert inconclusive(*pair).startswith(f"{when}, idle: nothing to compare")
 
 
 def test_a_glance_is_too_little() -> None:
-    assert inconclusive(result(), result(FASTER, seconds=3.0)).startswith("after, it was watched for 3 s only")
+    assert inconclusive(result(), result(FASTER, seconds=3.0)).startswith("after, it was sampled for 3 s only")
     after = result(FASTER)
     few = replace(after, measures={**after.measures, "finished": Measure("finished", 4.0, 4.0, 4.0, 1, "none")})
     assert inconclusive(result(), few).startswith("after, of requests finished 4")
@@ -129,7 +129,7 @@ def test_a_glance_is_too_little() -> None:
 
 def test_what_could_not_be_seen_is_said() -> None:
     assert inconclusive(result(), result(FASTER, lacks=("it refused",))) == "after, it refused"
-    assert "model is not known of one of them" in inconclusive(result(), result(FASTER, model=None))
+    assert "model is unknown for one of them" in inconclusive(result(), result(FASTER, model=None))
     client = result(FASTER, kind="bench", seen_by="vllm bench serve")
     assert "by server and the other by vllm bench serve" in inconclusive(result(), client)
     assert "by GuideLLM and the other by vllm bench serve" in inconclusive(replace(client, seen_by="GuideLLM"), client)

@@ -116,11 +116,11 @@ def left_out(*findings: Finding, **more: Any) -> list[tuple[str, str]]:
 def test_a_finding_that_cannot_be_cured_with_the_others_is_told() -> None:
     second = remedy(set={"--watermark": 0.02})
     assert left_out(found("preemption", FEWER_SEQS), found("cap", MORE_SEQS)) == [
-        ("cap", "--max-num-seqs 11 cures preemption")
+        ("cap", "--max-num-seqs 11 fixes preemption")
     ]
     assert left_out(found("preemption", FEWER_SEQS), found("cap", MORE_SEQS, second)) == []
     again = remedy(set={"--enforce-eager": True}, was={})
-    assert left_out(found("eager", GRAPHS), found("other", again)) == [("other", "without --enforce-eager cures eager")]
+    assert left_out(found("eager", GRAPHS), found("other", again)) == [("other", "without --enforce-eager fixes eager")]
 
 
 def test_a_flag_that_was_not_checked_is_told() -> None:
@@ -131,8 +131,8 @@ def test_a_flag_that_was_not_checked_is_told() -> None:
 def test_one_key_of_a_flag_contradicts_the_whole() -> None:
     whole = remedy(unset=("--compilation-config",), was={"--compilation-config": "{}"})
     key = remedy(set={"--compilation-config.mode": 3.0})
-    assert left_out(found("a", whole), found("b", key)) == [("b", "without --compilation-config cures a")]
-    assert left_out(found("b", key), found("a", whole)) == [("a", "--compilation-config.mode 3 cures b")]
+    assert left_out(found("a", whole), found("b", key)) == [("b", "without --compilation-config fixes a")]
+    assert left_out(found("b", key), found("a", whole)) == [("a", "--compilation-config.mode 3 fixes b")]
 
 
 def test_of_one_fault_on_two_engines_one_cure_is_enough() -> None:

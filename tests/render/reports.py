@@ -141,7 +141,7 @@ def crash_loop(count: int = 500) -> Report:
         )
         for place in range(count)
     ]
-    died = finding("engine-died", "The engine died", "critical")
+    died = finding("engine-died", "The engine crashed", "critical")
     return postmortem([died], runs, [span("engine-died", BEGAN, BEGAN + 60)])
 
 

@@ -64,21 +64,21 @@ def test_json_is_valid_alone_and_in_a_report(name: str) -> None:
 
 
 def test_the_answer_comes_first() -> None:
-    assert shown(ALL["fits"]).startswith("EXPECT  97.3 tokens/s for each of 16 requests, 1,557 in all\n")
-    assert shown(ALL["one-request"]).startswith("EXPECT  97.3 tokens/s for a request\n")
+    assert shown(ALL["fits"]).startswith("EXPECT  97.3 tokens/s for each of 16 requests, 1,557 in total\n")
+    assert shown(ALL["one-request"]).startswith("EXPECT  97.3 tokens/s per request\n")
     assert one_line(shown(ALL["too-large"])).startswith(
         "TOO LARGE The model needs 4 GPUs of this size; the command uses 1 GPU"
     )
     assert one_line(shown(ALL["refused"])).startswith("REFUSED vLLM does not start: 64 attention heads cannot be")
-    assert shown(ALL["unknown-gpu"]).startswith("UNKNOWN  How fast it is cannot be told\n")
+    assert shown(ALL["unknown-gpu"]).startswith("UNKNOWN  The speed cannot be estimated\n")
 
 
 def test_each_figure_with_its_range_and_bound() -> None:
     lines = [" ".join(line.split()) for line in shown(ALL["fits"]).splitlines()]
     assert "Speed time per output token 10 ms 8–15.5 ms bound 5 ms" in lines
     assert "time to first token 70 ms 50–140 ms bound 20 ms" in lines
-    assert "tokens/s of a request 97.3 60–120 bound 180" in lines
-    assert "tokens/s in all 1,557 960–1,920 bound 2,880" in lines
+    assert "tokens/s per request 97.3 60–120 bound 180" in lines
+    assert "total tokens/s 1,557 960–1,920 bound 2,880" in lines
 
 
 def test_whether_it_fits_in_figures() -> None:
@@ -104,9 +104,9 @@ def test_findings_with_what_they_cost() -> None:
 
 def test_what_waits_is_said() -> None:
     assert one_line(shown(ALL["queue"])).startswith(
-        "EXPECT 97.3 tokens/s for each of 16 requests that run, 1,557 in all; 48 wait"
+        "EXPECT 97.3 tokens/s for each of 16 requests that run, 1,557 in total; 48 wait"
     )
-    assert "16 run at a time; the other 48 wait for their turn, 30 s typically" in one_line(shown(ALL["queue"]))
+    assert "16 run concurrently; the other 48 wait for their turn, 30 s typically" in one_line(shown(ALL["queue"]))
     assert "wait for their turn" not in shown(ALL["fits"])
     queue = document(ALL["queue"])["expect"]
     assert (queue["requests_running"], queue["requests_queued"]) == (16, 48)
@@ -146,8 +146,8 @@ def test_a_report_on_a_command_says_what_it_will_give() -> None:
     shown = text.render(report)
     assert max(map(len, shown.splitlines())) <= 80
     lines = [" ".join(line.split()) for line in shown.splitlines()]
-    assert "1 request 97.3 (60–120) each 97.3 in all TTFT 70 ms" in lines
-    assert "520 requests 97.3 (60–120) each 50,596 in all TTFT 70 ms" in lines
+    assert "1 request 97.3 (60–120) each 97.3 in total TTFT 70 ms" in lines
+    assert "520 requests 97.3 (60–120) each 50,596 in total TTFT 70 ms" in lines
     for painted in (markdown.render(report), html.render(report)):
         assert "What this command will give" in painted
         assert "its config.json" in painted

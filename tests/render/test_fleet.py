@@ -86,7 +86,7 @@ def test_the_text_names_the_sick_ones_worst_first(sick: FleetReport) -> None:
 def test_what_stands_out_has_its_unit() -> None:
     usage = Values([0.1, 0.1, 0.1, 0.9])
     text = fleet_text.render(judged(survey({"kv_cache_usage_usual": usage}, engines(4))))
-    assert "h3: KV in use 90 %, median 10 % (× 9)" in text
+    assert "h3: KV in use 90 %, p50 10 % (× 9)" in text
 
 
 def test_a_healthy_fleet_says_so_and_what_it_could_not_see() -> None:

@@ -51,7 +51,7 @@ def live(name: str = "preemption") -> Report:
 
 
 def log() -> Report:
-    cap, died = reports.finding("max-num-seqs-cap"), reports.finding("engine-died", "The engine died", "critical")
+    cap, died = reports.finding("max-num-seqs-cap"), reports.finding("engine-died", "The engine crashed", "critical")
     began, hour = reports.BEGAN, reports.HOUR
     return reports.postmortem(
         [died, cap],

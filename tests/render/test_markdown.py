@@ -226,11 +226,11 @@ def test_the_lives_are_a_table_those_alike_in_one_row() -> None:
     shown = markdown.render(postmortem(runs=runs))
     assert "| Run | From – to | Served | Ended | In | Cause | Log line |\n|--:|---|---|---|---|---|--:|\n" in shown
     assert (
-        "| 1 | 13 Nov 08:12:00 – 09:12:00 | yes | died 13 Nov 09:12:00 | `Worker_TP2` | `CUDA error: out of memory` |"
-        " 9,882 |\n| 2 | 13 Nov 10:12:00 – 18:12:00 (log starts mid-run) | yes | goes on |  |  |  |"
+        "| 1 | 13 Nov 08:12:00 – 09:12:00 | yes | crashed 13 Nov 09:12:00 | `Worker_TP2` | `CUDA error: out of memory`"
+        " | 9,882 |\n| 2 | 13 Nov 10:12:00 – 18:12:00 (log starts mid-run) | yes | goes on |  |  |  |"
     ) in shown
     loop = markdown.render(crash_loop(500))
-    assert "| 1–500 | 13 Nov 08:12:00 – 14 Nov 00:51:00 | no | died, each of them | `Worker_TP2` |" in loop
+    assert "| 1–500 | 13 Nov 08:12:00 – 14 Nov 00:51:00 | no | crashed, each of them | `Worker_TP2` |" in loop
     assert "50 … 49,950 |" in loop
     assert "500 times" in loop
     assert "| Run |" not in markdown.render(capped())
@@ -241,13 +241,13 @@ def test_of_lives_that_differ_forty_are_shown() -> None:
     runs = tuple(replace(lived, cause=f"error {place % 7}") for place, lived in enumerate(report.runs))
     shown = markdown.render(replace(report, runs=runs))
     assert len(re.findall(r"^\| \d+ \|", shown, re.MULTILINE)) == 40
-    assert "460 runs between them are not shown; 460 of them died." in shown
+    assert "460 runs between them are not shown; 460 of them crashed." in shown
 
 
 def test_a_life_of_which_little_is_known() -> None:
     runs = [run(None, None, end="died"), run(None, None, end="stopped")]
     shown = markdown.render(postmortem(runs=runs))
-    assert "| 1 | no times | yes | died |  | the log shows no exception |  |" in shown
+    assert "| 1 | no times | yes | crashed |  | the log shows no exception |  |" in shown
     assert "| 2 | no times | yes | was stopped |  |  |  |" in shown
 
 

@@ -47,7 +47,7 @@ def test_verdict_and_cause_come_first_then_evidence_then_cure_then_what_was_not_
 
 def test_a_server_whose_speed_is_not_known_is_not_said_to_wait_for_its_clients() -> None:
     headline = " ".join(text.render(judged("client-limited", slice(0, 10))).split("\n\n")[0].split())
-    assert headline.startswith("OK Nothing wrong seen; speed not judged: GPU unknown")
+    assert headline.startswith("OK Nothing wrong found; speed not judged: GPU unknown")
     assert "clients" not in headline
 
 

@@ -760,10 +760,10 @@ def test_remedies_that_serve_the_other_goal_come_last(rules: Rules, goal: Readin
 def test_what_buys_latency_with_throughput_comes_first_where_latency_is_asked_for(
     rules: Rules, goal: str, first: str
 ) -> None:
-    cost = "cost: none, risk: fewer tokens a second, expect: more"
+    cost = "cost: none, risk: fewer tokens per second, expect: more"
     rules.add("x", "queue > 0", remedies=f"[{{do: fast, {cost}}}, {{do: steady, goal: latency, {cost}}}]")
     remedies = found(rules.diagnose(server({"queue": 5.0}, goal=goal)))["x"].remedies
-    assert (remedies[0].do, remedies[0].risk) == (first, "fewer tokens a second")
+    assert (remedies[0].do, remedies[0].risk) == (first, "fewer tokens per second")
 
 
 def test_where_nothing_is_measured_nothing_is_hidden(rules: Rules) -> None:
@@ -778,7 +778,7 @@ def test_where_nothing_is_measured_nothing_is_hidden(rules: Rules) -> None:
 
 # ---- what the shipped catalogue calls slow
 
-STUCK = "Requests run (8), and not one token comes of it: a very long prompt, or an engine that is stuck"
+STUCK = "Requests run (8), and no tokens are generated: a very long prompt, or an engine that is stuck"
 QUEUED = (
     "Requests wait (2), not for KV blocks (40 % used, room for 12 more): a cap of 8 on the slots, or a step's tokens; "
     "--max-num-seqs in its command decides"
@@ -890,7 +890,7 @@ FLOWING, STOPPING = [900.0 * n for n in range(16)], [900.0 * min(n, 8) for n in 
 def test_a_mean_hides_no_standstill_at_its_end(seen: Snapshot, verdict: Verdict) -> None:
     found = diagnose.diagnose([], shipped_catalogue(), [seen])
     assert found.verdict is verdict
-    assert ("no token came of it in the last scrapes" in found.headline) is (verdict is Verdict.UNKNOWN)
+    assert ("no tokens were generated in the last scrapes" in found.headline) is (verdict is Verdict.UNKNOWN)
 
 
 @pytest.mark.parametrize(("cores", "state"), [(0.001, State.CRITICAL), (0.9, State.OK)])

@@ -142,8 +142,8 @@ def test_without_a_load_one_request_a_few_and_as_many_as_fit() -> None:
 def test_what_it_is_computed_from() -> None:
     assumed = {one.what: one for one in expected(LLAMA_8B, H100, load=None, max_num_seqs=8).assumptions}
     assert (assumed["weights of the model"].value, assumed["weights of the model"].unit) == (16_060_522_496.0, "bytes")
-    assert assumed["requests at a time, at most"].value == 8
-    assert assumed["requests at a time, at most"].origin != "default"
+    assert assumed["concurrent requests, at most"].value == 8
+    assert assumed["concurrent requests, at most"].origin != "default"
     assert assumed["tensor parallel size"].origin == "default"
     assert assumed["prompt tokens of a request"].origin == "assumed"
     assert "parameters that a token uses" not in assumed  # all

@@ -117,7 +117,7 @@ def rules(tmp_path: Path, signals: Catalogue) -> Rules:
 
 
 UNKNOWN = Unknown(Reason.ABSENT)
-NOTHING = "nothing that was found explains it"
+NOTHING = "no finding explains it"
 FIRST, SECOND = "{at_most: cost, basis: b}", "{at_most: other_cost, basis: b}"
 QUEUE = "{at_most: growth, basis: b}"
 
@@ -158,11 +158,11 @@ def test_the_figures_of_a_speed(rules: Rules) -> None:
         ({"step": 0.02}, "No limit found, and requests get the speed that is expected"),
         (
             {"step": 0.02, "gpu": UNKNOWN, "high": UNKNOWN},
-            "Nothing wrong seen; speed not judged: GPU unknown, give --gpu NAME",
+            "Nothing wrong found; speed not judged: GPU unknown, give --gpu NAME",
         ),
-        ({"step": UNKNOWN}, "Nothing wrong seen; speed not judged: not measured"),
-        ({"step": UNKNOWN, "running": 0.0}, "Nothing wrong seen; idle, so its speed is not judged"),
-        ({"step": 0.005}, "Nothing wrong seen; speed not judged: it is beyond what the assumed GPU and model can do"),
+        ({"step": UNKNOWN}, "Nothing wrong found; speed not judged: not measured"),
+        ({"step": UNKNOWN, "running": 0.0}, "Nothing wrong found; idle, so its speed is not judged"),
+        ({"step": 0.005}, "Nothing wrong found; speed not judged: it is beyond what the assumed GPU and model can do"),
     ],
 )
 def test_ok_claims_no_more_than_was_seen(rules: Rules, seen: Mapping[str, Reading | Value], headline: str) -> None:
@@ -173,14 +173,14 @@ def test_ok_claims_no_more_than_was_seen(rules: Rules, seen: Mapping[str, Readin
 def test_who_waits_for_clients_has_a_speed_that_is_known(rules: Rules) -> None:
     rules.add("client-limited", None, stage="client", severity="info", role="not-server")
     assert rules.diagnose({"step": 0.02}).headline == "The client-limited"
-    assert rules.diagnose({"step": 0.02, "high": UNKNOWN, "gpu": UNKNOWN}).headline.startswith("Nothing wrong seen;")
+    assert rules.diagnose({"step": 0.02, "high": UNKNOWN, "gpu": UNKNOWN}).headline.startswith("Nothing wrong found;")
 
 
 def test_a_server_that_is_slow_without_a_cause_is_not_ok(rules: Rules) -> None:
     diagnosis = rules.diagnose({"step": 0.1})
     assert (diagnosis.verdict, diagnosis.headline) == (
         Verdict.WARNING,
-        "slow: 100 ms; nothing that was found explains it",
+        "slow: 100 ms; no finding explains it",
     )
     (speed,) = diagnosis.speeds
     assert speed.unexplained == 1.0
@@ -276,9 +276,7 @@ def test_a_limit_that_is_reached_is_not_ok_where_the_speed_is_not_judged(
 
 def test_an_ok_names_the_suspects_whose_cost_nobody_knows(rules: Rules) -> None:
     rules.add("fallback", "unknown", severity="info")
-    assert rules.diagnose({"step": UNKNOWN}).headline.startswith(
-        "Nothing wrong seen beside fallback, whose cost is not"
-    )
+    assert rules.diagnose({"step": UNKNOWN}).headline.startswith("Nothing wrong found with fallback, whose cost is not")
 
 
 def test_below_a_twentieth_of_the_speed_no_flag_is_the_cause(rules: Rules) -> None:

@@ -151,8 +151,8 @@ def test_one_page_tells_slots_by_what_ran_since_the_start() -> None:
     ("running", "waiting", "kv", "more", "says"),
     [
         (3, 1, 0.45, "", "not for KV blocks (45 % used, room for 3.7 more)"),
-        (3, 0, 0.45, "", "At this one look 3 run and none waits"),
-        (0, 0, 0, "", "Idle at this one look: none runs"),
+        (3, 0, 0.45, "", "At this one sample 3 run and none waits"),
+        (0, 0, 0, "", "Idle at this one sample: none runs"),
         (0, 0, 0, lifetime(batch=0.98, queued=0.93), "since the start 93 % of the time to first token (72 s) was"),
     ],
 )  # fmt: skip
@@ -179,8 +179,8 @@ def test_an_engine_whose_statistics_stand_still_is_not_well() -> None:
 @pytest.mark.parametrize(
     ("batch", "says"),
     [
-        (2.0, "in the same log 1 at a time got 20 each: neither the device nor the host"),
-        (1.0, "in the same log 1 at a time got 20 each: what slows it was not there all the time"),
+        (2.0, "in the same log 1 concurrent request got 20 each: neither the device nor the host"),
+        (1.0, "in the same log 1 concurrent request got 20 each: what slows it was not there all the time"),
     ],
 )
 def test_a_server_that_is_slower_than_itself_is_slow_whatever_its_gpu_is(batch: float, says: str) -> None:

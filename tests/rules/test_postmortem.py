@@ -133,7 +133,7 @@ def test_what_stands_behind_a_death_without_a_time_may_be_of_before(log: LogFold
         "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue",
     ]
     past = examine(log.run([*died, *busy(100, 400, 2)]))
-    assert past.diagnosis.headline == "The engine died"
+    assert past.diagnosis.headline == "The engine crashed"
     assert not any(one.rule == "engine-died" for one in examine(log.run(busy(100, 400, 2))).diagnosis.findings)
 
 
@@ -201,7 +201,7 @@ def test_without_statistics_a_note_that_would_be_a_cause_leads(log: LogFolder) -
     slow = examine(log.run([*start(0), f"INFO 11-20 10:00:50 [cuda.py:363] {backends}"])).diagnosis
     assert quiet.headline == NO_STATISTICS
     assert slow.verdict is Verdict.UNKNOWN
-    assert slow.headline.endswith("the log holds no statistics that tell what it costs")
+    assert slow.headline.endswith("the log has no statistics that show what it costs")
 
 
 def test_minutes_of_a_start_come_before_what_is_only_set(log: LogFolder) -> None:

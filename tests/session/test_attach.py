@@ -122,7 +122,7 @@ def test_a_server_whose_port_cannot_be_seen(proc: FakeProc, attach: Attach) -> N
     seen = watchers[0].look()
     assert seen.error is not None
     assert seen.error.kind == "no-url"
-    assert seen.error.message.startswith(f"{patient} is a vLLM, but no port of it can be reached from here")
+    assert seen.error.message.startswith(f"{patient} is a vLLM, but no port of it is reachable")
     assert "127.0.0.1 in a network of its own: run vllm-doctor as root" in seen.error.message
     assert seen.patient == patient
 

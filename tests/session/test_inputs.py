@@ -108,7 +108,7 @@ def test_commands_alone_are_servers_of_their_own(tmp_path: Path) -> None:
 def test_gpus_alone_are_no_server(tmp_path: Path) -> None:
     code, report, _ = doctor(["--nvidia-smi", str(SMI)])
     assert (code, report["verdict"]) == (3, "unknown")
-    assert report["headline"] == "Nothing was measured: only the GPUs were looked at"
+    assert report["headline"] == "Nothing was measured: only the GPUs were read"
     assert kinds(report) == ["gpu"]
 
 

@@ -227,7 +227,7 @@ def test_with_time_for_all_nothing_is_told() -> None:
 
 def test_a_host_that_a_starved_doctor_could_not_look_at_leaves_no_ok() -> None:
     """Who takes the doctor's CPU may take the server's, too."""
-    starved = Problem("starved", "the doctor itself waited 8.0 s for a CPU: pid 1 was not looked at in time")
+    starved = Problem("starved", "the doctor itself waited 8.0 s for a CPU: pid 1 was not read in time")
     report = judged(seen("server", A, scraped()), seen("host", A, error=starved))
     assert report.verdict is Verdict.UNKNOWN
     assert report.headline == starved.message

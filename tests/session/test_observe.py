@@ -125,7 +125,7 @@ def test_what_a_starved_doctor_did_not_look_at_in_time(never: threading.Event, m
     [found] = observe([Source(SourceKind.HOST, "pid 1", "pid 1", hang)], 0.0)
     assert found.error is not None
     assert found.error.kind == "starved"
-    assert found.error.message.startswith("the doctor itself waited 8.0 s for a CPU: pid 1 was not looked at in time")
+    assert found.error.message.startswith("the doctor itself waited 8.0 s for a CPU: pid 1 was not read in time")
 
 
 @pytest.mark.parametrize("kind", [SourceKind.LOG, SourceKind.BENCH])

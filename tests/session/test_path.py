@@ -328,7 +328,7 @@ def test_without_the_transfers_time_no_waiting_is_told_from_it() -> None:
     assert report.path is not None
     hop = next(hop for hop in report.path.hops if hop.hop == "kv-handover")
     assert isinstance(hop.seen, Reason)
-    assert hop.by == "400 ms before the decode server's first step; how much of it the transfer takes is not told"
+    assert hop.by == "400 ms before the decode server's first step; how much of it the transfer takes is not reported"
     assert report.states["kv-handover-slow"] is State.UNKNOWN
 
 

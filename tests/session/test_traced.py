@@ -40,7 +40,7 @@ def test_idle_time_without_a_cause_is_said(tmp_path: Path) -> None:
     made.launch(1, (GEMM, 1000, 100))
     verdict, headline = _concluded(tmp_path, made)
     assert verdict is Verdict.UNKNOWN
-    assert "the trace does not tell why" in headline
+    assert "the trace does not show why" in headline
 
 
 def test_a_server_beside_it_concludes_for_itself(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_it_comes_back_by_itself_and_counts_anew() -> None:
     assert 0 <= rate < 10_000
     told = [event.text for event in back.events]
     assert any("refuses connections" in text for text in told)
-    assert "it answers again" in told
+    assert "reconnected" in told
     assert any(math.isnan(value) for value in back.trend.values["requests_running"])
 
 

@@ -244,7 +244,7 @@ def test_the_drawing() -> None:
     assert drawn[1][9 + 20 : 9 + 24] == "    "
     assert sum("cap" in line for line in drawn) == 1
     assert drawn[-1].index("✖") == 9 + 28
-    assert drawn[-1].endswith("✖ died")
+    assert drawn[-1].endswith("✖ crashed")
     assert max(map(len, drawn)) <= 78
 
 

@@ -13,7 +13,7 @@ from vllm_doctor.text import words
     ("value", "unit", "expected"),
     [
         (0, "", "0"), (7, "", "7"), (1.8, "factor", "1.8"), (1.234, "factor", "1.23"), (1234.5, "tokens", "1,234"),
-        (1234567, "tokens", "1,234,567"), (99.96, "", "100"), (0.0123, "", "0.0123"), (0.0001, "", "1.0e-04"),
+        (1234567, "tokens", "1,234,567"), (99.96, "", "100"), (0.0123, "", "0.0123"), (0.0001, "", "0.0001"),
         (math.inf, "", "∞"), (-math.inf, "", "-∞"), (-0.0, "", "0"),
         (0, "share", "0 %"), (0.034, "share", "3.4 %"), (0.03, "share", "3 %"), (0.5, "share", "50 %"),
         (0.999, "share", "100 %"), (1, "share", "100 %"), (0.00001, "share", "under 0.1 %"),
@@ -161,3 +161,31 @@ def test_flags_and_variables_are_shown_as_a_shell_takes_them() -> None:
 def test_a_folded_command_is_the_same_command(text: str) -> None:
     lines = words.folded_text(text, 8)
     assert " ".join(line.removesuffix(" \\").strip() for line in lines) == text
+
+
+@pytest.mark.parametrize(
+    ("factor", "says"),
+    [(2.8, "× 2.8"), (759.4, "× 759"), (0.11, "× 0.11"), (0.0086, "÷ 120"), (2.1e-05, "÷ 48,000"), (0.0, "× 0")],
+)
+def test_a_factor_has_no_exponent(factor: float, says: str) -> None:
+    assert words.times(factor) == says
+
+
+@pytest.mark.parametrize(
+    ("value", "says"), [(0.00021, "0.00021"), (0.00009, "0.00009"), (2.1e-05, "0.000021"), (1e-09, "under 0.000001")]
+)
+def test_a_small_number_has_none(value: float, says: str) -> None:
+    assert words.number(value) == says
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("the host has 1 GPUs; 1 requests run, 1 requests wait", "the host has 1 GPU; 1 request runs, 1 request waits"),
+        ("11 requests run, 1,001 tokens", "11 requests run, 1,001 tokens"),
+        ("0.1 requests, 2–1 steps", "0.1 requests, 2–1 steps"),
+        ("1 processes of 4 processes", "1 process of 4 processes"),
+    ],
+)  # fmt: skip
+def test_one_is_singular(text: str, says: str) -> None:
+    assert words.singular(text) == says

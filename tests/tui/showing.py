@@ -180,7 +180,7 @@ def choices() -> ViewModel:
     found = (
         Choice(("7831",), "meta-llama/Llama-3.1-8B", "127.0.0.1:8000 · pid 7831 · vLLM 0.32.0 · root"),
         Choice(("9120",), "Qwen/Qwen3-32B", "127.0.0.1:8001 · pid 9120 · vLLM 0.31.1 · ml"),
-        Choice(("9555",), "BAAI/bge-m3", "no port that can be reached · pid 9555 · ml"),
+        Choice(("9555",), "BAAI/bge-m3", "no reachable port · pid 9555 · ml"),
     )
     return ViewModel(Status.CHOOSING, now, now, 30.0, choices=found)
 

@@ -140,7 +140,7 @@ def _blind(alerts: Alerts, choices: Choices) -> dict[str, Any]:
         "labels": {"severity": "warning", "rule": BLIND},
         "annotations": {
             "summary": f"{_engine(alerts)}: its key metrics are missing ({signal})",
-            "description": f"Nothing can be said of this vLLM: {signal} is missing on its /metrics, which answers. "
+            "description": f"This vLLM cannot be judged: {signal} is missing on its /metrics, which answers. "
             "That the alerts about it are silent does not mean that it is healthy.",
             "remedy": "Start it without --disable-log-stats; see whether metric_relabel_configs drop its series; "
             f"{_ask(alerts)} says what it exports.",
@@ -182,7 +182,7 @@ def _values(alert: Alert, alerts: Alerts) -> str:
         ends = dict.fromkeys((series.low, series.high))
         values = " to ".join(_value(end, signals[name].unit) for end in ends)
         shown.append(f"{_plain(signals[name].says)}: {values}")
-    return f"{_of_this_engine(alerts)}Seen: {'; '.join(shown)}." if shown else ""
+    return f"{_of_this_engine(alerts)}Evidence: {'; '.join(shown)}." if shown else ""
 
 
 def _of_this_engine(alerts: Alerts) -> str:

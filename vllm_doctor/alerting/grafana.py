@@ -78,7 +78,7 @@ def _panel(signal: Signal, rules: Sequence[Rule], scope: query.Scope) -> dict[st
     legend = " ".join(f"{{{{{label}}}}}" for label in ("model_name", "instance", "engine"))
     return {
         "type": "timeseries",
-        "title": f"{signal.says}{', a second' if signal.unit == '1/s' else ''}",
+        "title": f"{signal.says}{' per second' if signal.unit == '1/s' else ''}",
         "targets": [{"refId": "A", "expr": query.text(signal.definition, scope), "legendFormat": legend}],
         "fieldConfig": {
             "defaults": {

@@ -35,7 +35,7 @@ _UNTOLD = {
     Reason.NOT_IN_COMMAND: "only of a command that is given as a text",
 }
 _NOT_IN_PROMETHEUS = {
-    "fact": "seen on the server's host only",
+    "fact": "visible on the server's host only",
     "flag": "a flag of the server's command line",
     "env": "a variable of the server's environment",
     "log": "stands in the server's log only",

@@ -71,7 +71,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("-o", dest="output", metavar="DIR", help="write all files to DIR, or none; else one rule file goes to stdout")
     add("--for", dest="hold", type=seconds, default=300.0, metavar="TIME", help="how long before it alerts (5m)")
-    add("--window", type=seconds, default=300.0, metavar="TIME", help="what rates and medians are taken over (5m)")
+    add("--window", type=seconds, default=300.0, metavar="TIME", help="what rates and p50 are taken over (5m)")
     add(
         "--by", default=_SERVER_LABELS, metavar="LABELS", help=f"the labels that distinguish servers ({_SERVER_LABELS})"
     )

@@ -147,7 +147,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.epilog = "exit codes: 0 PASS, better; 2 FAIL, worse; 3 INCONCLUSIVE, or nothing to compare."
     told = (
         "a report (--json), a recording, a result of `vllm bench serve` or GuideLLM, a log, a URL or a pid; a"
-        " profiler's trace beside another"
+        " profiler's trace, against another"
     )
     parser.add_argument("before", metavar="BEFORE", help=told)
     parser.add_argument("after", metavar="AFTER", help="the same, of the server after the change")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _EPILOG = """\
 All other options are vLLM's own, as `vllm serve` takes them: -tp 4, -pp, -dp, --enable-expert-parallel,
 --max-model-len, --kv-cache-dtype fp8, --quantization awq, --max-num-seqs, ... (vllm-doctor flags VERSION lists them).
-exit codes: 0 answered, 3 nothing can be told (model or GPU unknown, wrong usage).
+exit codes: 0 answered, 3 no answer (model or GPU unknown, wrong usage).
 """
 _AS_FLAGS: dict[str, tuple[str, ...]] = {
     "bf16": ("--dtype", "bfloat16"),
@@ -160,7 +160,7 @@ def parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     add("--model", metavar="MODEL", help="the model: its name on the Hugging Face Hub, or its folder")
     add("--gpu", metavar="NAME", help="the GPUs: H100, 8xL40S, 4090, 'A100 40GB', p5.48xlarge")
     add("--command", metavar="TEXT|FILE", help="how the server will be started, in place of --model and vLLM's options")
-    add("--concurrency", type=count, default=16.0, metavar="N", help="requests at a time (16)")
+    add("--concurrency", type=count, default=16.0, metavar="N", help="concurrent requests (16)")
     add("--input-len", type=count, default=1024.0, metavar="TOKENS", help="prompt tokens of a request (1024)")
     add("--output-len", type=count, default=1024.0, metavar="TOKENS", help="generated tokens of a request (1024)")
     add(

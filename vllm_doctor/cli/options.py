@@ -22,7 +22,7 @@ FORMATS = ("text", "json", "markdown", "html", "nagios", "checkmk", "openmetrics
 WINDOW = 3.0
 """Seconds between the first and the last scrape, unless others are asked for."""
 PROFILED = 10.0
-"""The same where processes are looked into (--profile): a share of their time needs samples."""
+"""The same where processes are sampled (--profile): a share of their time needs samples."""
 GLANCE = 1.0
 """The same in the first run of a hook, which keeps what it saw (--state)."""
 ASKED = 600.0
@@ -74,14 +74,14 @@ def add_examining(parser: Parser) -> None:
         default=[],
         metavar="ENDPOINT",
         help="where the server publishes its KV cache's events (--kv-events-config): tcp://host:5557, or with its"
-        " replay_endpoint tcp://host:5557,tcp://host:5558; tells where prompts part that should begin alike",
+        " replay_endpoint tcp://host:5557,tcp://host:5558; shows where prompts part that should begin alike",
     )
     add("--show-text", action="store_true", help="of prompts: also what stands where they part, not positions alone")
     add("--explain", action="store_true", help="what was suspected, kept and dropped, and by which number")
     add(
         "--profile",
         action="store_true",
-        help="look into the processes of servers of this host, too (py-spy), over a window of 10 seconds; in the"
+        help="sample the processes of servers of this host, too (py-spy), over a window of 10 seconds; in the"
         " terminal each minute",
     )
     add("--strict", action="store_true", help="any unknown rule makes the verdict unknown")
@@ -94,7 +94,12 @@ def add_examining(parser: Parser) -> None:
 def add_failing(parser: Parser) -> None:
     """Which verdicts are failures."""
     add = parser.add_argument
-    add("--fail-on", choices=("warning", "critical", "never"), default="warning", help="exit non-zero from here on")
+    add(
+        "--fail-on",
+        choices=("warning", "critical", "never"),
+        default="warning",
+        help="minimum severity for a non-zero exit",
+    )
 
 
 def add_choosing(parser: Parser) -> None:
@@ -110,7 +115,7 @@ def add_choosing(parser: Parser) -> None:
 def add_sourcing(parser: Parser) -> None:
     """What is known of a server beside the server itself, and how it is asked."""
     add = parser.add_argument
-    add("--command", metavar="TEXT|FILE", help="how the server was, or will be, started, where a file does not tell")
+    add("--command", metavar="TEXT|FILE", help="how the server was, or will be, started, where no file shows it")
     add_accessing(parser)
     add(
         "--role",
@@ -124,7 +129,7 @@ def add_sourcing(parser: Parser) -> None:
     add(
         "--nvidia-smi",
         metavar="FILE",
-        help="GPUs from a file, not from the driver: what nvidia-smi printed (-q -x tells most), gpustat, rocm-smi,"
+        help="GPUs from a file, not from the driver: what nvidia-smi printed (-q -x has the most), gpustat, rocm-smi,"
         " amd-smi, xpu-smi or npu-smi",
     )
     add(

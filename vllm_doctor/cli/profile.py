@@ -45,8 +45,8 @@ _EPILOG = f"""\
 SOURCE is a pid of a server of this host, or its URL; none: every vLLM server of this host. Nothing is changed, started
 again or stopped, and neither arguments nor local variables are read. It needs py-spy (pip install py-spy), and the
 right to read another process's memory: as the server's user or root, in a container with SYS_PTRACE.
-At most {MOST_SECONDS:g} seconds, and {MOST_RATE} samples a second.
-exit codes: 0 ok, 1 warning, 2 critical, 3 no verdict: a process could not be looked into, or all was idle.
+At most {MOST_SECONDS:g} seconds, and {MOST_RATE} samples per second.
+exit codes: 0 ok, 1 warning, 2 critical, 3 no verdict: a process could not be sampled, or all was idle.
 """
 
 
@@ -120,7 +120,7 @@ def _looked(words: Sequence[str], options: argparse.Namespace, how: How) -> _See
         if not any(source.kind is SourceKind.PROFILE for source in sources):
             raise SourceError(
                 "not-found",
-                "no process of this server can be seen here: run vllm-doctor profile on its host, as root or the"
+                "no process of this server is visible here: run vllm-doctor profile on its host, as root or the"
                 " server's user (a container needs --cap-add SYS_PTRACE), or name its pid",
             )
         opened.enter_context(progress.shown(sources))
@@ -162,7 +162,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("source", nargs="*", metavar="SOURCE", help="a pid of a server of this host, or its URL")
     add("--seconds", type=seconds, default=SECONDS, metavar="SECONDS", help=f"how long ({SECONDS:g})")
-    add("--rate", type=int, default=RATE, metavar="N", help=f"samples a second of each process ({RATE})")
+    add("--rate", type=int, default=RATE, metavar="N", help=f"samples per second of each process ({RATE})")
     add(
         "--native",
         action="store_true",

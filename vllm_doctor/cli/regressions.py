@@ -23,9 +23,9 @@ from vllm_doctor.vllm import flags
 
 _EPILOG = """\
 A SOURCE is what the examination takes: a log (its first lines are enough), a URL, a manifest, a recording. Its version
-is read from it, or from the image in --command; with one VERSION beside it: what the upgrade to that brings.
+is read from it, or from the image in --command; with one VERSION given with it: what the upgrade to that brings.
 All other options are vLLM's own, as `vllm serve` takes them: -tp 4, --kv-cache-dtype fp8, --speculative-config ...
-What is not told (model, GPUs, options) is taken as not known: an entry that depends on it is "possibly" there.
+What is not given (model, GPUs, options) counts as not known: an entry that depends on it is "possibly" there.
 exit codes: 0 answered, 3 wrong usage, or a source that cannot be read.
 """
 

@@ -16,7 +16,7 @@ from enum import StrEnum
 from vllm_doctor.compare import measure
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Measure
-from vllm_doctor.text.words import number, plain
+from vllm_doctor.text.words import number, plain, times
 
 LEAST_SAMPLES = 4
 LEAST_CHANGE = 0.10
@@ -268,15 +268,15 @@ def _decided(rows: Sequence[Row], goal: str) -> tuple[str | None, str]:
     for kind in (goal, other):
         words = {row.word for row in rows if row.decides == kind}
         if {"better", "worse"} <= words:
-            return None, f"of {kind} some got better and some worse: say which matters with --goal"
+            return None, f"of {kind} some got better and some worse: choose which matters with --goal"
         if "better" in words:
             return "better", ""
         if "worse" in words:
             return "worse", ""
         if "the same" not in words:
-            return None, f"too few samples to separate a difference of {kind} from the spread: watch longer"
+            return None, f"too few samples to separate a difference of {kind} from the spread: sample longer"
     least = number(LEAST_CHANGE, "share")
-    return None, f"no difference beyond the spread and {least}: if there is one, it takes more runs to see"
+    return None, f"no difference beyond the spread and {least}: if there is one, more runs are needed"
 
 
 def _lacking(before: Result, after: Result) -> list[str]:
@@ -288,7 +288,7 @@ def _lacking(before: Result, after: Result) -> list[str]:
         lacking.append(_DIFFERENTLY.format(*sorted({before.seen_by, after.seen_by})))
     if before.model is None or after.model is None:
         lacking.append(
-            "the model is not known of " + ("either result" if before.model == after.model else "one of them")
+            "the model is unknown for " + ("either result" if before.model == after.model else "one of them")
         )
     return lacking
 
@@ -302,12 +302,12 @@ def _too_little(result: Result) -> list[str]:
         return []
     tokens = result.measures.get("tokens_out") or result.measures.get("tokens_in")
     if tokens is None:
-        return ["no rates were measured: watch it for a while (--window 20), or compare recordings"]
+        return ["no rates were measured: sample longer (--window 20), or compare recordings"]
     if tokens.value == 0:
-        return ["nothing was generated: an idle server has nothing to compare"]
+        return ["idle: nothing to compare"]
     little = []
     if result.seconds is not None and result.seconds < LEAST_SECONDS - 0.5:
-        little.append(f"it was watched for {number(round(result.seconds, 1), 's')} only; {LEAST_SECONDS:.0f} s are the"
+        little.append(f"it was sampled for {number(round(result.seconds, 1), 's')} only; {LEAST_SECONDS:.0f} s are the"
                       " least (--window 20)")  # fmt: skip
     finished = result.measures.get("finished")
     if finished is not None and finished.value < LEAST_REQUESTS:
@@ -349,7 +349,7 @@ def _same_load(load: Sequence[LoadRow], before: Result, after: Result, open_loop
     unknown += [name for name in _LENGTHS if name not in by_name]
     if unknown:
         named = ", ".join(map(_says, unknown))
-        return None, f"whether the load was the same is unknown: not known of both: {named}"
+        return None, f"whether the load was the same is unknown: not known for both: {named}"
     return True, ", ".join(map(_shift, known))
 
 
@@ -363,7 +363,7 @@ def _hint(by_name: Mapping[str, LoadRow], differing: Sequence[LoadRow]) -> str:
     """Where as many came in a second, but other numbers are in flight: fewer clients look as a faster server does."""
     arrivals = by_name.get("arrivals")
     if [row.name for row in differing] == ["in_flight"] and arrivals is not None and arrivals.same:
-        return " (as many came in a second: if they come by themselves, whatever the server does, add --open-loop)"
+        return " (the request rate was the same: if it does not depend on the server, add --open-loop)"
     return ""
 
 
@@ -458,5 +458,5 @@ def _headline(outcome: Outcome, rows: Sequence[Row], reasons: Sequence[str], adv
 def _trend(row: Row) -> str:
     assert row.before is not None
     assert row.after is not None
-    times = f" (× {number(row.factor)})" if row.factor is not None and row.factor > 0 else ""
-    return f"{row.says} {number(row.before.value, row.unit)} → {number(row.after.value, row.unit)}{times}"
+    by = f" ({times(row.factor)})" if row.factor is not None and row.factor > 0 else ""
+    return f"{row.says} {number(row.before.value, row.unit)} → {number(row.after.value, row.unit)}{by}"

@@ -63,10 +63,10 @@ _OF = {
 
 
 def beside(outlying: Outlying) -> str:
-    """In words: "running 117 requests, median 20 requests (× 5.85)"."""
-    factor = f" (× {words.number(outlying.value / outlying.median)})" if outlying.median else ""
+    """In words: "running 117 requests, p50 20 requests (× 5.85)"."""
+    factor = f" ({words.times(outlying.value / outlying.median)})" if outlying.median else ""
     what, unit = _OF.get(outlying.signal, (outlying.signal, ""))
-    return f"{what} {words.number(outlying.value, unit)}, median {words.number(outlying.median, unit)}{factor}"
+    return f"{what} {words.number(outlying.value, unit)}, p50 {words.number(outlying.median, unit)}{factor}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ def _conflict(changes: Mapping[str, Change], taken: Mapping[str, Change]) -> str
             is_key = name.startswith(f"{other.name}.") or other.name.startswith(f"{name}.")
             if is_key or (name == other.name and not flags.is_same(other.now, change.now)):
                 was = f"without {other.name}" if other.now is None else words.flag(other.name, other.now)
-                return f"{was} cures {other.rule}"
+                return f"{was} fixes {other.rule}"
     return None
 
 

@@ -107,7 +107,7 @@ def _alone(words: Sequence[Word]) -> Launch:
     if launches:
         return launches[0]
     if not words or not words[0].text.startswith("-"):
-        raise UnwritableError("what its words start is told in another place")
+        raise UnwritableError("what it starts is defined in another place")
     return Launch([*(Word(text, words[0].line) for text in (*docker.SERVE, "m")), *words], Form.SHELL)
 
 

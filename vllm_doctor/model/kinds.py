@@ -28,7 +28,7 @@ class _Word(StrEnum):
 class Severity(_Word):
     """What a finding costs."""
 
-    CRITICAL = "critical", "it costs much now"
+    CRITICAL = "critical", "it costs a lot now"
     WARNING = "warning", "it costs, or will"
     INFO = "info", "worth knowing"
 
@@ -51,7 +51,7 @@ class State(_Word):
     INFO = "info", Severity.INFO.doc
     UNKNOWN = "unknown", "data is missing: never counted as passed"
     OK = "ok", "checked, and passed"
-    NOT_APPLICABLE = "not-applicable", "the rule is not about such a server"
+    NOT_APPLICABLE = "not-applicable", "the rule does not apply to this server"
 
     @property
     def severity(self) -> Severity | None:
@@ -81,7 +81,7 @@ _COLOURS = {"critical": "red", "warning": "yellow", "info": "", "unknown": "cyan
 class Role(_Word):
     """What a finding is to the person who reads it. Of what is merely worth knowing, the first is reported first."""
 
-    BLIND = "blind", "without the missing data nothing else can be said"
+    BLIND = "blind", "without the missing data there is no other verdict"
     NOT_SERVER = "not-server", "the server is healthy; its clients, for example, are not"
     ROOT = "root", "a cause"
     INFO = "info", "worth knowing"
@@ -97,7 +97,7 @@ class Fate(_Word):
     CONSEQUENCE = "consequence", "it holds, and a cause that was kept explains it"
     DROPPED = "dropped", "what was compared excludes it"
     UNKNOWN = "unknown", "data is missing: neither kept nor dropped"
-    NOT_APPLICABLE = "not-applicable", "it is not about such a server"
+    NOT_APPLICABLE = "not-applicable", "it does not apply to this server"
 
 
 class Stage(_Word):
@@ -118,7 +118,7 @@ class Confidence(_Word):
     """How sure a finding is, whatever its severity."""
 
     HIGH = "high", "what is measured admits no other reading"
-    MEDIUM = "medium", "another cause would look much the same"
+    MEDIUM = "medium", "another cause would look alike"
     LOW = "low", "a hint"
 
 
@@ -145,7 +145,7 @@ class SourceKind(_Word):
     BENCH = "bench", "the result of a benchmark"
     COLLECT_ENV = "collect-env", "what `vllm collect-env` printed of a machine"
     GPU_NAME = "gpu-name", "a GPU that is given by its name only"
-    AUTOSCALER = "autoscaler", "what an autoscaler is told to look at, as it is written"
+    AUTOSCALER = "autoscaler", "the triggers of an autoscaler, as configured"
     TRACE = "trace", "a profiler's trace: what ran on the device, and when"
     GATEWAY = "gateway", "the /metrics of a gateway or a router in front of servers"
     KV_EVENTS = "kv-events", "the blocks that a server's KV cache stores, as it publishes them"

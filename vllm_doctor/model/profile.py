@@ -83,7 +83,7 @@ class Flame:
 
 @dataclass(frozen=True, slots=True)
 class ProcessProfile:
-    """One process of a server. `problem`: why it could not be looked into; `threads`: the busiest first, the main one
+    """One process of a server. `problem`: why it could not be sampled; `threads`: the busiest first, the main one
     before all."""
 
     role: str
@@ -130,11 +130,11 @@ class Profile:
         """Why nothing can be concluded from what was not seen; "" where all of it was seen at work."""
         blind = [one for one in self.processes if one.main is None or one.problem is not None]
         if blind:
-            return f"{len(blind)} of {len(self.processes)} processes could not be looked into"
+            return f"{len(blind)} of {len(self.processes)} processes could not be sampled"
         if any(one.samples < LEAST_SAMPLES for one in self.processes):
-            return "Too few samples to judge by: look longer, or more often"
+            return "Too few samples to judge: sample longer, or more often"
         if all(one.main is not None and one.main.shares.get(IDLE, 0.0) > AT_REST for one in self.processes):
-            return "The server was idle: look under load"
+            return "The server was idle: sample under load"
         return ""
 
     def busiest(self, role: str) -> ProcessProfile | None:

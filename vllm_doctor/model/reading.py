@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from vllm_doctor.model.reason import Reason
+from vllm_doctor.model.reason import IN_SHORT, Reason
 
 Value = float | str | bool
 Subject = tuple[tuple[str, str], ...]
@@ -35,6 +35,9 @@ class Known:
 @dataclass(frozen=True, slots=True)
 class Unknown:
     reason: Reason
+
+    def __str__(self) -> str:
+        return IN_SHORT[self.reason]
 
 
 Reading = Known | Unknown

@@ -22,7 +22,7 @@ SAYS: Mapping[str, str] = {
     HOST_BETWEEN: "idle: host, between steps",
     HOST_WITHIN: "idle: host, within a step",
     GAPS: "idle: between launched kernels",
-    UNEXPLAINED: "idle: not told why, or not recorded",
+    UNEXPLAINED: "idle: cause not recorded",
     OPERATORS: "operators",
     OUTSIDE: "outside of operators (Python)",
     BETWEEN: "between steps (scheduling, outputs)",

@@ -204,7 +204,7 @@ class EngineColumns:
         """What is odd about the engines' labels and their series."""
         notes = [f"{count:,} series of {name} came twice; the last was taken" for name, count in self._twice.items()]
         notes += [
-            f"series of {metric} have lost {labels}, and nobody knows whose they are: {_LABELS}"
+            f"series of {metric} have lost {labels}, and their engine is unknown: {_LABELS}"
             for metric, labels in self._nameless.items()
         ]
         for label in self._names:

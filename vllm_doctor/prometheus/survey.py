@@ -317,7 +317,7 @@ def _gone_notes(gone: Sequence[Labels], down: Sequence[Labels]) -> list[str]:
     others = [labels for labels in gone if labels not in down]
     notes = []
     if down:
-        notes.append(f"gone, of servers that do not answer (up is 0): {_some(down)}")
+        notes.append(f"gone, their servers do not answer (up is 0): {_some(down)}")
     if others:
         notes.append(f"there within the window, and gone: {_some(others)}")
     return notes

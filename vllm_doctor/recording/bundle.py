@@ -360,7 +360,7 @@ def _json(name: str, parts: Mapping[str, bytes], part: str) -> Any:
 def _wishes(told: Any) -> dict[str, Value]:
     known = {"goal": str, "slo_ttft": float, "slo_itl": float}
     if not isinstance(told, dict) or told.get("goal", "throughput") not in ("throughput", "latency"):
-        raise ValueError("its wishes are none")
+        raise ValueError("its targets are invalid")
     return {"goal": "throughput"} | {name: known[name](value) for name, value in told.items() if name in known}
 
 

@@ -45,7 +45,7 @@ class Listed:
     def says(self) -> str:
         """In a line or two, what is not sure said first."""
         possibly = "" if self.held == "certain" else "possibly: "
-        later = " Nobody says whether this release still has it." if self.is_there is None else ""
+        later = " Whether this release still has it is not known." if self.is_there is None else ""
         return f"{possibly}{self.fault.says}{later}"
 
 

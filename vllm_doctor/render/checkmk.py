@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from vllm_doctor.model.kinds import State
 from vllm_doctor.model.reading import Known
+from vllm_doctor.model.reason import IN_SHORT, Reason
 from vllm_doctor.model.report import Report
 from vllm_doctor.text.words import plain
 
@@ -28,6 +29,11 @@ def render(report: Report) -> str:
             continue
         text = titles.get(rule, state)
         if state == State.UNKNOWN:
-            text = "unknown: " + ", ".join(f"{name} ({reason})" for name, reason in because[rule].items())
+            by_reason: dict[Reason, list[str]] = {}
+            for name, reason in because[rule].items():
+                by_reason.setdefault(reason, []).append(name)
+            text = "unknown, " + "; ".join(
+                f"{IN_SHORT[reason]}: {', '.join(by_reason[reason])}" for reason in by_reason
+            )
         lines.append(f'{_STATE[state]} "vLLM {rule}" - {text}')
     return "\n".join(line.replace("\n", " ") for line in lines) + "\n"

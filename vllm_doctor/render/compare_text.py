@@ -67,15 +67,15 @@ def _result(result: Result) -> str:
 
 def _changes(comparison: Comparison) -> Iterator[str]:
     if comparison.changes is None:
-        yield "unknown: one of the command lines was not seen (it is on the server's own host, or in its log)"
+        yield "unknown: one of the command lines is not known (it is on the server's own host, or in its log)"
         return
     if not comparison.changes:
         yield "no flag"
     for change in comparison.changes:
         advised = {
-            "yes": f"what the doctor advised [{change.rule}]",
-            "another value": f"the doctor advised another value [{change.rule}]",
-            "no": "not the doctor's advice",
+            "yes": f"as vllm-doctor advised [{change.rule}]",
+            "another value": f"vllm-doctor advised another value [{change.rule}]",
+            "no": "not advised by vllm-doctor",
         }[change.advised]
         yield f"{_change(change)}   ({advised})"
     for advice in comparison.not_done:
@@ -98,7 +98,7 @@ def _table(comparison: Comparison) -> list[str]:
     wide, wider = (max(map(len, [head, *shown])) for head, shown in (("before", befores), ("after", afters)))
     lines = [f"  {'':<{_SAYS}}{'before':>{wide}}  {'after':>{wider}}"] if befores else []
     for row, before, after in zip(comparison.rows, befores, afters, strict=True):
-        times = f"×{_factor(row.factor)}" if row.factor and row.word in _TOLD else ""
+        times = words.times(row.factor) if row.factor and row.word in _TOLD else ""
         says = f"{row.says} /s" if row.unit == "1/s" else row.says
         lines.append(f"  {says:<{_SAYS}}{before:>{wide}}  {after:>{wider}}  {row.word} {times}")
     return lines
@@ -117,10 +117,6 @@ def _figure(measure: Measure | None, row: Row) -> str:
     if measure.spread == "bucket":
         return f"over {low}{unit}" if measure.high == math.inf else f"{low}–{high}{unit}"
     return f"{value}{unit}" if low == high else f"{value}{unit} ({low}–{high})"
-
-
-def _factor(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def _digits(value: float) -> str:

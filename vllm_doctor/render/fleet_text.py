@@ -48,7 +48,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _models(report: FleetReport) -> list[str]:
-    head = ("model", "engines", "worst", "out/s", "TTFT p99", "KV", "outliers")
+    head = ("model", "engines", "worst", "gen tok/s", "TTFT p99", "KV", "outliers")
     rows = [head, *(_row(model) for model in report.models[:_MODELS])]
     wide = [min(38, max(len(row[column]) for row in rows)) for column in range(len(head))]
     right = (1, 3, 5)
@@ -126,7 +126,7 @@ def _outliers(report: FleetReport) -> list[str]:
     if not told:
         return []
     told.sort(key=lambda one: (-one[0], one[1].name))
-    lines = ["", "  Outliers against the median of their model (rules of thumb, no verdict)"]
+    lines = ["", "  Outliers against the p50 of their model (rules of thumb, no verdict)"]
     for _, engine, o in told[:_OUTLIERS]:
         lines += _wrapped(f"    {engine.name}: {beside(o)}", "      ")
     if len(told) > _OUTLIERS:

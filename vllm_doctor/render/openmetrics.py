@@ -14,7 +14,7 @@ _STATES = ("ok", "info", "warning", "critical", "unknown", "not-applicable")
 
 def render(report: Report) -> str:
     lines = [
-        "# HELP vllm_doctor_checked_timestamp_seconds When the doctor looked last.",
+        "# HELP vllm_doctor_checked_timestamp_seconds Time of the last check.",
         "# TYPE vllm_doctor_checked_timestamp_seconds gauge",
         f"vllm_doctor_checked_timestamp_seconds {report.at.timestamp():.0f}",
         "# HELP vllm_doctor_verdict The verdict: 1 at the one that holds.",
@@ -33,7 +33,8 @@ def render(report: Report) -> str:
         if not vital.needed:
             continue
         name = f"vllm_doctor_{vital.name}"
-        lines += [f"# HELP {name} {vital.says.capitalize()}.", f"# TYPE {name} gauge"]
+        rate = " per second" if vital.unit == "1/s" else ""
+        lines += [f"# HELP {name} {vital.says[0].upper()}{vital.says[1:]}{rate}.", f"# TYPE {name} gauge"]
         for engine in report.engines:
             seen = next((v.seen for v in engine.vitals if v.name == vital.name), None)
             if isinstance(seen, Known):
@@ -48,7 +49,7 @@ def render(report: Report) -> str:
 def _speeds(report: Report) -> list[str]:
     """Of each engine the time per output token as measured, and as such a server has it."""
     lines = []
-    for name, says in (("measured", "Time per output token"), ("typical", "The same of a healthy server")):
+    for name, says in (("measured", "Time per output token"), ("typical", "Time per output token of a healthy server")):
         metric = f"vllm_doctor_tpot_{name}_seconds"
         told = [
             (speed.subject, seconds) for speed in report.speeds if (seconds := getattr(speed.tpot, name)) is not None

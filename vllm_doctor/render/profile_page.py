@@ -15,7 +15,7 @@ from vllm_doctor.text import words
 
 _WIDE = 24
 _LEAST = 0.005
-SAYS_NOTHING = "Nothing in the profile that a flag would cure"
+SAYS_NOTHING = "Nothing in the profile that a flag would fix"
 NO_GC = (
     "Garbage collection has no frame of its own here: its time is in the part that it interrupted"
     " (--native sees it, and stops each process for a moment at each sample)."

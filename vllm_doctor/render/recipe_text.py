@@ -22,7 +22,7 @@ def _lines(found: Beside) -> Iterator[str]:
     recipe = found.recipe
     where = f"{recipes.REPOSITORY}@{recipes.commit()[:12]} {recipe.source}"
     yield f"{where}, {recipe.gpu}, vLLM {recipe.since} and later"
-    yield f"beside {recipe.model} on vLLM {found.version}{'' if found.is_told else ', as no version is told'}"
+    yield f"compared to {recipe.model} on vLLM {found.version}{'' if found.is_told else ', as the version is unknown'}"
     yield ""
     matter = [one for one in found.differences if one.matters]
     if not matter:

@@ -14,7 +14,7 @@ from vllm_doctor.rules.signal import Signal
 _WIDTH = 100
 _HEADS = {
     "brings": "It brings",
-    "keeps": "It keeps, as far as anybody says",
+    "keeps": "It keeps, as far as is known",
     "passes": "Only releases between have",
     "fixes": "It fixes",
     "gains": "It ends, with what it brings",
@@ -48,7 +48,7 @@ class About:
 
 def listed(found: Sequence[Listed], lacking: Sequence[Listed], about: About, version: str | None, of: int) -> str:
     """One release, or all. `lacking`: what came only later."""
-    where = f"vLLM {version}" if version else "some vLLM (no version is told)"
+    where = f"vLLM {version}" if version else "some vLLM (version unknown)"
     sure = f", {_sure(found)} certainly of this setup" if about.is_told else ""
     head = f"{len(found)} of {of} known faults are those of {where}{sure}."
     lines = [head, *about.lines, "", *(line for one in found for line in _entry(one, about.signals))]
@@ -68,7 +68,7 @@ def upgraded(found: Upgrade, about: About, model: str, is_amd: bool) -> str:
             lines += [f"{_HEADS[becomes]}:", ""]
             lines += [line for one in entries for line in _entry(one, about.signals)]
     if not any(getattr(found, becomes) for becomes in upgrade.BECOMES):
-        lines += ["Nothing that is known of this setup. That says only that nobody's report is in the table.", ""]
+        lines += ["Nothing is known for this setup. That says only that the table has no report of it.", ""]
     return _joined([*lines, *_plan(found, model, is_amd)])
 
 
@@ -86,7 +86,7 @@ def _plan(found: Upgrade, model: str, is_amd: bool) -> Iterator[str]:
         steps = upgrade.most_steps(len(order))
         yield from _wrapped(
             f"{len(order)} releases lie between, and at most {steps} are to be tried. Try the first of this order;"
-            " where it is slow, leave out all that are newer, where it is well, all that are older; then take the next"
+            " where it is slow, leave out all that are newer, where it is fast, all that are older; then take the next"
             " that is left.",
         )
         for version in order:
@@ -110,7 +110,7 @@ def _entry(one: Listed, signals: Mapping[str, Signal]) -> Iterator[str]:
             *(name if value is True else f"{name} {value}" for name, value in way.set.items()),
             *(f"without {name}" for name in way.unset),
         ]
-        word = "until then" if one.fault.is_improvement else "way round"
+        word = "until then" if one.fault.is_improvement else "workaround"
         yield from _wrapped(f"{word}: {way.do}" + (f" ({', '.join(parts)})" if parts else ""), "    ")
     yield from (f"    {source.url}" for source in one.fault.sources)
     yield ""

@@ -59,7 +59,7 @@ _ASSUMED: Sequence[tuple[str, str, str, str]] = (
     ("pipeline_parallel_size", "--pipeline-parallel-size", "pipeline parallel size", ""),
     ("data_parallel_size", "--data-parallel-size", "data parallel size", ""),
     ("gpu_memory_utilization_then", "--gpu-memory-utilization", "share of memory that vLLM takes", "share"),
-    ("max_num_seqs", "--max-num-seqs", "requests at a time, at most", "requests"),
+    ("max_num_seqs", "--max-num-seqs", "concurrent requests, at most", "requests"),
     ("vllm_version", "", "vLLM", "text"),
 )
 """What the answer is computed from: the signal, the flag that sets it, what it is to a person, and its unit."""
@@ -82,8 +82,8 @@ _LACKING: Sequence[tuple[str, str, str]] = (
     ("hidden_layers", "the model's layers", "give a folder with the model's config.json in place of its name"),
     ("gpu_memory_total", "the GPU's memory", "name the GPUs: --gpu 4xH100"),
     ("gpu_bandwidth", "the GPU's memory bandwidth", "name the GPUs: --gpu 4xH100"),
-    ("gpu_flops", "the GPU's operations a second", "name the GPUs: --gpu 4xH100"),
-    ("max_num_seqs", "how many requests vLLM runs at a time", "give --max-num-seqs, or vLLM's version"),
+    ("gpu_flops", "the GPU's operations per second", "name the GPUs: --gpu 4xH100"),
+    ("max_num_seqs", "how many requests vLLM runs concurrently", "give --max-num-seqs, or vLLM's version"),
 )
 """What the answer needs, what that is to a person, and how to give it."""
 SIGNALS: Sequence[str] = (

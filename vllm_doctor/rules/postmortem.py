@@ -31,7 +31,7 @@ _SCANNING, _JUDGING = 0.5, 0.8
 _MOST_RUNS = 12
 """Runs of one kind are judged once: a crash loop may hold thousands."""
 _FULL = 0.9
-NO_STATISTICS = "The log holds no statistics: what the server did is unknown"
+NO_STATISTICS = "The log has no statistics: what the server did is unknown"
 HUNG = 60.0
 """Seconds in which requests run and nothing moves, from which on it is no long step (rule of thumb)."""
 _LONG = 300.0
@@ -491,10 +491,10 @@ def _without_statistics(findings: Sequence[Finding]) -> str:
         return suspected.title
     long = next((finding for finding in findings if _is_long(finding)), None)
     if long is not None:
-        return f"{long.title}; the log holds no statistics of what came after"
+        return f"{long.title}; the log has no statistics after it"
     if suspected is None:
         return NO_STATISTICS
-    return f"{suspected.title}; the log holds no statistics that tell what it costs"
+    return f"{suspected.title}; the log has no statistics that show what it costs"
 
 
 def _is_long(finding: Finding) -> bool:

@@ -134,7 +134,7 @@ class Regression:
         named = ", ".join(source.name for source in self.sources)
         if self.is_improvement:
             return f"{self.title}{if_also}: {self.effect}; {self.ends} ({named})."
-        good = f"{self.good} was well, " if self.good else ""
+        good = f"{self.good} was not affected, " if self.good else ""
         return f"{self.title}{if_also}: {self.effect}; {good}seen since {self.since}, {self.ends} ({named})."
 
     def is_in(self, version: str) -> bool | None:
@@ -332,8 +332,8 @@ def _way(table: Table, releases: list[str]) -> Way:
         unset=unset,
         env=dict(env),
         cost=table.one_of("cost", COSTS, "restart"),
-        risk=table.text("risk", "what the fault was bought for is lost, too: measure before and after"),
-        expect=table.text("expect", "what it takes away is back"),
+        risk=table.text("risk", "what the change was made for is lost, too: measure before and after"),
+        expect=table.text("expect", "what it removes is back"),
     )
 
 

@@ -326,7 +326,7 @@ def _remedies_of(fault: Regression) -> Iterator[RemedyRule]:
     if release:
         risk = "another release changes other things, too: compare the two (vllm-doctor compare)"
         run = f"vllm-doctor regressions {{vllm_version}} {fault.until or fault.good}"
-        expect = "at most what its source measured" if fault.is_improvement else "what it takes away is back"
+        expect = "at most what its source measured" if fault.is_improvement else "what it removes is back"
         yield RemedyRule(
             f"{release}: {fault.title}", holds, {}, (), {}, (run,), "you", (), "restart", risk, expect, None, (), "",
         )  # fmt: skip
@@ -453,7 +453,7 @@ def check_examples(rule: Rule, catalogue: Catalogue, problems: Problems | None =
         if is_well and is_formed:
             outcome = rule.judge(lambda name, example=example: example_reading(example.get(name)))  # type: ignore[misc]
             if outcome.state != expected:
-                example.mistake(f"the example gives {outcome.state}, not {expected}: mend the condition or the example")
+                example.mistake(f"the example gives {outcome.state}, not {expected}: fix the condition or the example")
             given.add(outcome.state)
         given.add(expected)
         count += 1

@@ -9,6 +9,7 @@ from vllm_doctor.rules import document
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.rule import Rule
 from vllm_doctor.rules.rule_set import RuleSet
+from vllm_doctor.text.words import ORIGIN
 
 _WIDTH = 80
 
@@ -49,7 +50,7 @@ def page(rule: Rule, is_skipped: bool = False) -> str:
             lines += _indented(f"{severity:<10}{' '.join(rule.when[severity].text.split())}", 10)
     if rule.next:
         lines += _indented(f"{'next':<10}{' '.join(rule.next.when.text.split())}", 10)
-    lines += _indented(f"the thresholds are from: {rule.threshold_from}")
+    lines += _indented(f"thresholds: {ORIGIN[rule.threshold_from]}")
     if rule.overridden:
         lines += _indented(f"{'skipped' if is_skipped else 'changed'} by {rule.overridden}")
     if rule.not_this_rule:
@@ -59,10 +60,12 @@ def page(rule: Rule, is_skipped: bool = False) -> str:
     if rule.gain:
         lines += ["", "It costs at most", *_indented(f"{rule.gain[0]}: {rule.gain[1]}")]
     if rule.costs:
-        bound = f"{rule.costs.signal}: {rule.costs.basis}" if rule.costs.signal else "not known: nobody can bound it"
+        bound = (
+            f"{rule.costs.signal}: {rule.costs.basis}" if rule.costs.signal else "not known: no upper bound is known"
+        )
         bound = rule.costs.basis if rule.costs.of_cases else bound
         lines += ["", "It adds to each output token, at most", *_indented(bound)]
-    lines += ["", "Cures"]
+    lines += ["", "Fixes"]
     if rule.cases:
         lines += ["  those of the entry: vllm-doctor regressions VERSION"]
     for remedy in () if rule.cases else rule.remedies:

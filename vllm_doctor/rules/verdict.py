@@ -94,7 +94,7 @@ def _slow(complaint: Complaint, speeds: Sequence[Expected], findings: Sequence[F
     speed = next((one for one in speeds if one.subject == dict(complaint.subject)), None)
     if speed is None or not speed.explained:
         is_told = speed is not None and speed.is_beyond_flags
-        return complaint.says if is_told else f"{complaint.says}; nothing that was found explains it"
+        return complaint.says if is_told else f"{complaint.says}; no finding explains it"
     if speed.unexplained is None:
         open_ = [share.rule for share in speed.explained if share.share is None]
         suspected = dict.fromkeys(f.title for f in findings if f.rule in open_ and not f.is_minor)
@@ -155,11 +155,11 @@ def of_the_well(
     """
     match standing:
         case Standing.IDLE:
-            return "Nothing wrong seen; idle, so its speed is not judged"
+            return "Nothing wrong found; idle, so its speed is not judged"
         case Standing.UNKNOWN | Standing.BEYOND:
-            said = "Nothing wrong seen" if not title or role is Role.NOT_SERVER else title
+            said = "Nothing wrong found" if not title or role is Role.NOT_SERVER else title
             if beside:
-                said += f" beside {', '.join(beside[:2])}, whose cost is not known"
+                said += f" with {', '.join(beside[:2])}, whose cost is not known"
             return f"{said}; speed not judged: {why or 'it is beyond what the assumed GPU and model can do'}"
         case Standing.SLOW:
             return f"{title or 'No limit found'}; slower than expected"

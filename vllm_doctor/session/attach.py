@@ -139,8 +139,7 @@ def choices(kernel: Kernel | None = None) -> list[Choice]:
                 " · ".join(
                     part
                     for part in (
-                        found.route.name
-                        or (found.url.removeprefix("http://") if found.url else "no port that can be reached"),
+                        found.route.name or (found.url.removeprefix("http://") if found.url else "no reachable port"),
                         f"pid {found.root}",
                         f"vLLM {found.version}" if found.version else "",
                         found.user,

@@ -53,14 +53,12 @@ _OF_PYTHON = Known("engine", origin="cmdline")
 _READING, _JUDGING = 0.4, 0.8
 """Shares of the time: until when signals are computed, and until when rules are judged; the rest is to be written."""
 UNMEASURED = "Nothing was measured: only its command was checked"
-ONLY_GPUS = "Nothing was measured: only the GPUs were looked at"
+ONLY_GPUS = "Nothing was measured: only the GPUs were read"
 ONLY_TRIGGERS = "Nothing was measured: only the autoscaler's triggers were checked"
 NO_RESULT = "A benchmark's command without its result: nothing was measured"
 SOUND = "No fault found in how the benchmark was made"
 AS_EXPECTED = "Requests get the speed that is typical of this model on these GPUs"
-BELOW_TYPICAL = (
-    "Requests get less than is typical of this model on these GPUs, by no more than such figures are uncertain"
-)
+BELOW_TYPICAL = "Requests get less than is typical of this model on these GPUs, within the uncertainty of such figures"
 
 
 def judge(
@@ -241,7 +239,7 @@ def _nothing_to_judge(
 def _of_command(findings: Sequence[Finding]) -> str:
     """The headline of a command that nobody has run: what is suspected of it, where that may cost much."""
     suspected = next((finding for finding in findings if finding.role is Role.ROOT and _may_cost(finding)), None)
-    return UNMEASURED if suspected is None else f"{suspected.title}; nothing was measured that tells what it costs"
+    return UNMEASURED if suspected is None else f"{suspected.title}; nothing was measured that shows what it costs"
 
 
 def _may_cost(finding: Finding) -> bool:

@@ -85,7 +85,7 @@ def _unanswered(source: Source, waited: float | None) -> Observation:
     if waited is None:
         problem = Problem("timeout", f"{source.target} {what}: raise --timeout")
     else:
-        what = what if source.kind in READ else "was not looked at in time"
+        what = what if source.kind in READ else "was not read in time"
         said = f"the doctor itself waited {waited:.1f} s for a CPU: {source.target} {what}"
         problem = Problem("starved", f"{said}; run it where a CPU is free, or raise --timeout")
     return Observation(source.kind, source.target, error=problem, patient=source.patient)

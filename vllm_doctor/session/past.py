@@ -49,19 +49,21 @@ def _told(report: Report) -> Iterator[Event]:
         name = f"run {number}" if len(report.runs) > 1 else "the server"
         if run.first_at is not None:
             events.append(
-                Event(run.first_at, State.OK, f"{name} {'starts' if run.began else 'runs: its start is not here'}")
+                Event(run.first_at, State.OK, f"{name} {'starts' if run.began else 'runs: log starts mid-run'}")
             )
         if run.end == "died" and (run.died_at or run.last_at) is not None:
             cause = run.cause or "the log shows no exception"
             line = f" (line {run.cause_line:,})" if run.cause_line is not None else ""
             who = f" in {run.process}" if run.process else ""
-            events.append(Event(run.died_at or run.last_at or 0.0, State.CRITICAL, f"{name} died{who}: {cause}{line}"))
+            events.append(
+                Event(run.died_at or run.last_at or 0.0, State.CRITICAL, f"{name} crashed{who}: {cause}{line}")
+            )
         elif run.end == "stopped" and run.last_at is not None:
             by = f": {run.ended_by}" if run.ended_by else ""
             events.append(Event(run.last_at, State.INFO, f"{name} was stopped{by}"))
         elif run.end == "hung" and run.last_at is not None:
             began = run.last_at - run.hung_seconds
-            events.append(Event(began, State.CRITICAL, f"{name} hangs: requests run, and nothing moves"))
+            events.append(Event(began, State.CRITICAL, f"{name} hangs: requests run, and no tokens are generated"))
     whole = {(run.first_at, run.last_at) for run in report.runs}
     for span in report.spans:
         if (span.first_at, span.last_at) not in whole:

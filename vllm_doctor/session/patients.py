@@ -35,7 +35,7 @@ _MEASURED = tuple(
 )  # fmt: skip
 """Facts of a benchmark of which each result has one; what it was told to do is none."""
 _MACHINES = (SourceKind.COLLECT_ENV, SourceKind.GPU_NAME)
-_TELLS_GPU = {SourceKind.GPU: "the driver reports", SourceKind.COLLECT_ENV: "collect-env tells"}
+_TELLS_GPU = {SourceKind.GPU: "the driver reports", SourceKind.COLLECT_ENV: "collect-env reports"}
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def machine_alone(observations: Sequence[Observation]) -> Problem | None:
     machine = ", ".join(str(part) for part in parts if part) or "neither vLLM's version nor a GPU"
     return Problem(
         "no-server",
-        f"{seen.target} is the output of collect-env ({machine}) and tells of no server: add its log, its URL,"
+        f"{seen.target} is the output of collect-env ({machine}) and describes no server: add its log, its URL,"
         " or --command with how it was started",
     )
 

@@ -38,7 +38,7 @@ def concluded(observations: Sequence[Observation]) -> tuple[Verdict, str] | None
     if unexplained > _MOST_UNEXPLAINED:
         return (
             Verdict.UNKNOWN,
-            f"{words.number(unexplained, 'share')} of the time the device is idle, and the trace does not tell why",
+            f"{words.number(unexplained, 'share')} of the time the device is idle, and the trace does not show why",
         )
     idle = rank.idle / rank.seconds if rank.seconds else 0.0
     if idle > _MOST_IDLE:

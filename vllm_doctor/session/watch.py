@@ -262,7 +262,7 @@ class Watch:
         control, now = self.control, self._clock()
         if control.again:
             control.again = False
-            self._reattach("looked for everything again", forced=True)
+            self._reattach("manual rescan", forced=True)
         if control.paused:
             return self._paused()
         for eye in self._eyes:
@@ -313,7 +313,7 @@ class Watch:
             self._become(Status.LIVE)
         if was_lost in ("unreachable", "gone") and self._report is not None:
             # Who answers now may be another process: its host is looked for anew.
-            self._reattach("it is back", forced=True)
+            self._reattach("the server is back", forced=True)
         if is_new:
             self._measure(observations)
 
@@ -407,12 +407,12 @@ class Watch:
 
     def _become(self, status: Status, why: str = "") -> None:
         told = {
-            Status.LIVE: "watching" if self._status in (Status.STARTING, Status.CHOOSING) else "it answers again",
+            Status.LIVE: "watching" if self._status in (Status.STARTING, Status.CHOOSING) else "reconnected",
             Status.PAUSED: "paused",
             Status.LOST: why,
         }
         if self._status is Status.PAUSED and status is Status.LIVE:
-            told[Status.LIVE] = "goes on"
+            told[Status.LIVE] = "resumed"
         self._status, self._since = status, self._wall()
         if status in told:
             self._events.append(Event(self._since, status, _plain(told[status])))
@@ -432,7 +432,7 @@ class Watch:
         before, self._opened = self._opened, opened
         self._open(sources)
         before.close()
-        self._events.append(Event(self._wall(), State.INFO, f"attached again: {why}"))
+        self._events.append(Event(self._wall(), State.INFO, f"reconnected: {why}"))
         for eye in self._eyes:
             eye.start(self.control.seconds)
 

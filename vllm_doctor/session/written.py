@@ -53,4 +53,4 @@ def look(
     return Look(lambda name: found.read(name, subject)[1], model, examined[0].facts(), notes)
 
 
-_NOTHING = "nothing there tells of a server: give its log, its URL, or --command"
+_NOTHING = "nothing there describes a server: give its log, its URL, or --command"

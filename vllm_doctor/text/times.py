@@ -244,7 +244,7 @@ def _crosses(ats: Iterable[float], line: Timeline, columns: int) -> str:
     signs = [" "] * columns
     for at in ats:
         signs[_column(at, line, columns)] = "✖"
-    return f"{''.join(signs).rstrip()} died"
+    return f"{''.join(signs).rstrip()} crashed"
 
 
 def _column(at: float, line: Timeline, columns: int) -> int:

@@ -35,6 +35,11 @@ _LONG = 1e15
 """From here on a number is written with its exponent: nobody counts the digits."""
 _NO_VARIABLES: Mapping[str, bool] = MappingProxyType({})
 _PLACE = re.compile(r"\{(\w+)\}")
+_ONE = re.compile(
+    r"(?<![\w.,–/×-])1 ((?:concurrent )?(?:GPU|request|token|core|engine|process(?=es)|worker|run|line|step|stage"
+    r"|slot|server|replica|layer|thread|prompt|adapter|stack|sample|scrape))e?s( (?:run|wait|are|were|have))?\b"
+)
+_OF_ONE = {" run": " runs", " wait": " waits", " are": " is", " were": " was", " have": " has"}
 _PIECE = re.compile(r"""(?:[^\s'"\\]|'[^']*'|"(?:\\.|[^"\\])*"|\\.)+""", re.DOTALL)
 """What stands between blanks of a shell command that no quotes hold."""
 _IN_COMMAND = re.compile(
@@ -91,7 +96,19 @@ def _digits(value: float) -> str:
         return f"{value:.3g}"
     if value == int(value) or abs(value) >= 100:
         return f"{round(value):,}"
-    return f"{value:.3g}" if abs(value) >= 0.001 else f"{value:.1e}"
+    return f"{value:.3g}" if abs(value) >= 0.001 else f"{value:.2g}" if abs(value) >= 0.0001 else _tiny(value)
+
+
+def _tiny(value: float) -> str:
+    """Without an exponent, which nobody reads at a glance: "0.000021"."""
+    return f"{value:.6f}".rstrip("0") if abs(value) >= 0.000001 else f"{'-' if value < 0 else ''}under 0.000001"
+
+
+def times(factor: float) -> str:
+    """How much one value is of another: "× 2.8"; where it is a tenth or less "÷ 32", and no "× 2.1e-05"."""
+    if not 0 < factor < 0.1:
+        return f"× {factor:,.0f}" if factor >= 100 else f"× {factor:.2g}"
+    return f"÷ {number(float(f'{1 / factor:.2g}'))}"
 
 
 def reading(known: Known, unit: str = "") -> str:
@@ -215,7 +232,12 @@ def fill(template: str, read: Read) -> str | None:
         return reading(found, unit)
 
     text = _PLACE.sub(value, template)
-    return None if holes else text
+    return None if holes else singular(text)
+
+
+def singular(text: str) -> str:
+    """ "1 GPUs" -> "1 GPU", "1 requests run" -> "1 request runs"."""
+    return _ONE.sub(lambda m: f"1 {m[1]}{_OF_ONE.get(m[2] or '', m[2] or '')}", text)
 
 
 def names(template: str) -> list[str]:

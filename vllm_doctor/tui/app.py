@@ -264,7 +264,7 @@ class DoctorApp(App[None]):
             self._begin()
         else:
             self.session.control.rescan()
-        self.tell("looking for everything again" if self.view_model.goes_on else "reading again")
+        self.tell("rescanning" if self.view_model.goes_on else "reading again")
 
     def action_window(self, steps: int) -> None:
         if not self.view_model.goes_on:
@@ -327,14 +327,14 @@ class DoctorApp(App[None]):
         except Exception as error:
             self.call_from_thread(self.tell, f"{said}; no recording: {error}")
             return
-        self.call_from_thread(self.tell, f"{said}, and {path.name} to look at again" if written else said)
+        self.call_from_thread(self.tell, f"{said}, and {path.name} to replay" if written else said)
 
     # ---- the palette ------------------------------------------------------------------------------------------------
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         for name in ("overview", *list(self.PAGES)[:-1]):
             yield SystemCommand(f"Screen: {name}", "go there", lambda name=name: self.go(name))
-        yield SystemCommand("Copy the fix", "the corrected command, and a file beside it", self.action_copy_cure)
+        yield SystemCommand("Copy the fix", "the corrected command, and a file next to it", self.action_copy_cure)
         yield SystemCommand("Copy the finding as markdown", "for an issue or a chat", self.action_copy_markdown)
         yield SystemCommand("Save the report", "as markdown, and a recording, in this folder", self.action_save)
         yield SystemCommand("Pause, or go on", "nothing is asked of the server meanwhile", self.action_pause)

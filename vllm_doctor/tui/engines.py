@@ -18,8 +18,8 @@ _COLUMNS = (
     ("requests_running", "running", 7, 2.0),
     ("requests_waiting", "waiting", 7, 2.0),
     ("kv_cache_usage", "KV", 6, 0.15),
-    ("generation_tokens_per_second", "out", 8, 20.0),
-    ("prompt_tokens_per_second", "in", 8, 20.0),
+    ("generation_tokens_per_second", "gen tok", 8, 20.0),
+    ("prompt_tokens_per_second", "prompt tok", 10, 20.0),
     ("preemptions_per_second", "preempt", 7, 0.5),
     ("ttft_p99", "TTFT p99", 11, 0.0),
     ("itl_p99", "ITL p99", 11, 0.0),
@@ -42,7 +42,7 @@ class EnginesPage(Page):
         count = len(report.engines) if report is not None else 0
         far = len({place for place, _ in outliers(report)}) if report is not None else 0
         title = f"{count} engine{'s' if count != 1 else ''}"
-        told = f"{far} unlike the others" if far else "none unlike the others" if count >= _FEWEST else ""
+        told = f"{far} outlier{'s' if far != 1 else ''}" if far else "no outlier" if count >= _FEWEST else ""
         name = self.SORTS[view.sort % len(self.SORTS)]
         return [
             NOTHING,
@@ -178,10 +178,10 @@ class EnginePage(Page):
             others = ""
             if (self.place, vital.name) in far:
                 known = [v for e in report.engines if (v := _value(e, vital.name)) is not None]
-                others = f"  ▲ the median is {words.number(median(known), vital.unit)}"
+                others = f"  ▲ p50 is {words.number(median(known), vital.unit)}"
             lines.append(Row(say(f"  {vital.says:<40}", (f"{text:>16}", "" if is_known else DIM), (others, "yellow"))))
         mine = [f for f in report.findings if _is_of(f.subject, engine.subject)]
-        lines += [Row(NOTHING), Row(say(("  Found", "bold")))] if mine else []
+        lines += [Row(NOTHING), Row(say(("  Findings", "bold")))] if mine else []
         for found in mine:
             lines.append(
                 Row(say("  ", severity(found.severity), f"  {found.title}  ", (found.rule, DIM)), finding.key_of(found))

@@ -16,7 +16,7 @@ _KEPT = {True: ("kept", "yellow"), False: ("excluded", "green"), None: ("open", 
 
 class ExplainPage(Page):
     NAME = "explain"
-    HINTS = (("⏎", "its page"), ("/", "filter"), ("5", "rules"), ("esc", "back"))
+    HINTS = (("⏎", "rule page"), ("/", "filter"), ("5", "rules"), ("esc", "back"))
 
     def draw_head(self, view: View) -> list[Text]:
         report = view.view_model.report

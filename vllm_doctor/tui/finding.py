@@ -62,7 +62,7 @@ class FindingPage(Page):
     def draw_rows(self, view: View) -> list[Row]:
         group, report = self.group, self._report
         if not group or report is None:
-            return [Row(say((" It is not found any more.", DIM)))]
+            return [Row(say((" Resolved: it is no longer found.", DIM)))]
         return rows(view.view_model, report, group, view.width - 2)
 
 
@@ -74,7 +74,7 @@ def head(group: Sequence[Finding], width: int, is_gone: bool = False) -> list[Te
     title[0].stylize(style, 0, len(word))
     lines = [NOTHING, *title, about]
     if is_gone:
-        lines.append(say((" ✔ not found any more: this is how it was", "green")))
+        lines.append(say((" ✔ resolved; the last state is shown", "green")))
     return lines
 
 

@@ -51,7 +51,7 @@ _HEADS = {
     "requests_waiting": ("waiting", 7),
     "kv_cache_usage": ("KV", 6),
     "ttft_p99": ("TTFT p99", 10),
-    "generation_tokens_per_second": ("out", 8),
+    "generation_tokens_per_second": ("gen tok", 8),
 }
 _BY_VALUE = tuple(_HEADS)
 _VERDICTS = (Verdict.CRITICAL, Verdict.WARNING, Verdict.UNKNOWN, Verdict.OK)
@@ -64,7 +64,7 @@ _HELP = (
     ("/", "filter by name, model, rule or verdict; esc shows all again"),
     ("s", "sort: worst first, by model, by name, or by a column"),
     ("r", "ask the Prometheus now; by itself it is asked each minute"),
-    ("▲2", "outlier: in how many signals it lies far from the median of its model"),
+    ("▲2", "outlier: in how many signals it lies far from the p50 of its model"),
     ("?", "this"),
     ("q  ^c", "quit; the exit code is that of the worst engine"),
 )
@@ -137,7 +137,7 @@ class FleetPage(Page):
             model = f" · {row.model}" if fleet is not None and fleet.models > 1 else ""
             notes.append(say(f" {row.name}{model}: ", (row.headline, "bold")))
             if row.outlying:
-                notes.append(say((" beside its model  ", DIM), "; ".join(row.outlying)))
+                notes.append(say((" outlier in its model  ", DIM), "; ".join(row.outlying)))
         if fleet is not None and fleet.notes:
             more = f" (and {len(fleet.notes) - 1} more notes: --text)" if len(fleet.notes) > 1 else ""
             notes.append(say((" ! ", "yellow"), f"{fleet.notes[0]}{more}"))
@@ -282,16 +282,16 @@ def _columns(view: View, fleet: FleetSeen) -> list[Column]:
     verdict = Column("verdict", 20 if view.width < 100 else 30, False)
     left = view.width - 1 - _NAME - 2 - verdict.width
     figures = {head: Column(head, width) for head, width in _HEADS.values()}
-    wanted = [*list(figures.values())[:-1], Column("apart", 5)]
+    wanted = [*list(figures.values())[:-1], Column("outlier", 7)]
     wanted += [Column("model", 12, False)] if fleet.models > 1 else []
     fitting = set()
-    for column in (*wanted, figures["out"]):
+    for column in (*wanted, figures["gen tok"]):
         if left >= column.width + 2:
             fitting.add(column.head)
             left -= column.width + 2
     name = min(left, 26)
     model = [Column("model", 12 + min(left - name, 30), False)] if "model" in fitting else []
-    rest = [column for column in (*figures.values(), Column("apart", 5)) if column.head in fitting]
+    rest = [column for column in (*figures.values(), Column("outlier", 7)) if column.head in fitting]
     return [Column("engine", _NAME + name, False), *model, verdict, *rest]
 
 
@@ -304,7 +304,7 @@ def _drawn(engine: EngineRow, columns: Sequence[Column]) -> Text:
         "engine": _ending(engine.name, columns[0].width),
         "model": engine.model,
         "verdict": (f"{fit(told, width - len(more)).rstrip()}{more}", colour),
-        "apart": (f"▲{len(engine.outlying)}", "bold yellow") if engine.outlying else "",
+        "outlier": (f"▲{len(engine.outlying)}", "bold yellow") if engine.outlying else "",
     }
     for signal, (head, _) in _HEADS.items():
         reading = engine.readings.get(signal)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from vllm_doctor.model.reading import Known, Reading
-from vllm_doctor.model.reason import HOW_TO_LEARN, Reason
+from vllm_doctor.model.reason import HOW_TO_LEARN, IN_SHORT, Reason
 from vllm_doctor.render.parts import examined
 from vllm_doctor.session.view_model import Fact, ViewModel
 from vllm_doctor.text import words
@@ -112,7 +112,7 @@ def _of(now: Reading, most: Reading, unit: str) -> str:
 
 
 def _text(reading: Reading, unit: str) -> str:
-    return words.reading(reading, unit) if isinstance(reading, Known) else str(reading.reason)
+    return words.reading(reading, unit) if isinstance(reading, Known) else IN_SHORT[reading.reason]
 
 
 def _facts(view: View, width: int) -> Iterator[Text]:
@@ -131,7 +131,7 @@ def _facts(view: View, width: int) -> Iterator[Text]:
         yield NOTHING
         yield ruled("not known", "", width)
         for reason, names in unknown.items():
-            yield from wrapped(f"{reason}: {HOW_TO_LEARN[reason]}", width, "  ", "  ")
+            yield from wrapped(HOW_TO_LEARN[reason], width, "  ", "  ")
             yield from wrapped(", ".join(names), width, "    ", "    ", DIM)
 
 

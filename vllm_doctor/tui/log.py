@@ -23,7 +23,7 @@ from vllm_doctor.tui.plot import bars, scale
 
 _LABEL, _MOST = 10, 12
 _ROWS = (("running", "requests_running", "requests"), ("waiting", "requests_waiting", "requests"),
-         ("KV cache", "kv_cache_usage", "share"), ("out/s", "generation_tokens_per_second", ""))  # fmt: skip
+         ("KV cache", "kv_cache_usage", "share"), ("gen tok/s", "generation_tokens_per_second", ""))  # fmt: skip
 _EVENT = "event:"
 
 
@@ -131,7 +131,9 @@ def _spans(line: Line, spans: Sequence[Span], room: int, most: int) -> list[Text
         ]
         drawn += [say(" " * (_LABEL + 1), (text, colour)) for text in times.marks(inside, frame, room, rule)]
     died = (
-        [event.at for event in line.view_model.events if " died" in event.text] if not line.view_model.is_live else []
+        [event.at for event in line.view_model.events if " crashed" in event.text]
+        if not line.view_model.is_live
+        else []
     )
     if died:
         signs = [" "] * room

@@ -193,7 +193,7 @@ def rows(view: View, width: int) -> list[Row]:
         found += [Row(line) for line in (NOTHING, *lines, NOTHING) if lines]
     for place, said in enumerate(unseen.in_short(report)):
         if view.keeps(said):
-            label = f" {SIGN['unknown']} not seen  " if not place else " " * 13
+            label = f" {SIGN['unknown']} no data   " if not place else " " * 13
             found.append(Row(cut(say((label, "cyan"), (said, DIM)), width), f"{_UNSEEN}{place}"))
     return found
 

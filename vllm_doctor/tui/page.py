@@ -277,7 +277,7 @@ def _target(view_model: ViewModel) -> str:
 
 
 def _gpus(count: int, name: str | None) -> str:
-    return (f"{count} × {name}" if name else f"{count} GPUs") if count else "no GPU"
+    return (f"{count} × {name}" if name else f"{count} GPU{'' if count == 1 else 's'}") if count else "no GPU"
 
 
 def _cores(usable: float | None, wanted: float | None) -> str | None:
@@ -298,7 +298,7 @@ def _when(view: View) -> str:
         return f"since {duration(max(0.0, view.now - view_model.since))}"
     if view_model.status is Status.LOST and seen is not None:
         return f"last seen {duration(max(0.0, view.now - seen))} ago"
-    return f"watched for {duration(max(0.0, view.now - view_model.began))}"
+    return ""  # the window says how much of it the verdict is of, the trend how much of it is drawn
 
 
 def _looked(view: View) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from vllm_doctor.model.kinds import State
-from vllm_doctor.model.reason import HOW_TO_LEARN
+from vllm_doctor.model.reason import HOW_TO_LEARN, IN_SHORT
 from vllm_doctor.session.view_model import RuleSeen
 from vllm_doctor.tui.ink import DIM, NOTHING, Row, fit, ruled, say, severity, wrapped
 from vllm_doctor.tui.page import Page, View
@@ -18,7 +18,7 @@ _RULE = "rule:"
 class RulesPage(Page):
     NAME = "rules"
     HINTS = (
-        ("⏎", "its page"),
+        ("⏎", "rule page"),
         ("x", "explain"),
         ("/", "filter"),
         ("s", "sort"),
@@ -48,7 +48,7 @@ class RulesPage(Page):
 def rows(view: View) -> list[Row]:
     found = []
     for rule in _sorted(view.view_model.rules, view.sort):
-        reasons = ", ".join(dict.fromkeys(map(str, rule.because.values())))
+        reasons = ", ".join(dict.fromkeys(IN_SHORT[reason] for reason in rule.because.values()))
         if view.keeps(rule.id, rule.title, rule.group, rule.state or "", reasons):
             found.append(Row(_rule(rule, reasons, view.width), f"{_RULE}{rule.id}"))
     return found or [Row(say(("  no rule is named so", DIM)))]
@@ -96,7 +96,7 @@ class RulePage(Page):
         rule = next((rule for rule in view.view_model.rules if rule.id == self.id_of_rule), None)
         lines = [NOTHING]
         for signal, reason in rule.because.items() if rule is not None else ():
-            lines += wrapped(f"{signal} is not known ({reason}): {HOW_TO_LEARN[reason]}", view.width - 3, " ? ", "   ")
+            lines += wrapped(f"{signal} is not known: {HOW_TO_LEARN[reason]}", view.width - 3, " ? ", "   ")
         page = self.doctor.session.page(self.id_of_rule)
         for line in page.splitlines():
             indent = " " * (1 + len(line) - len(line.lstrip()))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from vllm_doctor.model.reading import Known
+from vllm_doctor.model.reason import IN_SHORT
 from vllm_doctor.model.report import Report
 from vllm_doctor.session.view_model import ViewModel
 from vllm_doctor.text import words
@@ -95,7 +96,7 @@ def _sign(view_model: ViewModel, name: str, label: str, unit: str, top: float | 
     top = scale(values) if top is None else top
     if value is None:
         why = view_model.lacking.get(name)
-        return Sign(label, str(why) if why is not None else "", name, top, mark, False, False)
+        return Sign(label, IN_SHORT[why] if why is not None else "", name, top, mark, False, False)
     text, is_high = words.number(value, unit), mark is not None and value > mark
     if mark is not None:
         compared = f"{text} {'>' if is_high else '<'} {words.number(mark, unit)}"
@@ -180,7 +181,7 @@ def _gpu(view: View, width: int) -> Text:
     if busy is None:
         why = view.view_model.lacking.get("gpu_utilization")
         none = view.view_model.report is not None and view.view_model.report.patient.gpus == 0
-        told = "none here" if none else f"no data ({why})" if why else ""
+        told = "none here" if none else f"no data ({IN_SHORT[why]})" if why else ""
         return say((fit(f"{'GPU':<{_LABEL}} {told}", width), DIM))
     value = words.number(busy, "share") + (f" {clock:.0f} MHz" if clock is not None else "")
     return _cell(view, Sign("GPU", value, "gpu_utilization"), width, 1)[0]
@@ -190,7 +191,7 @@ def _cpu(view: View, width: int) -> Text:
     engine, api = view.view_model.trend.last("engine_cpu"), view.view_model.trend.last("api_cpu")
     if engine is None and api is None:
         why = view.view_model.lacking.get("engine_cpu")
-        return say((fit(f"{'CPU':<{_LABEL}} {f'no data ({why})' if why else ''}", width), DIM))
+        return say((fit(f"{'CPU':<{_LABEL}} {f'no data ({IN_SHORT[why]})' if why else ''}", width), DIM))
     known: Sequence[tuple[str, float | None]] = (("engine", engine), ("API", api))
     told = " · ".join(f"{name} {words.number(value)}" for name, value in known if value is not None)
     return say(fit("CPU cores", _LABEL), " ", (fit(told, width - _LABEL - 1), "bold"))

@@ -29,20 +29,21 @@ def report() -> Report:
 
 def test_the_line() -> None:
     assert in_words(SEEN) == (
-        "512 requests, 16 at a time, 1,024 in / 128 out, in 60.4 s: 1,234 tokens/s, TPOT 12.3 ms, TTFT 80 ms"
+        "512 requests, 16 concurrent, 1,024 prompt / 128 generation tokens, in 60.4 s: 1,234 generation tokens/s,"
+        " TPOT 12.3 ms, TTFT 80 ms"
     )
 
 
 def test_what_is_not_known_is_left_out() -> None:
     bare = replace(SEEN, requests=None, concurrency=None, seconds=None, input_len=None, output_len=None, ttft=None)
-    assert in_words(bare) == "vllm bench serve: 1,234 tokens/s, TPOT 12.3 ms"
+    assert in_words(bare) == "vllm bench serve: 1,234 generation tokens/s, TPOT 12.3 ms"
     assert in_words(replace(bare, tpot=None, output_tokens_per_second=None)) == "vllm bench serve: no figures"
     assert "TPOT 12.3 ms (derived)" in in_words(replace(SEEN, is_tpot_derived=True))
 
 
 def test_the_text_has_it_and_asks_no_server() -> None:
     shown = text.render(report(), False)
-    assert "Benchmark: 1,000 requests, 8 at a time" in shown
+    assert "Benchmark: 1,000 requests, 8 concurrent" in shown
     assert "no answer from /metrics" not in shown
 
 

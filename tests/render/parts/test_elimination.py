@@ -57,7 +57,7 @@ def test_the_text_tells_what_was_kept_and_what_was_dropped_by_which_number(repor
     assert "kept preemption: preemptions per finished request 1.5 > 0.1" in text
     assert "kv-cache-saturated follows from preemption:" in text
     assert "dropped max-num-seqs-cap: KV cache in use (peak) 100 %, not < 80 %" in text
-    assert "unknown, seen only on its host: cpu-contention (cpu_wait)" in text
+    assert "unknown, needs the host: cpu-contention (cpu_wait)" in text
 
 
 @pytest.mark.parametrize("format", ["text", "markdown", "html"])
@@ -95,7 +95,7 @@ def test_an_unknown_verdict_says_what_is_excluded_and_what_decides(report: Repor
     open_ = tuple(replace(gate, kept=None if gate.gate == "slots" else gate.kept) for gate in report.gates)
     unknown = replace(report, verdict=Verdict.UNKNOWN, findings=(), gates=open_)
     text = " ".join(api.render_report(unknown).split())
-    assert "Excluded Alive: tokens generated" in text
+    assert "Excluded Alive: generation tokens" in text
     assert "Budget: " in text
     assert "64 %, not >= 90 %" in text
     assert "To decide how many slots there are" in text

@@ -86,7 +86,7 @@ def test_those_that_could_not_be_looked_into_are_one_line() -> None:
     )
     said = " ".join(" ".join(lines(of)).split())
     assert "worker (pid 1) and 1 more: this container lacks SYS_PTRACE" in said
-    assert "2 of 3 processes could not be looked into." in said
+    assert "2 of 3 processes could not be sampled." in said
 
 
 def test_what_no_entry_describes_is_told_with_its_frames() -> None:

@@ -40,7 +40,7 @@ def lines(expected: Expected, whole: bool = False) -> list[str]:
 
 def test_what_is_missing_and_what_explains_it() -> None:
     assert lines(SLOW) == [
-        "A request gets 5 tokens/s; this model on 8 × A100 does 60–95 with 8 requests at a time (bound 110): 93 % is "
+        "A request gets 5 tokens/s; this model on 8 × A100 does 60–95 with 8 concurrent requests (bound 110): 93 % is "
         "missing.",
         "of that, at most: enforce-eager 9 %",
         "91 % of it is unexplained",
@@ -53,7 +53,7 @@ def test_what_is_missing_and_what_explains_it() -> None:
 @pytest.mark.parametrize(
     ("expected", "said"),
     [
-        (replace(SLOW, explained=()), "nothing that was found explains it"),
+        (replace(SLOW, explained=()), "no finding explains it"),
         (
             replace(SLOW, explained=(Share("host-swap", None),)),
             "of that, at most: host-swap all (its cost is not known)",
@@ -87,7 +87,7 @@ def test_a_speed_that_is_not_slow(expected: Expected, end: str) -> None:
 
 def test_a_speed_that_is_not_judged_says_what_would_tell() -> None:
     unknown = Expected({}, Standing.UNKNOWN, Pace(measured=0.2), Pace(), 8, lacks=("GPU unknown, give --gpu NAME",))
-    assert lines(unknown) == ["5 tokens/s a request · not judged: GPU unknown, give --gpu NAME"]
+    assert lines(unknown) == ["5 tokens/s per request · not judged: GPU unknown, give --gpu NAME"]
     assert lines(unknown, whole=True) == ["A request gets 5 tokens/s; not judged: GPU unknown, give --gpu NAME."]
     assert json_v1.document(report(unknown))["expected"]["why_unknown"] == ["GPU unknown, give --gpu NAME"]
 
@@ -125,5 +125,5 @@ def test_a_headline_of_speed_has_no_fix_of_a_finding_below_it() -> None:
 
 
 def test_a_terminal_has_it_in_half_a_line() -> None:
-    assert speed.in_short(report(SLOW)) == "5 tokens/s a request; 60–95 expected: 93 % missing"
+    assert speed.in_short(report(SLOW)) == "5 tokens/s per request; 60–95 expected: 93 % missing"
     assert "Speed       A request gets 5 tokens/s" in text.render(report(SLOW))

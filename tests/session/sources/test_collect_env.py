@@ -76,7 +76,7 @@ def test_it_is_believed_before_a_name(doctor: Doctor, env: str) -> None:
     report = doctor(env, "--command", "vllm serve m", "--gpu", "A100-SXM4-80GB", "--json").report
     assert report["patient"]["gpu"] == "NVIDIA H100 80GB HBM3"
     [named] = [source for source in report["sources"] if source["kind"] == "gpu-name"]
-    assert "--gpu is not used: collect-env tells which GPU it is (NVIDIA H100 80GB HBM3)" in named["notes"]
+    assert "--gpu is not used: collect-env reports which GPU it is (NVIDIA H100 80GB HBM3)" in named["notes"]
 
 
 def test_secrets_of_the_shell_stay_there(doctor: Doctor, env: str) -> None:

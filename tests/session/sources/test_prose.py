@@ -152,7 +152,7 @@ def test_a_throughput_of_unknown_many_is_judged_where_one_alone_would_be_slow(
     assert report.verdict == verdict
     if verdict == "warning":
         assert report.expected is not None
-        assert report.expected.measure_next[0].startswith("count the requests")
+        assert report.expected.measure_next[0].startswith("count the concurrent requests")
     else:
         assert "of how many requests" in report.headline
     assert "of all requests together" in _notes(report)

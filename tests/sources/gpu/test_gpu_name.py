@@ -72,7 +72,7 @@ def test_a_name_like_none_has_no_nearest(text: str) -> None:
 def test_a_number_of_gpus_without_a_name_is_no_unknown_gpu(text: str) -> None:
     found = gpu_name.parse(text)
     assert (found.count, found.gpu) == (4, None)
-    assert found.notes == ("which GPUs these 4 are is not told; speed is not judged",)
+    assert found.notes == ("which GPUs these 4 are is unknown; speed is not judged",)
 
 
 @pytest.mark.parametrize("text", ["Xeon (172 threads)", "2x Xeon Platinum", "EPYC"])

@@ -54,7 +54,7 @@ def test_tools_of_one_vendor_complete_each_other_in_any_order() -> None:
 def test_gpus_of_two_vendors_are_of_two_hosts() -> None:
     seen = view(f"PwrCap  VRAM%\n{ROCM}\n{TABLE}")
     assert (seen.origin, len(seen.gpus)) == ("nvidia-smi", 1)
-    assert "GPUs of AMD are told as well: only those of NVIDIA are read" in seen.notes
+    assert "GPUs of AMD are listed as well: only those of NVIDIA are read" in seen.notes
     alone = view(f"PwrCap  VRAM%\n{ROCM}")
     assert (alone.origin, facts(alone, GpuUse())["gpu_memory_used_share"]) == (
         "rocm-smi", Known(0.09, origin="rocm-smi"),

@@ -231,7 +231,7 @@ def test_a_dead_engine_core_that_nobody_noticed(site: Site) -> None:
     liveness.look_last()
     says = value(liveness.facts()["processes_gone_says"])
     assert isinstance(says, str)
-    assert "had died before" in says
+    assert "had exited before" in says
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ def test_a_dead_engine_that_nobody_buried(host: FakeProc) -> None:
     host.add(104, ["g++"], 100, state="Z")
     found = only(host)
     assert 102 not in roles(found)
-    assert found.notes == ("VLLM::EngineCor (pid 102) has died, and the server did not notice",)
+    assert found.notes == ("VLLM::EngineCor (pid 102) has exited, and the server did not notice",)
 
 
 # ------------------------------------------------------------------ by pid

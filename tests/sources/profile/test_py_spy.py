@@ -70,7 +70,7 @@ def test_stacks_that_were_written_count_though_the_process_ended(tmp_path: Path)
     program = sampler(tmp_path, said, 0, "thread (7): MainThread;run (a.py) 52\n")
     seen = py_spy.sample(root(tmp_path), 7, 1, 100, False, time.monotonic() + 5, program)
     assert (seen.problem, seen.errors, len(seen.stacks.found)) == (None, 3, 1)
-    assert seen.notes == ("it ended while it was looked at",)
+    assert seen.notes == ("it ended while it was sampled",)
 
 
 def test_a_sampler_that_hangs_is_ended(tmp_path: Path) -> None:

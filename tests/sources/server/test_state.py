@@ -61,7 +61,7 @@ def test_another_servers_scrapes_are_not_its(state: Callable[[], State], time: T
     state().keep("http://other:8000", scrape(time.clock))
     time.passes(60)
     told = state().recall(TARGET, scrape(time.clock))
-    assert (told.scrapes, "the first look" in told.note) == ((), True)
+    assert (told.scrapes, "the first sample" in told.note) == ((), True)
 
 
 def test_servers_share_a_file(state: Callable[[], State], time: Time) -> None:
@@ -93,7 +93,7 @@ def test_too_old_is_stale(state: Callable[[], State], time: Time) -> None:
     time.passes(STALE + 1)
     told = state().recall(TARGET, scrape(time.clock))
     assert (told.scrapes, told.reason) == ((), Reason.STALE)
-    assert "the last look is 15 min old (stale)" in told.note
+    assert "the last sample is 15 min old (stale)" in told.note
 
 
 def test_two_hooks_of_one_moment_look_back_to_the_one_before(state: Callable[[], State], time: Time) -> None:
@@ -188,7 +188,7 @@ def test_a_torn_one_is_begun_anew(state: Callable[[], State], time: Time, tmp_pa
     (tmp_path / "state").write_text("vllm-doctor/state/v1\n" + body.replace("TARGET", TARGET))
     state().check()
     told = state().recall(TARGET, scrape(time.clock))
-    assert (told.scrapes, "started over" in told.note or "first look" in told.note) == ((), True)
+    assert (told.scrapes, "started over" in told.note or "first sample" in told.note) == ((), True)
     assert state().keep(TARGET, scrape(time.clock, 1.0)) == ""
     time.passes(60)
     assert state().recall(TARGET, scrape(time.clock, 2.0)).scrapes[-1].page.samples[0].value == 1.0

@@ -24,17 +24,19 @@ def lines(report: Report) -> Iterator[Words]:
 
 
 def in_words(seen: BenchSeen) -> str:
-    """ "512 requests, 16 at a time, 1,024 in / 128 out: 1,234 tokens/s, TPOT 12.3 ms, TTFT 80 ms"."""
+    """ "512 requests, 16 concurrent, 1,024 prompt / 128 generation tokens: 1,234 generation tokens/s, TPOT 12.3 ms"."""
     asked = [
         f"{words.number(seen.requests)} requests" if seen.requests is not None else "",
-        f"{words.number(seen.concurrency)} at a time" if seen.concurrency is not None else "",
-        f"{words.number(seen.rate)} a second" if seen.rate is not None else "",
+        f"{words.number(seen.concurrency)} concurrent" if seen.concurrency is not None else "",
+        f"{words.number(seen.rate)} requests/s" if seen.rate is not None else "",
         _lengths(seen),
         f"in {words.number(seen.seconds, 's')}" if seen.seconds is not None else "",
     ]
     derived = " (derived)" if seen.is_tpot_derived else ""
     got = [
-        f"{words.number(seen.output_tokens_per_second)} tokens/s" if seen.output_tokens_per_second is not None else "",
+        f"{words.number(seen.output_tokens_per_second)} generation tokens/s"
+        if seen.output_tokens_per_second is not None
+        else "",
         f"TPOT {words.number(seen.tpot, 's')}{derived}" if seen.tpot is not None else "",
         f"TTFT {words.number(seen.ttft, 's')}" if seen.ttft is not None else "",
     ]
@@ -45,7 +47,7 @@ def _lengths(seen: BenchSeen) -> str:
     if seen.input_len is None and seen.output_len is None:
         return ""
     lengths = (words.number(round(value)) if value is not None else "?" for value in (seen.input_len, seen.output_len))
-    return "{} in / {} out".format(*lengths)
+    return "{} prompt / {} generation tokens".format(*lengths)
 
 
 def _joined(parts: list[str]) -> str:

@@ -95,7 +95,7 @@ def suspects(gate: Gate) -> Iterator[tuple[str, Words]]:
     for why, unknown in lacking.items():
         yield "", (f"unknown, {why}: ", *joined(unknown, ", "))
     if others := [one.rule for one in gate.suspects if one.fate is Fate.NOT_APPLICABLE]:
-        yield "", ("not about such a server: ", *listed(others))
+        yield "", ("does not apply to this server: ", *listed(others))
 
 
 def of_suspect(suspect: Suspect) -> str:

@@ -83,7 +83,8 @@ def _logs(report: Report, whole: bool) -> Iterator[Words]:
         return
     if targets:
         yield targets
-    yield times.span(report), Span(" · ", Kind.BREAK), f"{counted}, read in {read.seconds:.1f} s"
+    took = f", read in {read.seconds:.1f} s" if read.seconds >= 1 else ""
+    yield times.span(report), Span(" · ", Kind.BREAK), f"{counted}{took}"
 
 
 def _server(report: Report, whole: bool) -> Iterator[Words]:

@@ -41,7 +41,7 @@ def will_give(report: Report, whole: bool) -> tuple[Heading | Labelled, ...]:
     known = [load for load in expectation.loads if load.tpot.is_known]
     if known:
         rows = tuple(_of_load(load) for load in known)
-        head = ("Requests at a time", "tokens/s of each", "tokens/s in all", "Time to first token")
+        head = ("Concurrent requests", "tokens/s of each", "Total tokens/s", "Time to first token")
         table = Table(head, rows, frozenset({1, 2}), (_RANGE, *_bound(known[0])))
         blocks.append(Labelled("Speed", f"tokens/s of requests with {_lengths(known[0])}", (table,)))
     lines = tuple(line for finding in report.findings for line in _cost(finding))
@@ -79,8 +79,8 @@ def speed(load: LoadExpected) -> Labelled:
     rows = (
         _figure("time per output token", load.tpot, "s"),
         _figure("time to first token", load.ttft, "s"),
-        _figure("tokens/s of a request", load.rate_of_request, ""),
-        _figure("tokens/s in all", load.rate, ""),
+        _figure("tokens/s per request", load.rate_of_request, ""),
+        _figure("total tokens/s", load.rate, ""),
     )
     known = tuple(row for row in rows if row is not None)
     if not known:
@@ -98,8 +98,8 @@ def load(expectation: Expectation) -> Labelled:
     if load.running is not None and load.queued:
         waits = f", {_number(load.queue.typical, 's')} typically" if load.queue.typical is not None else ""
         running, queued = words.number(load.running, "requests"), words.number(load.queued, "requests")
-        said.append(f"{running} run at a time; the other {queued} wait for their turn{waits}")
-    asked = f"{_requests(load.load.requests)} at a time, each with {_lengths(load)}"
+        said.append(f"{running} run concurrently; the other {queued} wait for their turn{waits}")
+    asked = f"{_requests(load.load.requests, 'concurrent ')}, each with {_lengths(load)}"
     return Labelled("Load", asked, (Lines(tuple(said)),) if said else ())
 
 
@@ -138,16 +138,16 @@ def headline(expectation: Expectation) -> tuple[str, str]:
     if each is None or together is None:
         return (
             "unknown",
-            "How fast it is cannot be told" if expectation.fits is None else "It fits; its speed is unknown",
+            "The speed cannot be estimated" if expectation.fits is None else "It fits; its speed is unknown",
         )
     if load.load.requests == 1:
-        return "expect", f"{words.number(each)} tokens/s for a request"
+        return "expect", f"{words.number(each)} tokens/s per request"
     if load.queued:
         running, queued = _requests(load.running), words.number(load.queued, "requests")
-        said = f"{words.number(each)} tokens/s for each of {running} that run, {words.number(together)} in all"
+        said = f"{words.number(each)} tokens/s for each of {running} that run, {words.number(together)} in total"
         return "expect", f"{said}; {queued} wait"
     of = _requests(load.load.requests)
-    return "expect", f"{words.number(each)} tokens/s for each of {of}, {words.number(together)} in all"
+    return "expect", f"{words.number(each)} tokens/s for each of {of}, {words.number(together)} in total"
 
 
 def _too_large(expectation: Expectation) -> str:
@@ -197,7 +197,7 @@ def _of_load(load: LoadExpected) -> tuple[Words, ...]:
     return (
         _requests(load.load.requests),
         each,
-        f"{_number(load.rate.typical)} in all",
+        f"{_number(load.rate.typical)} in total",
         f"TTFT {_number(load.ttft.typical, 's')}",
     )
 
@@ -225,8 +225,8 @@ def _lengths(load: LoadExpected) -> str:
     return f"{_number(load.load.input_tokens)} prompt tokens and {_number(load.load.output_tokens)} generated tokens"
 
 
-def _requests(count: float | None) -> str:
-    return "1 request" if count == 1 else f"{_number(count, 'requests')} requests"
+def _requests(count: float | None, kind: str = "") -> str:
+    return f"1 {kind}request" if count == 1 else f"{_number(count, 'requests')} {kind}requests"
 
 
 def _gpus(count: float) -> str:

@@ -92,11 +92,11 @@ def runs(report: Report, whole: bool) -> tuple[Heading | Lines | Table, ...]:
     died = sum(run.end == "died" for run in hidden)
     if whole:
         rows = tuple(_row(number, alike) for number, alike in (*first, *last))
-        notes = (f"{len(hidden):,} runs between them are not shown; {died:,} of them died.",) if hidden else ()
+        notes = (f"{len(hidden):,} runs between them are not shown; {died:,} of them crashed.",) if hidden else ()
         head = ("Run", "From – to", "Served", "Ended", "In", "Cause", "Log line")
         return Heading("Runs of the server"), Table(head, rows, frozenset({0, 6}), notes)
     items = [_sentence(number, alike, len(report.runs)) for number, alike in first]
-    items += [f"… {len(hidden):,} runs between them, {died:,} of them died …"] if hidden else []
+    items += [f"… {len(hidden):,} runs between them, {died:,} of them crashed …"] if hidden else []
     items += [_sentence(number, alike, len(report.runs)) for number, alike in last]
     return (Lines(tuple(items), hang=11),)
 
@@ -115,7 +115,7 @@ def _sentence(number: int, runs: Sequence[RunSeen], of: int) -> str:
         return f"{begun}{'the log ends' if number + count > of else 'the next run follows'}"
     at = f" {times.clock(run.died_at)}" if run.died_at is not None and count == 1 else ""
     who = f" in {run.process}" if run.process else ""
-    ended = f"crashed during startup{_stage(run)}" if is_early else "died"
+    ended = f"crashed during startup{_stage(run)}" if is_early else "crashed"
     cause = run.cause or _NO_CAUSE
     places = _places(runs)
     line = f" (line {places})" if places else ""
@@ -151,12 +151,13 @@ def _ended(run: RunSeen, count: int) -> str:
         early = f" during startup{_stage(run)}" if run.stage is not None else ""
         return f"was stopped{early}: {run.ended_by}" if run.ended_by else f"was stopped{early}"
     if run.end == "hung":
-        return f"hangs: requests run, and nothing moves for {words.number(run.hung_seconds, 's')} to the log's end"
+        hung = words.number(run.hung_seconds, "s")
+        return f"hangs: requests run, and no tokens are generated for {hung} to the log's end"
     if run.end != "died":
         return "goes on"
     if count > 1:
-        return f"died, each of them{_stage(run)}"
-    return f"died{_stage(run)} {times.clock(run.died_at)}" if run.died_at is not None else "died"
+        return f"crashed, each of them{_stage(run)}"
+    return f"crashed{_stage(run)} {times.clock(run.died_at)}" if run.died_at is not None else "crashed"
 
 
 def _places(runs: Sequence[RunSeen]) -> str:

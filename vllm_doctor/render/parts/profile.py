@@ -78,7 +78,7 @@ def how(profile: Profile) -> str:
     """How it was looked at, and what that took."""
     used = [one.sampler_cpu for one in profile.processes if one.sampler_cpu is not None]
     errors = sum(one.errors for one in profile.processes)
-    said = f"Sampled {profile.rate} times a second for {words.number(profile.seconds, 's')}"
+    said = f"Sampled {profile.rate} times per second for {words.number(profile.seconds, 's')}"
     said += "" if profile.native else ", without stopping a process"
     said += f"; py-spy used {words.number(round(sum(used), 2))} of a core" if used else ""
     return said + (f"; {errors:,} stacks could not be read." if errors else ".")
@@ -125,7 +125,7 @@ def _busiest(seen: Profile) -> Lines:
 
 
 def _unread(seen: Profile) -> Iterator[str]:
-    """Those that could not be looked into, and why."""
+    """Those that could not be sampled, and why."""
     found: dict[tuple[str, str], list[ProcessProfile]] = {}
     for one in seen.processes:
         if not one.threads:

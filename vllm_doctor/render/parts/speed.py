@@ -32,7 +32,7 @@ def _in_a_line(report: Report, expected: Expected) -> tuple[Lines, ...]:
         return ()
     is_told = bool(expected.lacks) and expected.lacks[0] in report.headline
     why = "" if is_told or not expected.lacks else f": {expected.lacks[0]}"
-    return (Lines((f"{_per_second(expected.tpot.measured)} tokens/s a request · not judged{why}",), close=True),)
+    return (Lines((f"{_per_second(expected.tpot.measured)} tokens/s per request · not judged{why}",), close=True),)
 
 
 def sentence(report: Report) -> str | None:
@@ -56,7 +56,7 @@ def sentence(report: Report) -> str | None:
         case Standing.FAST:
             judged = "faster than typical"
         case _ if expected.tpot.high and measured and measured > expected.tpot.high:
-            judged = "slower than typical, by no more than such figures are uncertain"
+            judged = "slower than typical, within the uncertainty of such figures"
         case _:
             judged = "as expected"
     return f"{gets[:1].upper()}{gets[1:]}; {does}: {judged}{_when(expected)}."
@@ -70,11 +70,11 @@ def of_headline(report: Report) -> str | None:
 
 
 def in_short(report: Report) -> str | None:
-    """The same in half a line: "5.3 tokens/s a request; 60–95 expected: 92 % missing". Why not: in `sentence`."""
+    """The same in half a line: "5.3 tokens/s per request; 60–95 expected: 92 % missing". Why not: in `sentence`."""
     expected = report.expected
     if expected is None or expected.standing is Standing.IDLE:
         return None
-    gets = f"{_per_second(expected.tpot.measured)} tokens/s a request" if expected.tpot.measured else ""
+    gets = f"{_per_second(expected.tpot.measured)} tokens/s per request" if expected.tpot.measured else ""
     if expected.standing is Standing.UNKNOWN:
         return f"{gets}, not judged" if gets else None
     missing = words.number(expected.missing or 0.0, "share")
@@ -99,7 +99,7 @@ def _batch(expected: Expected) -> str:
     if expected.batch is None:
         return ""
     many = words.number(expected.batch, "requests")
-    return f" with {many} request{'' if many == '1' else 's'} at a time"
+    return f" with {many} concurrent request{'' if many == '1' else 's'}"
 
 
 def _bound(expected: Expected) -> str:
@@ -119,7 +119,7 @@ def _causes(expected: Expected) -> Iterator[Words]:
         yield ("of that, at most: ", *joined(told, ", "))
     unexplained = expected.unexplained
     if not expected.explained:
-        yield "nothing that was found explains it"
+        yield "no finding explains it"
     elif unexplained is not None and unexplained > 0.005:
         yield f"{words.number(unexplained, 'share')} of it is unexplained"
 

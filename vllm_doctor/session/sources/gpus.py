@@ -68,5 +68,5 @@ def named(how: Attachment, beside: Sequence[Source]) -> Iterator[Source]:
 def unused(printed: Sequence[PrintedGpus]) -> Iterator[Source]:
     """What else was printed of GPUs: one host is examined."""
     for one in printed:
-        says = f"{one.name} tells of GPUs, too: only what stands in the first is used"
+        says = f"{one.name} lists GPUs, too: only the first file is used"
         yield noted(SourceKind.GPU, one.name, "", says)

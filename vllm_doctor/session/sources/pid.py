@@ -73,7 +73,7 @@ def _of_server(found: ServerProcess, how: Attachment, opened: ExitStack) -> list
     patient = f"pid {found.root}"
     problem = Problem(
         "no-url",
-        f"{patient} is a vLLM, but no port of it can be reached from here"
+        f"{patient} is a vLLM, but no port of it is reachable"
         f" ({'; '.join(found.notes) or 'permission denied?'}): give its URL too, if it has one",
     )
     nowhere = Observation(SourceKind.SERVER, patient, error=problem, patient=patient)

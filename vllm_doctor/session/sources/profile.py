@@ -23,7 +23,7 @@ EVERY = 60.0
 """Seconds from one look to the next, where it is watched: so its server lends it a sixth of the time at most."""
 _BESIDE = 12.0
 """Seconds that a look may take beside those in which it samples."""
-NOBODY = "no API server, engine core or worker of it can be seen from here"
+NOBODY = "no API server, engine core or worker of it is visible to this process"
 
 
 def of_server(found: ServerProcess, sampling: How, how: Attachment, patient: str) -> Source:

@@ -211,7 +211,7 @@ def _taken(figure: Figure, told: Told) -> str:
         )
         another = f"--measured {figure.rate:.3g}tok/s@8"
     elif figure.requests is None:
-        load = "of one request at a time, as the text names no other number"
+        load = "of a single request, as the text names no other number"
     elif figure.requests == 1:
         load = "of one request"
     elif figure.is_together:
@@ -241,7 +241,7 @@ def _compared(told: Told) -> str:
     if not told.references:
         return ""
     shown = ", ".join(f"{one.said!r} ({what})" for one, what in told.references[:_SHOWN])
-    return f", beside {shown}"
+    return f", with {shown}"
 
 
 def _short(text: str) -> str:

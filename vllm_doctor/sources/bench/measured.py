@@ -18,7 +18,7 @@ from vllm_doctor.sources.bench.source import seen
 from vllm_doctor.text import durations
 
 OPTION = "--measured"
-ALONE = "one request at a time is assumed (--measured 1200tok/s@64: of 64 requests together)"
+ALONE = "a single request is assumed (--measured 1200tok/s@64: of 64 requests together)"
 FORMS = (
     "write 17tok/s (of a request), 58ms (per output token), 1200tok/s@64 (of 64 requests together), or"
     " tpot=58ms,concurrency=16,input=1024,output=128"

@@ -48,7 +48,7 @@ def parse(text: str) -> NamedGpu:
         raise UsageError(f"{OPTION} {_shown(text)!r}: write the name of a GPU, as in {OPTION} 8xH100")
     found = gpu_names.named(text)
     if found is None and told.count is not None and gpu_names.is_number_alone(told.name):
-        note = f"which GPUs these {told.count} are is not told; speed is not judged"
+        note = f"which GPUs these {told.count} are is unknown; speed is not judged"
         return NamedGpu(said, told.count, None, (note,))
     if found is None:
         near = ", ".join(data_sheets.nearest(told.name))

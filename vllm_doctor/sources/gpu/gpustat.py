@@ -33,7 +33,7 @@ def looks(lines: Sequence[Line], notes: list[str]) -> list[Look]:
             rows.append((int(found[1]), key))
     told, every = rounds(rows, smi.ENOUGH)
     if every > 1:
-        notes.append(f"of {len(rows):,} lines of gpustat one look in {every} was read")
+        notes.append(f"of {len(rows):,} lines of gpustat one sample in {every} was read")
     return [_look(some) for some in told]
 
 

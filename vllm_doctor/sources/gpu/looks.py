@@ -199,7 +199,7 @@ def view(name: str, looks: Sequence[Look], notes: Sequence[str]) -> GpuView:
     """
     vendor = next((look.vendor for look in looks if look.gpus), looks[0].vendor)
     others = sorted({look.vendor for look in looks} - {vendor})
-    told = [*notes, *(f"GPUs of {other} are told as well: only those of {vendor} are read" for other in others)]
+    told = [*notes, *(f"GPUs of {other} are listed as well: only those of {vendor} are read" for other in others)]
     own = [look for look in looks if look.vendor == vendor]
     host = _Host()
     kept = sorted(_added(host, name, own, told), key=lambda look: look.line)
@@ -302,7 +302,7 @@ def _place_apps(host: _Host, looks: Sequence[Look], notes: list[str]) -> None:
                 found.setdefault(index, []).append((("N/A", "N/A"), process))
         look.processes |= found
     if left_out:
-        notes.append(f"on which GPU {left_out} processes are is not told: left out")
+        notes.append(f"on which GPU {left_out} processes are is unknown: left out")
 
 
 def _looks(host: _Host, tables: Sequence[Look]) -> Iterator[tuple[Look, GpuSample]]:

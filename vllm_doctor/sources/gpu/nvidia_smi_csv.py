@@ -170,12 +170,12 @@ class _Reader:
         told = _rounds(rows, header)
         if not header.tells_which and "timestamp" not in header.names and len(rows) > 1:
             if len(rows) > _MOST_UNTOLD:
-                self._notes.append(f"{len(rows):,} rows of nvidia-smi's CSV do not tell their GPU: left out")
+                self._notes.append(f"{len(rows):,} rows of nvidia-smi's CSV do not name their GPU: left out")
                 return
             self._notes.append(NO_INDEX)
         every = -(-len(rows) // _MOST_ROWS)
         if every > 1:
-            self._notes.append(f"of {len(told):,} looks in nvidia-smi's CSV one in {every} was read")
+            self._notes.append(f"of {len(told):,} samples in nvidia-smi's CSV one in {every} was read")
         self.looks += [look for rows in told[::every] if (look := _look(rows, header, self._notes)).tells]
 
     def _read_bare(self) -> None:

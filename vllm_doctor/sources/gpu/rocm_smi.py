@@ -65,7 +65,7 @@ def looks(lines: Sequence[Line], notes: list[str]) -> list[Look]:
             driver = version[1]
     told_rows, every = rounds(rows, smi.ENOUGH)
     if every > 1:
-        notes.append(f"of {len(rows):,} rows of rocm-smi one look in {every} was read")
+        notes.append(f"of {len(rows):,} rows of rocm-smi one sample in {every} was read")
     found = [_table(some) for some in told_rows]
     if len(said) <= smi.MAX_GPUS and said:
         found.append(_lines(first, said, driver))

@@ -223,7 +223,7 @@ class Liveness:
             whole = len(gone) == len(self._members)
             told.append(f"{'all of its processes' if whole else self._named(gone)} ended while watched")
         if dead:
-            told.append(f"{self._named(dead)} had died before, and the server did not notice")
+            told.append(f"{self._named(dead)} had exited before, and the server did not notice")
         if lacks:
             told.append(f"it serves its port without {lacks}")
         if told:

@@ -383,9 +383,9 @@ def _notes(host: _Host, root: _Row, command: Command) -> Iterator[str]:
         yield f"{len(untold)} of its processes have no title (starting, or no setproctitle): their roles are not known"
     for row in below:
         if row.is_dead and row.comm.startswith(_VLLM):
-            yield f"{row.name} (pid {row.pid}) has died, and the server did not notice"
+            yield f"{row.name} (pid {row.pid}) has exited, and the server did not notice"
     if any(command.flags.get(flag) == value for flag, value in _RAY_FLAGS.items()):
-        yield "its workers run under Ray, outside its process tree: their processes are not looked at"
+        yield "its workers run under Ray, outside its process tree: their processes are not examined"
 
 
 def _is_untitled(row: _Row, root: _Row) -> bool:

@@ -22,8 +22,8 @@ _JUDGED, _MOST_FOLLOWING = 2000, 2000
 _LONGEST = 1 << 20
 _TURNED = "its newest lines stand first: it is read from its end"
 TOO_LONG = (
-    f"its newest lines stand first, and it is too long to be turned round ({MOST_TURNED >> 20} MiB): how things went on"
-    " is told the wrong way round; turn it yourself: tac FILE | vllm-doctor -"
+    f"its newest lines stand first, and it is too long to be turned round ({MOST_TURNED >> 20} MiB): its order is"
+    " reversed; turn it yourself: tac FILE | vllm-doctor -"
 )
 
 _TIME = re.compile(

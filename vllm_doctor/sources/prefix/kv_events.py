@@ -201,7 +201,9 @@ def _nothing(endpoint: Endpoint, heard: Heard) -> SourceError:
     if heard.is_refused:
         return SourceError("not-vllm", f"{endpoint}: what answers there does not speak ZMQ: is it the port of HTTP?")
     if heard.is_connected:
-        return SourceError("empty", f"{endpoint}: no event came: send requests meanwhile, or look longer (--window 60)")
+        return SourceError(
+            "empty", f"{endpoint}: no event came: send requests meanwhile, or sample longer (--window 60)"
+        )
     return SourceError(
         "unreachable",
         f'{endpoint} does not answer: start vLLM with --kv-events-config \'{{"enable_kv_cache_events": true,'

@@ -33,7 +33,7 @@ SECONDS, RATE = 10.0, 20
 MOST_RATE, MOST_SECONDS = 500, 300.0
 MOST_PROCESSES = 24
 ROLES = (ENGINE_CORE, API_SERVER, WORKER)
-"""The processes that are looked into, the first where there are too many."""
+"""The processes that are sampled, the first where there are too many."""
 _TICK = 100.0  # USER_HZ, the same on every Linux
 _MAX_THREADS = 4096
 _AT_REST = 0.005
@@ -80,7 +80,7 @@ def profile(members: Sequence[Member], parts: Parts, how: How, deadline: float, 
         thread.join(max(0.0, deadline + 2 - time.monotonic()))
     rows = [found.get(one.pid) or _late(one) for one in looked_at]
     rows += [
-        ProcessProfile(one.role, one.pid, problem=Problem("too-large", f"only {MOST_PROCESSES} are looked into"))
+        ProcessProfile(one.role, one.pid, problem=Problem("too-large", f"only {MOST_PROCESSES} are sampled"))
         for one in left_out
     ]
     says = {part.id: part.says for part in parts.parts}

@@ -78,7 +78,7 @@ def sample(
     if late is not None:
         notes.append(f"the sampler fell {late[1]} s behind: fewer samples than asked for (a lower --rate helps)")
     if "process exited" in ran.said and problem is None:
-        notes.append("it ended while it was looked at")
+        notes.append("it ended while it was sampled")
     if read is not None and read.is_cut:
         notes.append(f"only the first {len(read.found):,} of its stacks were read")
     if read is not None and read.is_crowded:
@@ -151,6 +151,6 @@ def _problem(kernel: Kernel, pid: int, ran: _Ran) -> Problem:
     if "can't get native stack traces" in low or ("unwind" in low and "native" in low):
         return Problem("unreadable", "py-spy cannot read native frames here: leave out --native")
     if ran.code == 0:
-        return Problem("empty", f"pid {pid} was looked at, and not one stack could be read")
+        return Problem("empty", f"pid {pid} was sampled, and no stack could be read")
     first = next((line.strip() for line in ran.said.splitlines() if line.strip()), "no word")
     return Problem("unreadable", f"py-spy failed with pid {pid}: {stacks.shown(first)}")

@@ -34,7 +34,7 @@ def way(kernel: Kernel, pid: int, environ: Mapping[str, str] = os.environ) -> st
             " (sudo), or have the host's owner set it to 0; the doctor does not"
         )
     if not isinstance(scope, Reason) and scope.strip() == "3":
-        return "kernel.yama.ptrace_scope is 3: nobody may look until the host is started again"
+        return "kernel.yama.ptrace_scope is 3: no process may be sampled until the host is rebooted"
     return f"the kernel refuses to let the memory of pid {pid} be read: run the doctor as root, on the server's host"
 
 

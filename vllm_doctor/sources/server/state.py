@@ -85,7 +85,7 @@ class State:
             return Recalled(note=f"--state {self.path}: it was torn, and is started over")
         kept = servers.get(target, [])
         if not kept:
-            return Recalled(note=f"--state {self.path}: the first look; the next one covers the time in between")
+            return Recalled(note=f"--state {self.path}: the first sample; the next one covers the time in between")
         try:
             scrapes = sorted((self._scrape(one, now) for one in kept), key=lambda scrape: scrape.at)
         except (KeyError, TypeError, ValueError):
@@ -96,9 +96,9 @@ class State:
         if not usable:
             youngest = min((age for age in ages if age > 0), default=0.0)
             if youngest > STALE:
-                note = f"--state {self.path}: the last look is {duration(youngest)} old (stale)"
+                note = f"--state {self.path}: the last sample is {duration(youngest)} old (stale)"
                 return Recalled(reason=Reason.STALE, note=note)
-            return Recalled(note=f"--state {self.path}: the last look was a moment ago", kept=every)
+            return Recalled(note=f"--state {self.path}: the last sample was a moment ago", kept=every)
         usable = [scrape for scrape in usable if _is_same_server(scrape, now)]
         if not usable:
             note = f"--state {self.path}: the server was restarted since then"

@@ -63,10 +63,10 @@ def _differ(each: Sequence[Collectives]) -> str | None:
     """Why the collectives of these ranks cannot be laid side by side."""
     counts = {len(one.lengths) for one in each}
     if len(counts) > 1:
-        return f"the ranks have {min(counts):,} to {max(counts):,} collectives, so none can be told to wait for another"
+        return f"the ranks have {min(counts):,} to {max(counts):,} collectives: which one waits for another is unknown"
     first, *others = each
     for other in others:
         alike = sum(one == two for one, two in zip(first.names, other.names, strict=True))
         if alike < _ALIKE * len(first.names):
-            return "the ranks have different collectives, so none can be told to wait for another"
+            return "the ranks have different collectives: which one waits for another is unknown"
     return None

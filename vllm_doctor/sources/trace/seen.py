@@ -56,7 +56,7 @@ def notes(events: Events, rank: RankSeen) -> list[str]:
     if rank.has_stacks and not rank.is_on_cpu:
         found.append("Python's stacks were recorded, which slows the host: waiting for it is an upper bound")
     if not rank.marked_by:
-        found.append("nothing marks the steps: all of its time is told as one")
+        found.append("nothing marks the steps: all of its time is one section")
     if rank.idle_unknown == _NO_DEVICE:
         found.append("no device in it: a build for CPUs, or a profiler without the GPU's activities")
     return found
@@ -250,7 +250,7 @@ def _why_unknown(
         return f"{timeline.lacking:,} of {steps_seen:,} steps hold less than half of the kernels of the others"
     longest = max(_durations(events, timeline), default=0.0) * _SECONDS
     if len(events.device) > _LEAST and longest > _ONE_OF_ALL * sum(parts.values()):
-        return "one kernel is told to have taken more than half of the time, which is no kernel's time"
+        return "one kernel is reported to have taken more than half of the time, which is no kernel's time"
     return ""
 
 
