@@ -33,8 +33,8 @@ def run(sources: Sequence[str], options: argparse.Namespace) -> int:
     """Watch these sources at the terminal; the exit code is that of the last verdict."""
     prepare()
     app = shown(sources, options)
-    report = app.view_model.report
-    return verdict_of(app.view_model).exit_code if report is None else exit_code(report, options.fail_on)
+    verdict, report = verdict_of(app.view_model), app.view_model.report
+    return verdict.exit_code if report is None else exit_code(replace(report, verdict=verdict), options.fail_on)
 
 
 def prepare() -> None:

@@ -17,7 +17,7 @@ from vllm_doctor.model.kinds import State
 from vllm_doctor.model.observation import GpuSeen, ProcessSeen
 from vllm_doctor.model.reading import Reading
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.model.report import Report, Span, Timeline, Verdict
+from vllm_doctor.model.report import Report, Span, Timeline, Verdict, worst
 
 WINDOWS = (5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Seconds that a verdict may be of."""
@@ -126,6 +126,8 @@ class ViewModel:
     report: Report | None = None
     problem: str | None = None
     """Why a server is lost, or what went wrong in the doctor itself."""
+    is_down: bool = False
+    """Of a lost server: nothing listens there, or its processes have ended; else it is silent."""
     seen_at: float | None = None
     """When a server last answered."""
     trend: Trend = field(default_factory=Trend)
@@ -147,6 +149,18 @@ class ViewModel:
     choices: tuple[Choice, ...] = ()
     began: float = 0.0
     """When the watch began."""
+    due_at: float | None = None
+    """When the first verdict will be there, at the latest; None: there is one, or nothing answers."""
+
+    @property
+    def last_verdict(self) -> Verdict:
+        """What was last judged; unknown where nothing was."""
+        return self.report.verdict if self.report is not None else Verdict.UNKNOWN
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of now: who does not answer is not well, whatever was seen of it before."""
+        return worst(self.last_verdict, Verdict.UNKNOWN) if self.status is Status.LOST else self.last_verdict
 
     @property
     def is_live(self) -> bool:
@@ -231,8 +245,8 @@ class Session:
 
 
 def verdict_of(view_model: ViewModel | None) -> Verdict:
-    """The last verdict; unknown where there was none."""
-    return view_model.report.verdict if view_model is not None and view_model.report is not None else Verdict.UNKNOWN
+    """The verdict of now; unknown where there was none."""
+    return view_model.verdict if view_model is not None else Verdict.UNKNOWN
 
 
 def wider(seconds: float, steps: int) -> float:

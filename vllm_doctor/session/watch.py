@@ -36,6 +36,8 @@ from vllm_doctor.text import redact
 
 _ASKED = (SourceKind.SERVER, SourceKind.PROMETHEUS, SourceKind.GATEWAY)
 """The kinds of sources that are asked again and again for a server's signals."""
+_DOWN = ("unreachable", "gone")
+"""The errors of a server that is not there; of others it is silent."""
 _EVENTS, _SPANS = 500, 300
 _SILENT = 2.5
 """Seconds without an answer after which a server counts as lost."""
@@ -311,7 +313,7 @@ class Watch:
         was_lost, self._lost_kind = self._lost_kind, ""
         if self._status is not Status.LIVE and observations:
             self._become(Status.LIVE)
-        if was_lost in ("unreachable", "gone") and self._report is not None:
+        if was_lost in _DOWN and self._report is not None:
             # Who answers now may be another process: its host is looked for anew.
             self._reattach("it is back", forced=True)
         if is_new:
@@ -320,7 +322,8 @@ class Watch:
     def _lose(self, why: str) -> None:
         self._become(Status.LOST, why)
         self._tracks.gap(self._wall())
-        self._spans.extend(self._current.values())
+        seen_at = self._seen_at or self._began
+        self._spans.extend(replace(one, last_at=max(one.last_at, seen_at)) for one in self._current.values())
         self._current.clear()
 
     def _is_early(self, observations: Sequence[Observation]) -> bool:
@@ -328,6 +331,11 @@ class Watch:
         if self._wall() - self._since > _FIRST_VERDICT:
             return False
         return any(len(o.window.times) == 1 for o in observations if o.error is None)
+
+    def _first_verdict_at(self) -> float | None:
+        """When that is due, at the latest; None where there is one, or nothing to judge."""
+        is_awaited = self._report is None and self._status is Status.LIVE
+        return self._since + _FIRST_VERDICT if is_awaited else None
 
     # ---- what is seen -----------------------------------------------------------------------------------------------
 
@@ -444,6 +452,7 @@ class Watch:
             window=self.control.seconds,
             report=self._report,
             problem=_plain(problem) if problem else None,
+            is_down=self._status is Status.LOST and self._lost_kind in _DOWN,
             seen_at=self._seen_at,
             trend=self._tracks.trend,
             limits=self._tracks.limits,
@@ -453,9 +462,10 @@ class Watch:
             processes=tuple(row for o in observations for row in o.process_rows),
             gpus=tuple(row for o in observations for row in o.gpu_rows),
             rules=self._rules,
-            spans=(*self._spans, *self._current.values()),
+            spans=(*self._spans, *(replace(span, last_at=self._wall()) for span in self._current.values())),
             events=tuple(self._events),
             began=self._began,
+            due_at=self._first_verdict_at(),
         )
 
     # ---- recordings -------------------------------------------------------------------------------------------------

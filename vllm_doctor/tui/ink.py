@@ -107,6 +107,11 @@ def badge(name: str) -> tuple[str, str]:
     return f" {SIGN.get(name, ' ')} {name.upper()} ", f"bold reverse {colour}".strip()
 
 
+def alarm(text: str) -> tuple[str, str]:
+    """Words of a server that is lost, as a block in the colour of the worst."""
+    return f" {SIGN[State.CRITICAL]} {text[:1].upper()}{text[1:]} ", f"bold reverse {COLOUR[State.CRITICAL]}"
+
+
 def painted(page: Page, width: int, above: Block | None = None) -> list[Text]:
     """Blocks of a report, in lines of so many characters; `above`: the block that stands before them."""
     lines = columns.lay(page, width, above)

@@ -5,6 +5,7 @@ A page is drawn by functions of a View; the widgets here only hold lines, scroll
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -201,10 +202,14 @@ class Page(Screen[None]):
         notes = []
         if self.filter and not self.prompt.display:
             notes.append(say((" / ", "bold"), self.filter, ("  only these rows; esc shows all", DIM)))
-        notes += banner(view)
+        notes += self.banner(view)
         if self.doctor.said:
             notes.append(say((" ✔ ", "green"), self.doctor.said))
         return [cut(note, view.width) for note in notes]
+
+    def banner(self, view: View) -> list[Text]:
+        """What is wrong with the watch itself."""
+        return banner(view)
 
     def _pressed(self, x: int, y: int) -> None:
         """A key at the bottom was clicked."""
@@ -293,19 +298,34 @@ def _when(view: View) -> str:
         return ""
     if view_model.status is Status.REPLAYED:
         return f"of {outside.moment(view_model.began):%Y-%m-%d %H:%M:%S} UTC"
-    seen = view_model.seen_at
     if view_model.status is Status.PAUSED:
         return f"since {duration(max(0.0, view.now - view_model.since))}"
-    if view_model.status is Status.LOST and seen is not None:
-        return f"last seen {duration(max(0.0, view.now - seen))} ago"
+    if view_model.status is Status.LOST:
+        return lost_since(view)
     return f"watched for {duration(max(0.0, view.now - view_model.began))}"
 
 
+def lost_since(view: View) -> str:
+    """ "down since 10:42:07"; "no answer since 10:42:07" where it may only be slow, or the network is."""
+    word = "down" if view.view_model.is_down else "no answer"
+    return f"{word} since {clock(view.view_model.since, view.now)}"
+
+
+def clock(at: float, now: float) -> str:
+    """This host's clock: "10:42:07", with its day where that is not today."""
+    then = time.localtime(at)
+    is_today = then[:3] == time.localtime(now)[:3]
+    return time.strftime("%H:%M:%S" if is_today else "%d %b %H:%M:%S", then).lstrip("0" if not is_today else "")
+
+
 def _looked(view: View) -> str:
-    """Of how much time the verdict is."""
+    """Of how much time the verdict is; of a server that is lost, of when its values are."""
     report = view.view_model.report
     if report is None or not view.view_model.is_live:
         return ""
+    if view.view_model.status is Status.LOST:
+        at = view.view_model.seen_at
+        return f"values of {clock(at, view.now)}, {duration(max(0.0, view.now - at))} ago" if at is not None else ""
     seen = max((source.window_s for source in report.sources), default=0.0)
     if view.view_model.status is Status.REPLAYED:
         return f"all of its {words.number(round(seen), 's')} judged"
