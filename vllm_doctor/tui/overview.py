@@ -166,9 +166,10 @@ def _headline_of(report: Report) -> str:
 
 def _why(report: Report, root: Finding | None, width: int, room: int) -> list[Text]:
     here = _judged(report) if root is None else root.here or root.why
-    if not here or _headline_of(report).endswith(here):
-        return []
-    return _reason(here, width, room)
+    lines = _reason(here, width, room) if here and not _headline_of(report).endswith(here) else []
+    if report.verdict is Verdict.OK and root is not None:
+        lines = [*lines[: room - 1], *_reason(_judged(report), width, 1)]
+    return lines
 
 
 def _reason(here: str, width: int, room: int) -> list[Text]:
@@ -188,8 +189,7 @@ def _judged(report: Report) -> str:
     """What an ok, or an unknown, is worth."""
     if report.error is not None:
         return report.error.message
-    ok, unknown = report.count(State.OK), report.count(State.UNKNOWN)
-    return f"{ok} rules passed; {unknown} were skipped, for the reasons below." if ok else ""
+    return f"{said}." if (said := unseen.coverage(report)) else ""
 
 
 def _few(lines: list[Text], most: int) -> list[Text]:
