@@ -143,7 +143,7 @@ def test_c_copies_the_corrected_command_and_writes_it_to_a_file(view_model: View
 def test_without_a_command_line_c_copies_what_the_remedy_changes() -> None:
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
         await press(pilot, "c")
-        assert app.clipboard == "--num-gpu-blocks-override"
+        assert app.clipboard == "# remove --num-gpu-blocks-override from the command"
 
     run(steps, watched(Pages("preemption")))
 
