@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from tests.tui.showing import choices, engines, host, lines, run, screen, session, shown, watched
 from tests.tui.watching import Pages
 from vllm_doctor.model.errors import UsageError
-from vllm_doctor.session.view_model import Control, Session, Status, ViewModel
+from vllm_doctor.session.view_model import WINDOWS, Control, Session, Status, ViewModel
 from vllm_doctor.tui.app import DoctorApp, ViewModelReady
 from vllm_doctor.tui.overview import Overview
 
@@ -455,3 +455,33 @@ def test_esc_leads_back_to_what_it_was_opened_from(within: str, view_model: View
 
     asyncio.run(go())
     assert app.has_returned == app.session.control.stopped == bool(within)
+
+
+def test_a_theme_that_is_chosen_is_kept_for_the_next_time(view_model: ViewModel, tmp_path: Path) -> None:
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        assert app.theme == "ansi-dark"
+        [chooser] = [one for one in app.get_system_commands(app.screen) if one.title == "Theme"]
+        assert chooser.callback == app.search_themes
+        app.theme = "nord"
+        await pilot.pause()
+        assert "theme: nord" in shown(app)
+
+    async def again(app: DoctorApp, pilot: Pilot[None]) -> None:
+        assert app.theme == "nord"
+
+    run(steps, view_model)
+    assert (tmp_path / "state/vllm-doctor/theme").read_text() == "nord"
+    run(again, view_model)
+    (tmp_path / "state/vllm-doctor/theme").write_text("no such theme")
+    assert DoctorApp(session()).theme == "ansi-dark"
+
+
+def test_the_window_is_chosen_in_the_palette(view_model: ViewModel) -> None:
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        windows = [one for one in app.get_system_commands(app.screen) if one.title.startswith("Window: ")]
+        assert len(windows) == len(WINDOWS)
+        windows[-1].callback()
+        await pilot.pause()
+        assert app.session.control.seconds == WINDOWS[-1]
+
+    run(steps, view_model)

@@ -227,6 +227,7 @@ class FleetApp(DoctorApp, inherit_bindings=False):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         yield SystemCommand("Ask again", "the Prometheus, now", self.action_rescan)
         yield SystemCommand("Sort", "by something else", self.page.action_sort)
+        yield SystemCommand("Theme", "colours: the terminal's own, or others; kept", self.search_themes)
         yield SystemCommand("Help", "keys and signs", lambda: self.go("help"))
         yield SystemCommand("Quit", "the exit code is that of the worst engine", self.action_leave)
 

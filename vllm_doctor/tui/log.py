@@ -19,7 +19,7 @@ from vllm_doctor.text import times, words
 from vllm_doctor.text.durations import duration
 from vllm_doctor.tui.ink import DIM, NOTHING, Row, cut, fit, ruled, say, severity
 from vllm_doctor.tui.page import Page, View
-from vllm_doctor.tui.plot import bars, scale
+from vllm_doctor.tui.plot import CALM, PLAIN, bars, scale
 
 _LABEL, _MOST = 10, 12
 _ROWS = (("running", "requests_running", "requests"), ("waiting", "requests_waiting", "requests"),
@@ -78,9 +78,7 @@ def line_of(view_model: ViewModel) -> Line | None:
         if not view_model.trend.times:
             return None
         last = view_model.trend.times[-1]
-        return Line(
-            view_model, max(view_model.trend.times[0], last - 3600.0, last - max(120.0, last - view_model.began)), last
-        )
+        return Line(view_model, max(view_model.trend.times[0], last - 3600.0), last)
     report = view_model.report
     bounds = times.whole(report) if report is not None else None
     if view_model.timeline is not None:
@@ -105,7 +103,7 @@ def trends(view: View, width: int, height: int, at: float | None = None, most: i
         mark = view.view_model.marks.get(track) if view.view_model.is_live else None
         top = 1.0 if unit == "share" else scale(known) if known else 1.0
         told = f" max {words.number(max(known), unit)}" if known else ""
-        drawn = bars(values, top, height, mark, "red")
+        drawn = bars(values, top, height, mark, "red", CALM if mark is not None else PLAIN)
         for number, plot in enumerate(drawn):
             if place is not None:
                 plot.stylize("reverse", place, place + 1)

@@ -33,6 +33,7 @@ _EVERYWHERE = (
     ("1", "overview"), ("2", "engines"), ("3", "host"), ("4", "log"), ("5", "rules"),
     ("^p", "commands"), ("?", "help"), ("q", "quit"),
 )  # fmt: skip
+_TYPING = (("⏎", "keep the filter"), ("esc", "show all"))
 _NAMES = {
     "⏎": "enter", "⇥": "tab", "esc": "escape", "^p": "ctrl+p", "/": "slash", "?": "question_mark", "+ -": "plus",
     "↑ ↓": "down", "← →": "right", "[ ]": "right_square_bracket",
@@ -99,6 +100,7 @@ class Page(Screen[None]):
     DEFAULT_CSS = """
     Page { layout: vertical; overflow: hidden; background: transparent; }
     Page Block, Page Prompt { height: 1; width: 100%; background: transparent; }
+    Page Prompt, Page Prompt:focus { border: none; padding: 0 1; background: transparent; color: ansi_default; }
     Page #body { height: 1fr; }
     Page Lines { width: 1fr; height: 100%; scrollbar-size-vertical: 1; scrollbar-gutter: auto; overflow-x: hidden;
                  background: transparent; }
@@ -194,6 +196,7 @@ class Page(Screen[None]):
                 self.side.show(side)
             self.note.show(self.draw_notes(self.view))
             hints = [*self.hints(), *((("⇥", "pane"),) if side is not None else ())]
+            hints = list(_TYPING) if self.prompt.display else hints
             foot, self._hints = feet([hints, self.ALWAYS], view.width)
             self.foot.show(foot)
 
@@ -226,12 +229,16 @@ class Page(Screen[None]):
         event.stop()
         self.open(event.key)
 
-    def on_prompt_changed(self, event: Prompt.Changed) -> None:
+    def on_input_changed(self, event: Prompt.Changed) -> None:
         event.stop()
-        self.filter = event.text
-        if event.done:
-            self.prompt.display = False
-            self.rows.focus()
+        self.filter = event.value
+        self.redraw()
+
+    def on_prompt_left(self, event: Prompt.Left) -> None:
+        event.stop()
+        self.filter = self.prompt.value
+        self.prompt.display = False
+        self.rows.focus()
         self.redraw()
 
     def action_filter(self) -> None:
