@@ -105,6 +105,16 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Lines of a log around a time: from the number `first` on, that of the time at `place` among them."""
+
+    name: str
+    first: int
+    lines: tuple[str, ...]
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """A server that was found on this host. `sources`: what to examine to see it."""
 
@@ -223,6 +233,8 @@ class Session:
     wall: Callable[[], float] = time.time
     record: Callable[[], bytes] | None = None
     """What was seen of late, as a recording; None: there is nothing to record."""
+    excerpts: Callable[[float], Sequence[Excerpt]] = lambda at: ()
+    """The lines of its logs around the time of an event; takes its time. Raises DoctorError where none can be read."""
 
     def run(self, tell: Callable[[ViewModel], None]) -> None:
         """Watch until `control` stops it."""

@@ -30,7 +30,8 @@ from vllm_doctor.session.observe import looked, observe
 from vllm_doctor.session.past import ONE_DAY, PastReading
 from vllm_doctor.session.source import Source
 from vllm_doctor.session.tracks import TRACKS, Tracks
-from vllm_doctor.session.view_model import DEFAULT_WINDOW, Control, Event, Fact, RuleSeen, Status, ViewModel
+from vllm_doctor.session.view_model import DEFAULT_WINDOW, Control, Event, Excerpt, Fact, RuleSeen, Status, ViewModel
+from vllm_doctor.sources.log.bytes_stream import Origin
 from vllm_doctor.sources.server.scrapes import START_TIME
 from vllm_doctor.text import redact
 
@@ -175,6 +176,7 @@ class Watch:
         self._clock, self._wall, self._cpu, self._inline = clock, wall, cpu, inline
         self._opened = ExitStack()
         self._eyes: list[_Eye] = []
+        self._logs: tuple[Origin, ...] = ()
         self._tracks = Tracks(judge.catalogue)
         self._marks = judge.marks()
         self._rules = tuple(RuleSeen(rule.id, rule.group, rule.title) for rule in judge.rules)
@@ -197,6 +199,7 @@ class Watch:
         """Watch until stopped; `tell` gets each view model. Raises DoctorError where nothing can be attached to."""
         try:
             sources = list(self._attach(self._opened))
+            self._logs = _logs_of(sources)
             if any(source.replay is not None for source in sources):
                 self._replay(sources, tell)
                 return
@@ -248,7 +251,27 @@ class Watch:
             every.append(seen)
         return recorder.parts(every, wall - (now - started), now - started)
 
+    def excerpts(self, at: float) -> list[Excerpt]:
+        """The lines of the logs around the time of an event. Raises SourceError where none of them can be read."""
+        from vllm_doctor.sources.log.around import around
+
+        is_of_now = self._status not in (Status.READING, Status.READ)
+        found: list[Excerpt] = []
+        problem: DoctorError | None = None
+        for origin in self._logs:
+            try:
+                lines = around(origin, at, is_of_now)
+            except DoctorError as error:
+                problem = error
+                continue
+            if lines is not None:
+                found.append(Excerpt(_plain(str(origin)), lines.first, lines.lines, lines.place))
+        if not found and problem is not None:
+            raise problem
+        return found
+
     def _open(self, sources: Sequence[Source]) -> None:
+        self._logs = _logs_of(sources)
         for eye in self._eyes:
             eye.close()
         self._eyes = [_Eye(source, self._clock, self._cpu, self._inline, self.control.wake) for source in sources]
@@ -539,6 +562,10 @@ class Watch:
                 self.control.wake.clear()
             self.control.again = False
             sources = list(self._attach(self._opened))
+
+
+def _logs_of(sources: Sequence[Source]) -> tuple[Origin, ...]:
+    return tuple(origin for source in sources for origin in source.logs)
 
 
 def _own_fault(observations: Sequence[Observation]) -> str | None:

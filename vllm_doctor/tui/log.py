@@ -12,11 +12,12 @@ from typing import ClassVar
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
-from vllm_doctor.model.kinds import SEVERITIES, State
+from vllm_doctor.model.kinds import SEVERITIES, SourceKind, State
 from vllm_doctor.model.report import Span, Timeline
 from vllm_doctor.session.view_model import Event, Status, ViewModel
 from vllm_doctor.text import times, words
 from vllm_doctor.text.durations import duration
+from vllm_doctor.tui.excerpt import ExcerptPage
 from vllm_doctor.tui.ink import DIM, NOTHING, Row, cut, fit, ruled, say, severity
 from vllm_doctor.tui.page import Page, View
 from vllm_doctor.tui.plot import CALM, PLAIN, bars, scale
@@ -154,7 +155,15 @@ def column(line: Line, at: float, room: int) -> int:
 
 class LogPage(Page):
     NAME = "log"
-    HINTS = (("← →", "move"), ("[ ]", "10 steps"), ("↑ ↓", "events"), ("/", "filter"), ("w", "save"), ("p", "pause"))
+    HINTS = (
+        ("← →", "move"),
+        ("[ ]", "10 steps"),
+        ("↑ ↓", "events"),
+        ("⏎", "log lines"),
+        ("/", "filter"),
+        ("w", "save"),
+        ("p", "pause"),
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left,h", "move(-1)", show=False),
         Binding("right,l", "move(1)", show=False),
@@ -202,7 +211,16 @@ class LogPage(Page):
         self.redraw()
 
     def open(self, key: str) -> None:
-        self.on_lines_moved()
+        """The lines of the log around the event, where there is one."""
+        view_model = self.doctor.view_model
+        event = next((event for n, event in enumerate(view_model.events) if f"{_EVENT}{n}" == key), None)
+        line, report = line_of(view_model), view_model.report
+        if event is None or line is None:
+            return
+        if report is not None and any(source.kind is SourceKind.LOG for source in report.sources):
+            self.doctor.enter(ExcerptPage(event, line.clock(event.at)))
+        else:
+            self.doctor.tell("no log was given: with its file as another argument ⏎ shows its lines of that time")
 
 
 def held(view: View, line: Line, at: float) -> list[Text]:
