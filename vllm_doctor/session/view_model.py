@@ -22,7 +22,7 @@ from vllm_doctor.model.report import Report, Span, Timeline, Verdict, worst
 WINDOWS = (5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Seconds that a verdict may be of."""
 DEFAULT_WINDOW = 30.0
-_HOLD = 3.0
+HOLD = 3.0
 """Seconds for which a value stands for the time after it; longer is a gap."""
 
 
@@ -45,6 +45,7 @@ class Trend:
 
     times: Sequence[float] = ()
     values: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    hold: float = HOLD
 
     def last(self, name: str) -> float | None:
         """The newest value; None where it was not known then."""
@@ -65,7 +66,7 @@ class Trend:
             here = [value for value in values[begin:end] if not math.isnan(value)]
             if here:
                 found.append(sum(here) / len(here))
-            elif end == begin and begin and until - times[begin - 1] <= max(_HOLD, step):
+            elif end == begin and begin and until - times[begin - 1] <= max(self.hold, step):
                 before = values[begin - 1]
                 found.append(None if math.isnan(before) else before)
             else:

@@ -396,6 +396,9 @@ class Watch:
         """One more moment of the vital signs."""
         if self._clock() < self._measure_due:
             return
+        for seen in observations:
+            if seen.history:
+                self._tracks.begin(seen.history, self._wall())
         cpu = self._cpu()
         if self._tracks.add(self._wall(), observations):
             self._measure_due = self._clock() + (self._cpu() - cpu) / _LOOKING - _VIEW_MODEL / 2
