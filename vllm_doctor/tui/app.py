@@ -30,8 +30,9 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.theme import BUILTIN_THEMES, Theme
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import DoctorError
-from vllm_doctor.model.report import Finding
+from vllm_doctor.model.report import Finding, Report
 from vllm_doctor.session.view_model import WINDOWS, Session, Status, ViewModel, wider
 from vllm_doctor.text import words
 from vllm_doctor.tui import finding, ink
@@ -291,6 +292,15 @@ class DoctorApp(App[None]):
                 return group
         return [*report.main, *report.aside][:1] if report is not None else []
 
+    def _report(self) -> Report | None:
+        """What leaves: of a server that is lost since when it is, before what was judged then."""
+        view_model = self.view_model
+        report = view_model.report
+        if report is None or view_model.status is not Status.LOST:
+            return report
+        since = f"{'Down' if view_model.is_down else 'No answer'} since {outside.moment(view_model.since):%H:%M:%S} UTC"
+        return replace(report, verdict=view_model.verdict, headline=f"{since}; before: {report.headline}")
+
     def action_copy_cure(self) -> None:
         report = self.view_model.report
         text, what = to_copy(report, self._group()) if report is not None else ("", "")
@@ -304,7 +314,7 @@ class DoctorApp(App[None]):
     def action_copy_markdown(self) -> None:
         from vllm_doctor.render import markdown
 
-        report, group = self.view_model.report, self._group()
+        report, group = self._report(), self._group()
         if report is None:
             self.tell("there is no report yet")
             return
@@ -316,7 +326,7 @@ class DoctorApp(App[None]):
     def action_save(self) -> None:
         from vllm_doctor.render import markdown
 
-        report = self.view_model.report
+        report = self._report()
         if report is None:
             self.tell("there is no report yet")
             return

@@ -153,14 +153,11 @@ class FleetPage(Page):
 
 def _verdict(view: View, fleet: FleetSeen) -> list[str | tuple[str, str]]:
     """The fleet's verdict and how many engines have which; of a Prometheus that is lost since when it is."""
-    is_lost = view.view_model.status is Status.LOST
-    counts = [
-        severity("" if is_lost else verdict.value, f"{fleet.count(verdict):,} {verdict.value}   ")
-        for verdict in _VERDICTS
-        if not (is_lost and verdict is Verdict.OK)
-    ]
-    if is_lost:
-        return [alarm(lost_since(view)), "  as last judged: ", *counts, f"of {len(fleet.engines):,}"]
+    if view.view_model.status is Status.LOST:
+        sick = [f"{count:,} {v.value}" for v in _VERDICTS[:-1] if (count := fleet.count(v))]
+        was = f"{', '.join(sick) or 'none sick'} of {len(fleet.engines):,}"
+        return [alarm(lost_since(view)), f"  before: {was}"]
+    counts = [severity(verdict.value, f"{fleet.count(verdict):,} {verdict.value}   ") for verdict in _VERDICTS]
     alone = (("by its metrics alone", DIM),) if fleet.verdict is Verdict.OK else ()
     return [badge(fleet.verdict.value), "  ", *counts, *alone]
 

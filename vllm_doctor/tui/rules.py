@@ -35,7 +35,9 @@ class RulesPage(Page):
             for state in State
             if state is not State.NOT_APPLICABLE and (n := sum(rule.state is state for rule in rules))
         ]
-        then = ", as last judged" if view.view_model.status is Status.LOST else ""
+        then = ""
+        if view.view_model.status is Status.LOST:
+            then, counts = ", as last judged", [c.replace(f" {State.OK}", " were ok") for c in counts]
         told = f"{len(rules)} rules{then}: {', '.join(counts)}" if counts else f"{len(rules)} rules"
         return [NOTHING, ruled(told, f"by {self.SORTS[view.sort % 3]}", view.width)]
 
