@@ -74,7 +74,10 @@ def _line(text: str, head: str, width: int, is_it: bool) -> list[Text]:
     """A line of the log in as many of the screen as it needs; `is_it`: that of the event."""
     text = plain(text.rstrip())
     room = max(10, width - len(head) - 2)
-    pieces = [text[begin : begin + room].lstrip() if begin else text[:room] for begin in range(0, min(len(text), room * _MOST_PIECES), room)] or [""]
+    pieces = [
+        text[begin : begin + room].lstrip() if begin else text[:room]
+        for begin in range(0, min(len(text), room * _MOST_PIECES), room)
+    ] or [""]
     if len(text) > room * _MOST_PIECES:
         pieces[-1] = f"{pieces[-1][:-1]}…"
     sign, style = ("▶ ", "bold") if is_it else ("  ", "")
