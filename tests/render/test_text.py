@@ -52,7 +52,7 @@ def test_a_server_whose_speed_is_not_known_is_not_said_to_wait_for_its_clients()
 
 
 def test_a_healthy_server_is_short() -> None:
-    assert len(text.render(judged("healthy-busy", slice(0, 4))).splitlines()) <= 15
+    assert len(text.render(judged("healthy-busy", slice(0, 4))).splitlines()) <= 16
 
 
 def test_a_first_scrape_says_what_it_lacks() -> None:
@@ -192,7 +192,13 @@ def test_what_the_cause_costs_stands_before_the_cure() -> None:
     lines = text.render(priced(Gain(2.148, "slots"), replace(cure, gain=Gain(2.148, "slots")), own)).splitlines()
     at = lines.index("  Gain        at most × 2.15 (slots)")  # rounded up: it is a bound
     assert at < lines.index("  Fix         Admit what fits")
-    assert [line.strip() for line in lines if "gain:" in line] == ["gain: at most × 1.21 (half of it)"]
+
+
+def test_a_finding_has_one_gain_the_most_that_any_fix_brings() -> None:
+    [cure] = finding("cap").remedies
+    larger = replace(cure, gain=Gain(3.5, "a larger pool"))
+    lines = text.render(priced(Gain(2.148, "slots"), cure, larger)).splitlines()
+    assert [line.strip() for line in lines if "at most ×" in line] == ["Gain        at most × 3.5 (a larger pool)"]
 
 
 def test_a_cost_that_is_not_known_is_said_to_be() -> None:

@@ -24,7 +24,12 @@ def facts(gpu: str = "H100", model: str = MODEL, gpus: float = 1) -> dict[str, R
 
 
 def server(
-    known: Mapping[str, Reading], running: float = 8, tpot: float = 0.008, waiting: float = 0, itl: bool = True
+    known: Mapping[str, Reading],
+    running: float = 8,
+    tpot: float = 0.008,
+    waiting: float = 0,
+    itl: bool = True,
+    preempted: float | None = None,
 ) -> Snapshot:
     """Two scrapes, ten seconds apart, of so many requests that each get a token every `tpot` seconds."""
 
@@ -41,6 +46,8 @@ def server(
             ("vllm:request_generation_tokens_sum", 1000 * (1 + share)),
             ("vllm:request_generation_tokens_count", 1 + share),
         ]
+        if preempted is not None:
+            values.append(("vllm:num_preemptions_total", preempted * share))
         if itl:
             values += [
                 ("vllm:inter_token_latency_seconds_sum", tokens * tpot),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,7 +15,7 @@ import pytest
 
 from tests.fake_prometheus import FakePrometheus, targets
 from tests.paths import LOGS
-from tests.serving import pages, serving, vllm
+from tests.serving import Answer, Request, Route, pages, serving, vllm
 from tests.tui.showing import host, watched
 from tests.tui.watching import BEGAN, TARGET, Clock, Pages, Told, judge, server, watch_of
 from vllm_doctor.model.errors import SourceError, UsageError
@@ -372,6 +374,44 @@ def test_a_server_is_watched_through_its_prometheus() -> None:
     assert told[-1].status is Status.LIVE
     assert verdict_of(told[-1]) is Verdict.CRITICAL
     assert told[-1].trend.values["requests_running"][-1] > 1
+
+
+class Remembering(FakePrometheus):
+    """It answers range queries: at each minute of the time that is asked for, so many of what runs."""
+
+    def routes(self) -> dict[str, Route]:
+        return {**super().routes(), "/api/v1/query_range": self.past}
+
+    def past(self, request: Request) -> Answer:
+        form = self._form(request)
+        first, last, step = (float(form[name]) for name in ("start", "end", "step"))
+        is_running = "num_requests_running" in form["query"]
+        points = [(first + step * place, "7") for place in range(int((last - first) / step) + 1)]
+        labels = [{"engine": engine, "model_name": "tiny"} for engine in "01"]
+        result = [{"metric": one, "values": points} for one in labels if is_running]
+        answer = {"status": "success", "data": {"resultType": "matrix", "result": result}}
+        return Answer(json.dumps(answer).encode(), headers={"Content-Type": "application/json"})
+
+
+def test_a_server_that_is_opened_through_its_prometheus_has_the_hour_before() -> None:
+    clock, control = Clock(), Control()
+    with serving(Remembering([(target, "idle") for target in targets(1)]).routes()) as served:
+        look = Attachment(frozenset(), Access(), 3.0, 0.0, signals=judge().catalogue, asked=600.0)
+        made = Watch(
+            lambda opened: attach([f"prom+{served.url}"], look, opened),
+            judge(), control, clock=clock.now, wall=time.time, inline=True,
+        )  # fmt: skip
+        made.open()
+        view_model = steps(made, clock, 2)[-1]
+        made.close()
+    trend = view_model.trend
+    assert 55 <= len(trend.times) <= 62
+    assert trend.times[-1] - trend.times[0] > 3400
+    running = trend.values["requests_running"]
+    assert set(running[:-1]) == {14.0}  # both engines together
+    assert math.isnan(trend.values["generation_tokens_per_second"][0])  # it had no answer to that
+    columns = trend.columns("requests_running", trend.times[0], trend.times[-2], 600)
+    assert None not in columns  # a value stands until the next minute
 
 
 def test_a_prometheus_that_goes_away_is_lost() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.tui.showing import choices, engines, host, lines, run, screen, session, shown, watched
-from tests.tui.watching import Pages
+from tests.tui.watching import Clock, Pages, watch_of
 from vllm_doctor.model.errors import UsageError
-from vllm_doctor.session.view_model import Control, Session, Status, ViewModel
+from vllm_doctor.model.report import Verdict
+from vllm_doctor.session.view_model import WINDOWS, Control, Session, Status, ViewModel
 from vllm_doctor.tui.app import DoctorApp, ViewModelReady
 from vllm_doctor.tui.overview import Overview
 
@@ -143,7 +145,7 @@ def test_c_copies_the_corrected_command_and_writes_it_to_a_file(view_model: View
 def test_without_a_command_line_c_copies_what_the_remedy_changes() -> None:
     async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
         await press(pilot, "c")
-        assert app.clipboard == "--num-gpu-blocks-override"
+        assert app.clipboard == "# remove --num-gpu-blocks-override from the command"
 
     run(steps, watched(Pages("preemption")))
 
@@ -455,3 +457,95 @@ def test_esc_leads_back_to_what_it_was_opened_from(within: str, view_model: View
 
     asyncio.run(go())
     assert app.has_returned == app.session.control.stopped == bool(within)
+
+
+def test_a_theme_that_is_chosen_is_kept_for_the_next_time(view_model: ViewModel, tmp_path: Path) -> None:
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        assert app.theme == "ansi-dark"
+        [chooser] = [one for one in app.get_system_commands(app.screen) if one.title == "Theme"]
+        assert chooser.callback == app.search_themes
+        app.theme = "nord"
+        await pilot.pause()
+        assert "theme: nord" in shown(app)
+
+    async def again(app: DoctorApp, pilot: Pilot[None]) -> None:
+        assert app.theme == "nord"
+
+    run(steps, view_model)
+    assert (tmp_path / "state/vllm-doctor/theme").read_text() == "nord"
+    run(again, view_model)
+    (tmp_path / "state/vllm-doctor/theme").write_text("no such theme")
+    assert DoctorApp(session()).theme == "ansi-dark"
+
+
+def test_the_window_is_chosen_in_the_palette(view_model: ViewModel) -> None:
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        windows = [one for one in app.get_system_commands(app.screen) if one.title.startswith("Window: ")]
+        assert len(windows) == len(WINDOWS)
+        windows[-1].callback()
+        await pilot.pause()
+        assert app.session.control.seconds == WINDOWS[-1]
+
+    run(steps, view_model)
+
+
+@pytest.fixture(scope="module")
+def well() -> ViewModel:
+    """Of a server that was well, and is down."""
+    clock, pages = Clock(), Pages("healthy-busy")
+    watch = watch_of(pages, clock)
+    watch.open()
+    found = None
+    for second in range(20):
+        pages.down = second >= 12
+        found = watch.step() or found
+        clock.sleep(1.0)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("key", ["1", "2", "3", "4", "5", "x"])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+def test_no_screen_of_a_lost_server_says_ok(well: ViewModel, key: str, size: tuple[int, int]) -> None:
+    assert well.status is Status.LOST
+    assert well.report is not None
+    assert well.report.verdict is Verdict.OK
+    shown = screen(well, key, size=size)
+    assert "down since " in shown
+    assert "✔ OK" not in shown
+    assert "✔ ok" not in shown
+    assert re.search(r"\d ok", shown) is None
+
+
+def test_its_verdict_is_unknown_and_it_says_what_was_before(well: ViewModel) -> None:
+    shown = screen(well)
+    assert well.verdict is Verdict.UNKNOWN
+    assert "✖ Down since " in shown
+    assert re.search(r"was   until \d\d:\d\d:\d\d: Nothing wrong seen", shown)
+    assert "✖ No answer since " in screen(replace(well, is_down=False))
+
+
+def test_what_is_saved_of_a_lost_server_says_so_too(well: ViewModel, tmp_path: Path) -> None:
+    async def steps(app: DoctorApp, pilot: Pilot[None]) -> None:
+        await press(pilot, "w")
+
+    run(steps, well)
+    [path] = tmp_path.glob("vllm-doctor-*.md")
+    assert path.read_text().startswith("## UNKNOWN: Down since ")
+
+
+def test_the_timeline_agrees_with_the_verdict(view_model: ViewModel) -> None:
+    later = replace(view_model, spans=())  # as if the finding had ended
+    assert "The KV cache is too small" in screen(later, "4").split("── events")[0]
+    assert "nothing was found then" not in screen(later, "4")
+
+
+def test_an_ok_carries_what_it_is_worth() -> None:
+    shown = screen(watched(Pages("healthy-busy")))
+    assert "✔ OK" in shown
+    assert re.search(r"why   \d+ of \d+ checks; host and log not given\.", shown)
+
+
+def test_when_the_first_verdict_is_due_is_said(view_model: ViewModel) -> None:
+    early = replace(view_model, report=None, due_at=view_model.at + 3)
+    assert "It answers; judging in 3 s" in screen(early)

@@ -26,7 +26,8 @@ from tests.tui.watching import BEGAN
 from vllm_doctor.fleet import fleet
 from vllm_doctor.fleet.view_model import EngineRow, FleetSeen, FleetViewModel
 from vllm_doctor.fleet.watch import seen
-from vllm_doctor.model.reading import Known
+from vllm_doctor.model.reading import Known, Unknown
+from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Verdict
 from vllm_doctor.prometheus.survey import Prometheus
 from vllm_doctor.session.view_model import Status, ViewModel
@@ -174,6 +175,26 @@ def test_what_is_lost_keeps_the_last_table_and_says_so() -> None:
     assert "✖ lost" in found
     assert "host-8:8000" in found
     assert "refuses connections. The last values stay" in " ".join(found.split())
+
+
+def test_a_prometheus_that_is_lost_leaves_no_engine_ok() -> None:
+    found = screen(replace(small(), status=Status.LOST, problem=f"{TARGET} refuses connections"))
+    assert "✖ No answer since " in found
+    assert "✔" not in found
+    assert "was ok" in found
+
+
+def test_what_is_not_known_of_an_engine_is_a_word_and_not_a_program_s() -> None:
+    fleet = small().fleet
+    assert fleet is not None
+    idle = tuple(
+        replace(e, readings={**e.readings, "ttft_p99": Unknown(Reason.IDLE), "kv_cache_usage": Unknown(Reason.ABSENT)})
+        for e in fleet.engines
+    )
+    found = screen(replace(small(), fleet=replace(fleet, engines=idle)))
+    assert "Unknown" not in found
+    assert "idle" in found
+    assert "–" in found
 
 
 def test_hostile_names_are_shown_and_not_obeyed() -> None:

@@ -40,6 +40,13 @@ def test_what_is_above_the_threshold_has_a_colour_of_its_own() -> None:
     assert [(line.plain[s.start : s.end], s.style) for s in line.spans] == [("▇", "red")]
 
 
+def test_what_comes_near_the_threshold_has_another_and_what_is_far_below_a_third() -> None:
+    (line,) = bars([0.2, 0.7, 0.9, None], 1.0, 1, 0.8, "red", "green")
+    assert [span.style for span in line.spans] == ["green", "yellow", "red", "dim"]
+    (line,) = bars([0.2, 0.9], 1.0, 1, None, "red", "cyan")
+    assert [span.style for span in line.spans] == ["cyan"]
+
+
 @pytest.mark.parametrize(
     ("top", "wanted"), [(0.0, 1), (0.3, 0.5), (1, 1), (1.1, 2), (18, 20), (2522, 5000), (math.nan, 1)]
 )

@@ -53,7 +53,9 @@ def test_start_keys_another_size_and_the_end(tmux: Tmux, url: str, tmp_path: Pat
     tmux.until("c copy fix")
     tmux.type("c")
     tmux.until("copied")
-    assert (tmp_path / "state/vllm-doctor/cure.sh").read_text() == "--num-gpu-blocks-override\n"
+    assert (
+        tmp_path / "state/vllm-doctor/cure.sh"
+    ).read_text() == "# remove --num-gpu-blocks-override from the command\n"
     tmux.type("q")
     tmux.until("code=2")  # the last verdict was critical
     tmux.is_restored()

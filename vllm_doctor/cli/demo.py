@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -16,7 +17,9 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("name", nargs="?", default="preemption", help=f"one of: {', '.join(demo.names())}")
     add_examining(parser)
     options = parser.parse_args(arguments)
-    recording = demo.find(options.name)
+    recording = options.recorded = demo.find(options.name)
+    if options.command is None and recording.server.command:
+        options.command = shlex.join(recording.server.command)  # what it was started with when it was recorded
     if is_interactive(options):
         with demo.serving(recording, again=True) as url:
             from vllm_doctor.cli import terminal  # these two late, as in examine.py

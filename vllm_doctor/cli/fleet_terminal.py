@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vllm_doctor.cli import terminal
@@ -78,4 +79,5 @@ def _of_engine(options: argparse.Namespace) -> argparse.Namespace:
 
 def _code(view_model: ViewModel, options: argparse.Namespace) -> int:
     fleet = view_model.fleet if isinstance(view_model, FleetViewModel) else None
-    return verdict_of(None).exit_code if fleet is None else exit_code(fleet, options.fail_on)
+    verdict = verdict_of(view_model)
+    return verdict.exit_code if fleet is None else exit_code(replace(fleet, verdict=verdict), options.fail_on)

@@ -298,4 +298,5 @@ def examining_attachment_of(
         show_text=options.show_text,
         asked=ASKED if options.window is None else options.window,
         profile=how,
+        recorded=getattr(options, "recorded", None),  # by `demo` alone
     )

@@ -15,7 +15,7 @@ from vllm_doctor.cli import ended
 from vllm_doctor.cli.options import ASKED, ONE_DAY, WINDOW, access_of, examining_attachment_of, since_of, wishes_of
 from vllm_doctor.cli.output import exit_code
 from vllm_doctor.model.reading import Value
-from vllm_doctor.session.view_model import Choice, Session, ViewModel, verdict_of
+from vllm_doctor.session.view_model import Choice, Excerpt, Session, ViewModel, verdict_of
 from vllm_doctor.sources.server.access import Access
 from vllm_doctor.tui.app import DoctorApp
 
@@ -33,8 +33,8 @@ def run(sources: Sequence[str], options: argparse.Namespace) -> int:
     """Watch these sources at the terminal; the exit code is that of the last verdict."""
     prepare()
     app = shown(sources, options)
-    report = app.view_model.report
-    return verdict_of(app.view_model).exit_code if report is None else exit_code(report, options.fail_on)
+    verdict, report = verdict_of(app.view_model), app.view_model.report
+    return verdict.exit_code if report is None else exit_code(replace(report, verdict=verdict), options.fail_on)
 
 
 def prepare() -> None:
@@ -101,6 +101,9 @@ def _session(sources: Sequence[str], options: argparse.Namespace, wishes: dict[s
         made, look, signals = watching[0]
         return packing.packed("recording", made.record(look.rules()), look, rules, signals)[0]
 
+    def excerpts(at: float) -> Sequence[Excerpt]:
+        return watching[0][0].excerpts(at) if watching else ()
+
     def page(id: str) -> str:
         from vllm_doctor.rules import rulebook
 
@@ -113,5 +116,7 @@ def _session(sources: Sequence[str], options: argparse.Namespace, wishes: dict[s
         return choices()
 
     here = find if not sources and options.command is None else None
-    session = Session(watch, page, tuple(sources), here, record=record)  # its control is watch's, too
+    session = Session(
+        watch, page, tuple(sources), here, record=record, excerpts=excerpts
+    )  # its control is watch's, too
     return session

@@ -66,3 +66,7 @@ class FleetViewModel(ViewModel):
     """How many of its queries are answered, of how many; None: nothing is asked now."""
     is_past: bool = False
     """Of a time that was asked for, not of now."""
+
+    @property
+    def last_verdict(self) -> Verdict:
+        return self.fleet.verdict if self.fleet is not None else Verdict.UNKNOWN

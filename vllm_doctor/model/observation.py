@@ -84,6 +84,8 @@ class Observation:
     """Of a source that is followed: its last few scrapes."""
     evaluated: Evaluated | None = None
     """Of a Prometheus: the signals of its window, in place of scrapes."""
+    history: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
+    """Of its first look: signals over the time before, over all engines, by POSIX seconds."""
     process_rows: tuple[ProcessSeen, ...] = ()
     """The server's processes one by one, and the GPUs that it uses."""
     gpu_rows: tuple[GpuSeen, ...] = ()

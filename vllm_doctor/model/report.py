@@ -135,6 +135,12 @@ class Finding:
     """It explains too little of what is missing to be the headline."""
 
     @property
+    def potential(self) -> Gain | None:
+        """The most that any of its remedies can bring: the one gain that a reader is told."""
+        gains = [gain for gain in (self.gain, *(remedy.gain for remedy in self.remedies)) if gain is not None]
+        return max(gains, key=lambda gain: gain.at_most, default=None)
+
+    @property
     def asks_gain(self) -> bool:
         """Whether the reader must be told what it costs, or that this is not known: of a cause of slowness."""
         return self.role == Role.ROOT and self.stage not in (Stage.BLIND, Stage.BROKEN)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -20,7 +20,7 @@ from vllm_doctor.model.reading import Bounded, Column, Known, Reading, Subject, 
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Problem
 from vllm_doctor.model.snapshot import Evaluated
-from vllm_doctor.prometheus import past, query
+from vllm_doctor.prometheus import history, past, query
 from vllm_doctor.prometheus.api import FEWER, ORIGIN, Api, Labels, Row, plain
 from vllm_doctor.prometheus.engine_rows import EngineColumns, Question, is_rate
 from vllm_doctor.prometheus.query import ENGINE, Matcher, Scope
@@ -147,8 +147,7 @@ class Prometheus:
         queries, waited = self.api.queries, self.api.seconds
         self.api.warnings.clear()
         self.api.unread = 0
-        window = f"{max(1, round(seconds * 1000))}ms"
-        engines, scope = self._engines(Scope(matchers, (), window, query.NAMES), at, deadline)
+        engines, scope = self.scope(matchers, seconds, at, deadline)
         is_partial = bool(self.api.warnings or self.api.unread)
         found = EngineColumns(engines, scope)
         gone = self._gone(found, scope, at, deadline)
@@ -187,6 +186,13 @@ class Prometheus:
             seconds=self.api.seconds - waited,
             scope=scope,
         )
+
+    def scope(
+        self, matchers: tuple[Matcher, ...], seconds: float, at: float, deadline: float
+    ) -> tuple[list[Labels], Scope]:
+        """The engines that the matchers leave, and how they are asked of. Raises SourceError."""
+        window = f"{max(1, round(seconds * 1000))}ms"
+        return self._engines(Scope(matchers, (), window, query.NAMES), at, deadline)
 
     def _engines(self, scope: Scope, at: float, deadline: float) -> tuple[list[Labels], Scope]:
         """The engines, and the scope that tells them apart."""
@@ -372,6 +378,17 @@ class OneServer:
             evaluated=evaluated,
         )
 
+    def history(self, names: Collection[str], summed: Collection[str], deadline: float) -> dict[str, history.Points]:
+        """How these signals went in the hour before now, over all engines; of what is not answered nothing."""
+        at = self.wall()
+        try:
+            _, scope = self.prometheus.scope(self.matchers, WINDOW, at, deadline)
+        except SourceError:
+            return {}
+        # An hour's step must hold two scrapes for a rate: often one is made a minute.
+        over = replace(scope, window=f"{round(3 * history.STEP)}s")
+        return history.look(self.prometheus.api, self.catalogue, names, summed, over, at, deadline)
+
     def _check(self, survey: Survey) -> None:
         servers = {project(engine, survey.identity) for engine in survey.engines}
         if len(servers) > 1:
@@ -390,10 +407,18 @@ class Followed:
 
     every = 15.0
 
-    def __init__(self, server: OneServer, least: float) -> None:
+    def __init__(
+        self, server: OneServer, least: float, tracked: Collection[str] = (), summed: Collection[str] = ()
+    ) -> None:
+        """`tracked`: the signals of which the first look tells the hour before; `summed`: those that add up."""
         self._server, self._least = server, least
+        self._tracked, self._summed = tracked, summed
 
     def look(self, seconds: float) -> Observation:
         """Once more; of at least the window that was asked for. A day does not change while one looks."""
-        server = self._server
-        return server.examine(max(seconds, self._least), server.clock() + self.every, with_past=False)
+        server, deadline = self._server, self._server.clock() + self.every
+        seen = server.examine(max(seconds, self._least), deadline, with_past=False)
+        if seen.error is not None or not self._tracked:
+            return seen
+        tracked, self._tracked = self._tracked, ()
+        return replace(seen, history=server.history(tracked, self._summed, deadline))

@@ -9,6 +9,7 @@ from vllm_doctor.model.kinds import State
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.reason import IN_SHORT, Reason
 from vllm_doctor.model.report import Report
+from vllm_doctor.render.parts import unseen
 from vllm_doctor.text.words import plain
 
 _STATE = {"ok": 0, "info": 0, "warning": 1, "critical": 2, "unknown": 3}
@@ -20,7 +21,7 @@ def render(report: Report) -> str:
         for vital in report.vitals
         if isinstance(vital.seen, Known) and vital.seen.bounds is None
     )
-    headline = report.error.message if report.error else report.headline
+    headline = report.error.message if report.error else unseen.headline(report)
     lines = [f'{report.verdict.exit_code} "vLLM" {metrics or "-"} {headline}']
     because = {unknown.rule: unknown.because for unknown in report.unknown}
     titles = {finding.rule: finding.title for finding in reversed(report.findings)}

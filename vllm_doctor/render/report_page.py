@@ -93,7 +93,7 @@ def _head(report: Report) -> Head:
     main = report.main
     rule = main[0].rule if main and main[0].title == report.headline else ""
     gist = finding.gist(main) if speed.of_headline(report) is None else ()
-    return Head(report.verdict.value, report.headline, rule, gist)
+    return Head(report.verdict.value, unseen.headline(report), rule, gist)
 
 
 def _cards(main: Sequence[Finding], report: Report, whole: bool) -> list[Block]:

@@ -66,12 +66,11 @@ def ordered(
     stages = {rule.id: rule.stage.rank for rule in rules}
 
     def key(finding: Finding) -> tuple[int, int, bool, bool, float, int, float]:
-        gains = [gain.at_most for gain in (finding.gain, *(r.gain for r in finding.remedies)) if gain]
         # An actionable warning of any role stands before what is merely worth knowing.
         rank = 0 if finding.is_grave else finding.role.rank
         is_first = stages[finding.rule] <= Stage.BROKEN.rank
         weight = 2.0 if is_first else explain.weight(finding)
-        gain = -max(gains, default=0.0)
+        gain = -finding.potential.at_most if finding.potential is not None else 0.0
         return rank, finding.severity.rank, minor(finding), finding.is_minor, -weight, stages[finding.rule], gain
 
     return sorted(findings, key=key)

@@ -80,6 +80,7 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
     found += [*handed.problems, *gpus.unused(printed[1:])]
     found += bench.as_said(how, found)
     found += prefixes.of_endpoints(how, found)
+    found += recording.beside(how, found)
     return [*found, *gpus.named(how, found)]
 
 

@@ -15,6 +15,7 @@ from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.server.access import Access
 
 if TYPE_CHECKING:
+    from vllm_doctor.recording.bundle import Recording
     from vllm_doctor.rules.catalogue import Catalogue
     from vllm_doctor.session.local import PrintedGpus
     from vllm_doctor.sources.bench.commands import BenchCommand
@@ -83,6 +84,8 @@ class Attachment:
     """Whether the report may show of prompts more than positions (--show-text)."""
     profile: How | None = None
     """How the processes of a server are sampled; None: they are not."""
+    recorded: Recording | None = None
+    """Of a demo: what was seen beside the one server that is named, when that was recorded."""
     waited: float | None = None
     """Seconds that the doctor had waited for a CPU when its time began; None: it begins with each look."""
 

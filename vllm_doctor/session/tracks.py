@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.reading import Unknown
@@ -12,7 +13,7 @@ from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.session.view_model import Trend
+from vllm_doctor.session.view_model import HOLD, Trend
 
 TRACKS = (
     "requests_running", "requests_waiting", "waiting_for_capacity", "kv_cache_usage",
@@ -35,7 +36,9 @@ class Tracks:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue, self._narrow = catalogue, catalogue.narrowed(SCALED)
         self._times = array("d")
+        self._summed = summed(catalogue)
         self._values = {name: array("d") for name in TRACKS}
+        self._hold = HOLD
         self._limits: dict[str, float] = {}
         self._lacking: dict[str, Reason] = {}
 
@@ -48,7 +51,7 @@ class Tracks:
             return False
         self._times.append(at)
         for name in TRACKS:
-            value, why = _together(name, snapshots, name in _SUMS or self._catalogue.signals[name].vital == "sum")
+            value, why = _together(name, snapshots, name in self._summed)
             if why is None:
                 self._lacking.pop(name, None)
             else:
@@ -64,6 +67,17 @@ class Tracks:
                 del values[:_KEPT]
         return True
 
+    def begin(self, history: Mapping[str, Mapping[float, float]], before: float) -> None:
+        """What was known of the time before the first moment; each of its values stands until the next one."""
+        times = sorted({at for points in history.values() for at in points if at < before})
+        if self._times or len(times) < 2:
+            return
+        self._times.extend(times)
+        for name, values in self._values.items():
+            points = history.get(name, {})
+            values.extend(points.get(at, math.nan) for at in times)
+        self._hold = 1.5 * min(after - at for at, after in pairwise(times))
+
     def gap(self, at: float) -> None:
         """From here on nothing is known."""
         if self._times:
@@ -74,7 +88,7 @@ class Tracks:
     @property
     def trend(self) -> Trend:
         cut = max(0, len(self._times) - _KEPT)
-        return Trend(self._times[cut:], {name: values[cut:] for name, values in self._values.items()})
+        return Trend(self._times[cut:], {name: values[cut:] for name, values in self._values.items()}, self._hold)
 
     @property
     def limits(self) -> Mapping[str, float]:
@@ -98,6 +112,11 @@ class Tracks:
                 facts = {name: fact for o in reversed(seen) for name, fact in o.facts.items()}
                 found.append(self._narrow.snapshot(window or Window(), facts, evaluated=None if window else told))
         return found
+
+
+def summed(catalogue: Catalogue) -> frozenset[str]:
+    """The tracked signals that add up over the engines; of others the most counts."""
+    return frozenset(name for name in TRACKS if name in _SUMS or catalogue.signals[name].vital == "sum")
 
 
 def _together(name: str, snapshots: Sequence[Snapshot], summed: bool) -> tuple[float, Reason | None]:

@@ -17,12 +17,12 @@ from vllm_doctor.model.kinds import State
 from vllm_doctor.model.observation import GpuSeen, ProcessSeen
 from vllm_doctor.model.reading import Reading
 from vllm_doctor.model.reason import Reason
-from vllm_doctor.model.report import Report, Span, Timeline, Verdict
+from vllm_doctor.model.report import Report, Span, Timeline, Verdict, worst
 
 WINDOWS = (5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Seconds that a verdict may be of."""
 DEFAULT_WINDOW = 30.0
-_HOLD = 3.0
+HOLD = 3.0
 """Seconds for which a value stands for the time after it; longer is a gap."""
 
 
@@ -45,6 +45,7 @@ class Trend:
 
     times: Sequence[float] = ()
     values: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    hold: float = HOLD
 
     def last(self, name: str) -> float | None:
         """The newest value; None where it was not known then."""
@@ -65,7 +66,7 @@ class Trend:
             here = [value for value in values[begin:end] if not math.isnan(value)]
             if here:
                 found.append(sum(here) / len(here))
-            elif end == begin and begin and until - times[begin - 1] <= max(_HOLD, step):
+            elif end == begin and begin and until - times[begin - 1] <= max(self.hold, step):
                 before = values[begin - 1]
                 found.append(None if math.isnan(before) else before)
             else:
@@ -105,6 +106,16 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Lines of a log around a time: from the number `first` on, that of the time at `place` among them."""
+
+    name: str
+    first: int
+    lines: tuple[str, ...]
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """A server that was found on this host. `sources`: what to examine to see it."""
 
@@ -126,6 +137,8 @@ class ViewModel:
     report: Report | None = None
     problem: str | None = None
     """Why a server is lost, or what went wrong in the doctor itself."""
+    is_down: bool = False
+    """Of a lost server: nothing listens there, or its processes have ended; else it is silent."""
     seen_at: float | None = None
     """When a server last answered."""
     trend: Trend = field(default_factory=Trend)
@@ -147,6 +160,18 @@ class ViewModel:
     choices: tuple[Choice, ...] = ()
     began: float = 0.0
     """When the watch began."""
+    due_at: float | None = None
+    """When the first verdict will be there, at the latest; None: there is one, or nothing answers."""
+
+    @property
+    def last_verdict(self) -> Verdict:
+        """What was last judged; unknown where nothing was."""
+        return self.report.verdict if self.report is not None else Verdict.UNKNOWN
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of now: who does not answer is not well, whatever was seen of it before."""
+        return worst(self.last_verdict, Verdict.UNKNOWN) if self.status is Status.LOST else self.last_verdict
 
     @property
     def is_live(self) -> bool:
@@ -209,6 +234,8 @@ class Session:
     wall: Callable[[], float] = time.time
     record: Callable[[], bytes] | None = None
     """What was seen of late, as a recording; None: there is nothing to record."""
+    excerpts: Callable[[float], Sequence[Excerpt]] = lambda at: ()
+    """The lines of its logs around the time of an event; takes its time. Raises DoctorError where none can be read."""
 
     def run(self, tell: Callable[[ViewModel], None]) -> None:
         """Watch until `control` stops it."""
@@ -231,8 +258,8 @@ class Session:
 
 
 def verdict_of(view_model: ViewModel | None) -> Verdict:
-    """The last verdict; unknown where there was none."""
-    return view_model.report.verdict if view_model is not None and view_model.report is not None else Verdict.UNKNOWN
+    """The verdict of now; unknown where there was none."""
+    return view_model.verdict if view_model is not None else Verdict.UNKNOWN
 
 
 def wider(seconds: float, steps: int) -> float:

@@ -30,12 +30,15 @@ from vllm_doctor.session.observe import looked, observe
 from vllm_doctor.session.past import ONE_DAY, PastReading
 from vllm_doctor.session.source import Source
 from vllm_doctor.session.tracks import TRACKS, Tracks
-from vllm_doctor.session.view_model import DEFAULT_WINDOW, Control, Event, Fact, RuleSeen, Status, ViewModel
+from vllm_doctor.session.view_model import DEFAULT_WINDOW, Control, Event, Excerpt, Fact, RuleSeen, Status, ViewModel
+from vllm_doctor.sources.log.bytes_stream import Origin
 from vllm_doctor.sources.server.scrapes import START_TIME
 from vllm_doctor.text import redact
 
 _ASKED = (SourceKind.SERVER, SourceKind.PROMETHEUS, SourceKind.GATEWAY)
 """The kinds of sources that are asked again and again for a server's signals."""
+_DOWN = ("unreachable", "gone")
+"""The errors of a server that is not there; of others it is silent."""
 _EVENTS, _SPANS = 500, 300
 _SILENT = 2.5
 """Seconds without an answer after which a server counts as lost."""
@@ -173,6 +176,7 @@ class Watch:
         self._clock, self._wall, self._cpu, self._inline = clock, wall, cpu, inline
         self._opened = ExitStack()
         self._eyes: list[_Eye] = []
+        self._logs: tuple[Origin, ...] = ()
         self._tracks = Tracks(judge.catalogue)
         self._marks = judge.marks()
         self._rules = tuple(RuleSeen(rule.id, rule.group, rule.title) for rule in judge.rules)
@@ -195,6 +199,7 @@ class Watch:
         """Watch until stopped; `tell` gets each view model. Raises DoctorError where nothing can be attached to."""
         try:
             sources = list(self._attach(self._opened))
+            self._logs = _logs_of(sources)
             if any(source.replay is not None for source in sources):
                 self._replay(sources, tell)
                 return
@@ -246,7 +251,27 @@ class Watch:
             every.append(seen)
         return recorder.parts(every, wall - (now - started), now - started)
 
+    def excerpts(self, at: float) -> list[Excerpt]:
+        """The lines of the logs around the time of an event. Raises SourceError where none of them can be read."""
+        from vllm_doctor.sources.log.around import around
+
+        is_of_now = self._status not in (Status.READING, Status.READ)
+        found: list[Excerpt] = []
+        problem: DoctorError | None = None
+        for origin in self._logs:
+            try:
+                lines = around(origin, at, is_of_now)
+            except DoctorError as error:
+                problem = error
+                continue
+            if lines is not None:
+                found.append(Excerpt(_plain(str(origin)), lines.first, lines.lines, lines.place))
+        if not found and problem is not None:
+            raise problem
+        return found
+
     def _open(self, sources: Sequence[Source]) -> None:
+        self._logs = _logs_of(sources)
         for eye in self._eyes:
             eye.close()
         self._eyes = [_Eye(source, self._clock, self._cpu, self._inline, self.control.wake) for source in sources]
@@ -311,7 +336,7 @@ class Watch:
         was_lost, self._lost_kind = self._lost_kind, ""
         if self._status is not Status.LIVE and observations:
             self._become(Status.LIVE)
-        if was_lost in ("unreachable", "gone") and self._report is not None:
+        if was_lost in _DOWN and self._report is not None:
             # Who answers now may be another process: its host is looked for anew.
             self._reattach("the server is back", forced=True)
         if is_new:
@@ -320,7 +345,8 @@ class Watch:
     def _lose(self, why: str) -> None:
         self._become(Status.LOST, why)
         self._tracks.gap(self._wall())
-        self._spans.extend(self._current.values())
+        seen_at = self._seen_at or self._began
+        self._spans.extend(replace(one, last_at=max(one.last_at, seen_at)) for one in self._current.values())
         self._current.clear()
 
     def _is_early(self, observations: Sequence[Observation]) -> bool:
@@ -328,6 +354,11 @@ class Watch:
         if self._wall() - self._since > _FIRST_VERDICT:
             return False
         return any(len(o.window.times) == 1 for o in observations if o.error is None)
+
+    def _first_verdict_at(self) -> float | None:
+        """When that is due, at the latest; None where there is one, or nothing to judge."""
+        is_awaited = self._report is None and self._status is Status.LIVE
+        return self._since + _FIRST_VERDICT if is_awaited else None
 
     # ---- what is seen -----------------------------------------------------------------------------------------------
 
@@ -365,6 +396,9 @@ class Watch:
         """One more moment of the vital signs."""
         if self._clock() < self._measure_due:
             return
+        for seen in observations:
+            if seen.history:
+                self._tracks.begin(seen.history, self._wall())
         cpu = self._cpu()
         if self._tracks.add(self._wall(), observations):
             self._measure_due = self._clock() + (self._cpu() - cpu) / _LOOKING - _VIEW_MODEL / 2
@@ -444,6 +478,7 @@ class Watch:
             window=self.control.seconds,
             report=self._report,
             problem=_plain(problem) if problem else None,
+            is_down=self._status is Status.LOST and self._lost_kind in _DOWN,
             seen_at=self._seen_at,
             trend=self._tracks.trend,
             limits=self._tracks.limits,
@@ -453,9 +488,10 @@ class Watch:
             processes=tuple(row for o in observations for row in o.process_rows),
             gpus=tuple(row for o in observations for row in o.gpu_rows),
             rules=self._rules,
-            spans=(*self._spans, *self._current.values()),
+            spans=(*self._spans, *(replace(span, last_at=self._wall()) for span in self._current.values())),
             events=tuple(self._events),
             began=self._began,
+            due_at=self._first_verdict_at(),
         )
 
     # ---- recordings -------------------------------------------------------------------------------------------------
@@ -529,6 +565,10 @@ class Watch:
                 self.control.wake.clear()
             self.control.again = False
             sources = list(self._attach(self._opened))
+
+
+def _logs_of(sources: Sequence[Source]) -> tuple[Origin, ...]:
+    return tuple(origin for source in sources for origin in source.logs)
 
 
 def _own_fault(observations: Sequence[Observation]) -> str | None:

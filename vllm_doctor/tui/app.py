@@ -28,10 +28,13 @@ from textual.events import Resize
 from textual.geometry import Size
 from textual.message import Message
 from textual.screen import Screen
+from textual.theme import BUILTIN_THEMES, Theme
 
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import DoctorError
-from vllm_doctor.model.report import Finding
-from vllm_doctor.session.view_model import Session, Status, ViewModel, wider
+from vllm_doctor.model.report import Finding, Report
+from vllm_doctor.session.view_model import WINDOWS, Session, Status, ViewModel, wider
+from vllm_doctor.text import words
 from vllm_doctor.tui import finding, ink
 from vllm_doctor.tui.chooser import Chooser
 from vllm_doctor.tui.cure import to_copy
@@ -47,6 +50,8 @@ from vllm_doctor.tui.rules import RulePage, RulesPage
 
 _SAID_SECONDS = 6.0
 _FOLDER = "vllm-doctor"
+_THEME = "theme"
+"""The file that holds the name of the theme that was chosen."""
 
 
 class ViewModelReady(Message):
@@ -105,7 +110,7 @@ class DoctorApp(App[None]):
     def __init__(
         self, session: Session, now: Callable[[], float] = time.time, within: str = "", first: str = "overview"
     ) -> None:
-        theme = os.environ.get("TEXTUAL_THEME")
+        theme = os.environ.get("TEXTUAL_THEME") or _kept_theme()
         # The terminal's own palette, unless the user has a theme: said at once, as NO_COLOR is read right here.
         super().__init__(ansi_color=None if theme else True)
         self.session, self.now, self.within, self.first = session, now, within, first
@@ -120,7 +125,7 @@ class DoctorApp(App[None]):
         """It was left by Esc, to what it was opened from."""
         self._thread: threading.Thread | None = None
         self._silence = 0
-        self.theme = theme or ("ansi-light" if _is_light() else "ansi-dark")
+        self.theme = theme or _own_theme()
         for name, page in self.PAGES.items():
             self.install_screen(page(), name)
 
@@ -135,6 +140,7 @@ class DoctorApp(App[None]):
                 asyncio.get_running_loop().add_signal_handler(number, self._signalled, number)
         if self.first != "overview":
             self.go(self.first)
+        self.theme_changed_signal.subscribe(self, self._theme_chosen)
         self.call_after_refresh(self._begin)  # the frame is drawn before anything is loaded
 
     def _begin(self) -> None:
@@ -267,9 +273,12 @@ class DoctorApp(App[None]):
         self.tell("rescanning" if self.view_model.goes_on else "reading again")
 
     def action_window(self, steps: int) -> None:
+        self.set_window(wider(self.session.control.seconds, steps))
+
+    def set_window(self, seconds: float) -> None:
         if not self.view_model.goes_on:
             return
-        self.session.control.window(wider(self.session.control.seconds, steps))
+        self.session.control.window(seconds)
         self.tell(f"verdicts are of the last {self.session.control.seconds:.0f} s, as soon as that much was watched")
 
     def _group(self) -> list[Finding]:
@@ -282,6 +291,15 @@ class DoctorApp(App[None]):
             if group:
                 return group
         return [*report.main, *report.aside][:1] if report is not None else []
+
+    def _report(self) -> Report | None:
+        """What leaves: of a server that is lost since when it is, before what was judged then."""
+        view_model = self.view_model
+        report = view_model.report
+        if report is None or view_model.status is not Status.LOST:
+            return report
+        since = f"{'Down' if view_model.is_down else 'No answer'} since {outside.moment(view_model.since):%H:%M:%S} UTC"
+        return replace(report, verdict=view_model.verdict, headline=f"{since}; before: {report.headline}")
 
     def action_copy_cure(self) -> None:
         report = self.view_model.report
@@ -296,7 +314,7 @@ class DoctorApp(App[None]):
     def action_copy_markdown(self) -> None:
         from vllm_doctor.render import markdown
 
-        report, group = self.view_model.report, self._group()
+        report, group = self._report(), self._group()
         if report is None:
             self.tell("there is no report yet")
             return
@@ -308,7 +326,7 @@ class DoctorApp(App[None]):
     def action_save(self) -> None:
         from vllm_doctor.render import markdown
 
-        report = self.view_model.report
+        report = self._report()
         if report is None:
             self.tell("there is no report yet")
             return
@@ -339,9 +357,17 @@ class DoctorApp(App[None]):
         yield SystemCommand("Save the report", "as markdown, and a recording, in this folder", self.action_save)
         yield SystemCommand("Pause, or go on", "nothing is asked of the server meanwhile", self.action_pause)
         yield SystemCommand("Rescan", "look for the server, its processes and its log again", self.action_rescan)
-        yield SystemCommand("A longer window", "verdicts of more seconds", lambda: self.action_window(1))
-        yield SystemCommand("A shorter window", "verdicts of fewer seconds", lambda: self.action_window(-1))
+        for seconds in WINDOWS:
+            name, help = f"Window: {words.number(seconds, 's')}", "of how much time the verdict is"
+            yield SystemCommand(name, help, lambda seconds=seconds: self.set_window(seconds))
+        yield SystemCommand("Theme", "colours: the terminal's own, or others; kept", self.search_themes)
         yield SystemCommand("Quit", "the exit code is that of the last verdict", self.action_leave)
+
+    def _theme_chosen(self, theme: Theme) -> None:
+        """Keep it for the next time; of the terminal's own colours there is nothing to keep."""
+        self.ansi_color = None  # the theme says whether its colours are the terminal's
+        keep(_THEME, "" if theme.name == _own_theme() else theme.name)
+        self.tell(f"theme: {theme.name}")
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
@@ -397,8 +423,7 @@ DoctorApp.COMMANDS = App.COMMANDS | {Found}
 
 def keep(name: str, text: str) -> Path | None:
     """Write a file into the user's state folder, else into the temporary one. None: neither can be written."""
-    home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    for folder in (Path(home) / _FOLDER, Path(tempfile.gettempdir()) / f"{_FOLDER}-{os.getuid()}"):
+    for folder in (_state(), Path(tempfile.gettempdir()) / f"{_FOLDER}-{os.getuid()}"):
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if folder.stat().st_uid == os.getuid():
@@ -423,6 +448,24 @@ def save(path: Path, text: str | bytes) -> Path | None:
             os.unlink(temporary)
         return None
     return path
+
+
+def _own_theme() -> str:
+    """That of the terminal's own colours."""
+    return "ansi-light" if _is_light() else "ansi-dark"
+
+
+def _kept_theme() -> str:
+    """The theme that was chosen before; "" where there is none, or not any more."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        name = (_state() / _THEME).read_text().strip()
+        return name if name in BUILTIN_THEMES else ""
+    return ""
+
+
+def _state() -> Path:
+    """The user's state folder."""
+    return Path(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")) / _FOLDER
 
 
 def _is_light() -> bool:

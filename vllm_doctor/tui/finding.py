@@ -15,7 +15,7 @@ from vllm_doctor.text import words
 from vllm_doctor.text.durations import duration
 from vllm_doctor.tui.ink import DIM, NOTHING, Row, badge, fit, painted, say, wrapped
 from vllm_doctor.tui.page import Page, View
-from vllm_doctor.tui.plot import bars, scale
+from vllm_doctor.tui.plot import CALM, PLAIN, bars, scale
 from vllm_doctor.tui.vitals import stretch
 
 _NAMES = {"requests_waiting": ("queue_per_running", "requests_waiting_steady", "requests_waiting_max")}
@@ -121,7 +121,15 @@ def _trends(view_model: ViewModel, finding: Finding, width: int) -> list[Text]:
         said = words.compared(evidence.is_, evidence.than, evidence.unit) if same else ""
         label = f"{'  Trend' if not lines else '':<{INDENT}}"
         told = say((label, "bold"), fit(evidence.says, 30), " ")
-        lines.append(Text.assemble(told, bars(trend, top, 1, mark, "red")[0], f"  {said}", no_wrap=True, end=""))
+        lines.append(
+            Text.assemble(
+                told,
+                bars(trend, top, 1, mark, "red", CALM if mark is not None else PLAIN)[0],
+                f"  {said}",
+                no_wrap=True,
+                end="",
+            )
+        )
     if lines:
         lines.append(say((f"{'':<{INDENT}}the last {duration(shown.seconds)}", DIM)))
     return [Text(""), *lines] if lines else []

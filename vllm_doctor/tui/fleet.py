@@ -20,6 +20,7 @@ from textual.screen import Screen
 from vllm_doctor.fleet.view_model import SHOWN, EngineRow, FleetSeen, FleetViewModel
 from vllm_doctor.model import outside
 from vllm_doctor.model.reading import Known
+from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Verdict
 from vllm_doctor.session.view_model import Session, Status
 from vllm_doctor.text import words
@@ -31,6 +32,7 @@ from vllm_doctor.tui.ink import (
     SIGN,
     Column,
     Row,
+    alarm,
     badge,
     cut,
     fit,
@@ -42,7 +44,7 @@ from vllm_doctor.tui.ink import (
     table_head,
     table_row,
 )
-from vllm_doctor.tui.page import Page, View
+from vllm_doctor.tui.page import Page, View, lost_since
 
 MOST = 500
 """Rows that are shown; of more the worst."""
@@ -54,6 +56,9 @@ _HEADS = {
     "generation_tokens_per_second": ("gen tok", 8),
 }
 _BY_VALUE = tuple(_HEADS)
+_NO_VALUE = "–"
+_LACKING = {Reason.IDLE: "idle"}
+"""What stands in place of a value that is not known, where a word says why."""
 _VERDICTS = (Verdict.CRITICAL, Verdict.WARNING, Verdict.UNKNOWN, Verdict.OK)
 _NAME = 14
 _KEYS = (("^p", "commands"), ("?", "help"), ("q", "quit"))
@@ -110,10 +115,9 @@ class FleetPage(Page):
         if fleet is None:
             return [NOTHING]
         engines, kept = _counted(len(fleet.engines), "engine"), self._table(view, fleet)[0]
-        count = [severity(verdict.value, f"{fleet.count(verdict):,} {verdict.value}   ") for verdict in _VERDICTS]
         return [
             NOTHING,
-            cut(say(badge(fleet.verdict.value), "  ", *count), view.width),
+            cut(say(*_verdict(view, fleet)), view.width),
             ruled(f"{kept:,} of {engines}" if view.filter else engines, order, view.width),
             table_head(_columns(view, fleet)),
         ]
@@ -145,6 +149,17 @@ class FleetPage(Page):
 
     def open(self, key: str) -> None:
         self.doctor.open(key)
+
+
+def _verdict(view: View, fleet: FleetSeen) -> list[str | tuple[str, str]]:
+    """The fleet's verdict and how many engines have which; of a Prometheus that is lost since when it is."""
+    if view.view_model.status is Status.LOST:
+        sick = [f"{count:,} {v.value}" for v in _VERDICTS[:-1] if (count := fleet.count(v))]
+        was = f"{', '.join(sick) or 'none sick'} of {len(fleet.engines):,}"
+        return [alarm(lost_since(view)), f"  before: {was}"]
+    counts = [severity(verdict.value, f"{fleet.count(verdict):,} {verdict.value}   ") for verdict in _VERDICTS]
+    alone = (("by its metrics alone", DIM),) if fleet.verdict is Verdict.OK else ()
+    return [badge(fleet.verdict.value), "  ", *counts, *alone]
 
 
 class FleetHelp(HelpPage):
@@ -209,6 +224,7 @@ class FleetApp(DoctorApp, inherit_bindings=False):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         yield SystemCommand("Ask again", "the Prometheus, now", self.action_rescan)
         yield SystemCommand("Sort", "by something else", self.page.action_sort)
+        yield SystemCommand("Theme", "colours: the terminal's own, or others; kept", self.search_themes)
         yield SystemCommand("Help", "keys and signs", lambda: self.go("help"))
         yield SystemCommand("Quit", "the exit code is that of the worst engine", self.action_leave)
 
@@ -251,7 +267,7 @@ def table(view: View, fleet: FleetSeen) -> tuple[int, list[Row]]:
         if view.sort == 1 and engine.model != model:
             model = engine.model
             rows.append(Row(_model(model, [e for e in kept if e.model == model])))
-        rows.append(Row(_drawn(engine, columns), engine.key))
+        rows.append(Row(_drawn(engine, columns, view.view_model.status is Status.LOST), engine.key))
     if len(ordered) > MOST:
         rows.append(Row(say((f"  and {len(ordered) - MOST:,} more: / shows those that you name", DIM))))
     return len(kept), rows
@@ -295,9 +311,14 @@ def _columns(view: View, fleet: FleetSeen) -> list[Column]:
     return [Column("engine", _NAME + name, False), *model, verdict, *rest]
 
 
-def _drawn(engine: EngineRow, columns: Sequence[Column]) -> Text:
+def _drawn(engine: EngineRow, columns: Sequence[Column], is_past: bool) -> Text:
+    """`is_past`: the Prometheus is lost, and who was well then is not known to be."""
     word, colour = severity(engine.verdict.value)
+    if is_past and engine.verdict is Verdict.OK:
+        word, colour = "  was ok", DIM
     told = f"{SIGN[engine.verdict.value]} {engine.rules[0]}" if engine.rules else word
+    if not engine.source and engine.verdict is Verdict.UNKNOWN:
+        told = f"{SIGN[engine.verdict.value]} no answer"
     more = f" +{len(engine.rules) - 1}" if len(engine.rules) > 1 else ""
     width = next(column.width for column in columns if column.head == "verdict")
     cells: dict[str, str | tuple[str, str]] = {
@@ -311,7 +332,7 @@ def _drawn(engine: EngineRow, columns: Sequence[Column]) -> Text:
         if isinstance(reading, Known):
             cells[head] = words.reading(reading, SHOWN[signal])
         else:
-            cells[head] = (str(reading) if reading is not None else "", DIM)
+            cells[head] = (_LACKING.get(reading.reason, _NO_VALUE) if reading is not None else "", DIM)
     return table_row(columns, [cells[column.head] for column in columns])
 
 

@@ -13,7 +13,7 @@ from vllm_doctor.tui.page import Page, View
 KEYS = (
     ("↑ ↓  k j", "move; on the time line also ← → h l, and [ ] for ten steps"),
     ("PgUp PgDn  g G", "a page; first and last"),
-    ("⏎  esc", "open what is under the cursor; back"),
+    ("⏎  esc", "open what is under the cursor, of an event the lines of the log; back"),
     ("⇥", "to the other pane, where there are two"),
     ("1 2 3 4 5", "overview, engines (also e), host, log, rules"),
     ("x", "what was suspected, kept and dropped, by which number"),
@@ -25,7 +25,7 @@ KEYS = (
     ("+ -", "a longer or shorter window: seconds that the verdict is of"),
     ("p", "pause, and go on"),
     ("r", "look for the server, its processes and its log again"),
-    ("^p", "commands: every rule, engine and action by name"),
+    ("^p", "commands: every rule, engine and action by name; theme and window"),
     ("?", "this"),
     ("q  ^c", "quit; the exit code is that of the last verdict"),
 )

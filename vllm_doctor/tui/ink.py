@@ -21,7 +21,7 @@ from vllm_doctor.text import redact
 
 SIGN: dict[str, str] = {"": " ", **{state.value: state.sign for state in State}}
 COLOUR: dict[str, str] = {state.value: state.colour for state in State}
-DIM, BOLD, HEAD = "dim", "bold", "bold"
+DIM, BOLD, HEAD, TITLE = "dim", "bold", "bold", "cyan"
 _TONE = {
     columns.LABEL: HEAD, columns.SOFT: DIM, columns.ADDED: "green", columns.DROPPED: "red", columns.RUN: "cyan",
 }  # fmt: skip
@@ -85,8 +85,9 @@ def spread(left: Text, right: Text, width: int) -> Text:
 def ruled(title: str, right: str, width: int) -> Text:
     """A horizontal line with a title in it; what does not fit of the title is cut."""
     tail = f" {plain(right)} ──" if right else "──"
-    head = f"── {cut(say(title), max(0, width - cell_len(tail) - 5)).plain} " if title else "──"
-    return cut(say((f"{head}{'─' * (width - cell_len(head) - cell_len(tail))}{tail}", DIM)), width)
+    named = f"{cut(say(title), max(0, width - cell_len(tail) - 5)).plain} " if title else ""
+    line = "─" * (width - cell_len(named) - cell_len(tail) - (3 if title else 2))
+    return cut(say(("── " if title else "──", DIM), (named, TITLE), (f"{line}{tail}", DIM)), width)
 
 
 def wrapped(text: str, width: int, first: str = "", rest: str | None = None, style: str = "") -> list[Text]:
@@ -105,6 +106,11 @@ def badge(name: str) -> tuple[str, str]:
     """The word of a verdict, as a block of its colour."""
     colour = COLOUR.get(name, "")
     return f" {SIGN.get(name, ' ')} {name.upper()} ", f"bold reverse {colour}".strip()
+
+
+def alarm(text: str) -> tuple[str, str]:
+    """Words of a server that is lost, as a block in the colour of the worst."""
+    return f" {SIGN[State.CRITICAL]} {text[:1].upper()}{text[1:]} ", f"bold reverse {COLOUR[State.CRITICAL]}"
 
 
 def painted(page: Page, width: int, above: Block | None = None) -> list[Text]:

@@ -15,8 +15,9 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.widgets import Input
 
-from vllm_doctor.tui.ink import DIM, NOTHING, Row, cut, fit, say
+from vllm_doctor.tui.ink import NOTHING, Row, cut, fit, say
 
 
 class Block(Widget):
@@ -181,52 +182,28 @@ def _strip(widget: Widget, line: Text, width: int) -> Strip:
     return Strip(segments).adjust_cell_length(width, Style.null())
 
 
-class Prompt(Widget, can_focus=True):
+class Prompt(Input):
     """The one line that can be typed into: what rows are filtered by."""
 
-    class Changed(Message):
-        """Another text; `done`: the list has the keys again."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "clear", show=False),
+        Binding("tab,up,down", "submit", show=False),
+    ]
 
-        def __init__(self, text: str, done: bool) -> None:
-            super().__init__()
-            self.text, self.done = text, done
+    class Left(Message):
+        """The list has the keys again."""
 
     def __init__(self) -> None:
-        super().__init__(id="prompt")
-        self.text = ""
+        super().__init__(id="prompt", placeholder="/ filter", compact=True, max_length=80, select_on_focus=False)
 
     def open(self, text: str) -> None:
-        self.text = text
+        self.value = text
         self.display = True
         self.focus()
-        self.refresh()
 
-    def check_consume_key(self, key: str, character: str | None) -> bool:
-        return True
+    def action_clear(self) -> None:
+        self.value = ""
+        self.post_message(self.Left())
 
-    def on_key(self, event: events.Key) -> None:
-        event.stop()
-        event.prevent_default()
-        if event.key in ("escape", "ctrl+c"):
-            self._tell("", done=True)
-        elif event.key in ("enter", "tab", "up", "down"):
-            self._tell(self.text, done=True)
-        elif event.key in ("backspace", "ctrl+h"):
-            self._tell(self.text[:-1], done=False)
-        elif event.key == "ctrl+u":
-            self._tell("", done=False)
-        elif event.is_printable and event.character:
-            self._tell(self.text + event.character, done=False)
-
-    def on_paste(self, event: events.Paste) -> None:
-        event.stop()
-        self._tell(self.text + "".join(c for c in event.text.split("\n")[0] if c.isprintable()), done=False)
-
-    def _tell(self, text: str, done: bool) -> None:
-        self.text = text[:80]
-        self.refresh()
-        self.post_message(self.Changed(self.text, done))
-
-    def render_line(self, y: int) -> Strip:
-        line = say((" / ", "bold"), self.text, ("▏", "bold"), ("  ⏎ keep  esc clear", DIM))
-        return _strip(self, line, self.size.width)
+    async def action_submit(self) -> None:
+        self.post_message(self.Left())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import ClassVar
@@ -12,19 +12,24 @@ from typing import ClassVar
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
-from vllm_doctor.model.kinds import SEVERITIES
+from vllm_doctor.model.kinds import SEVERITIES, SourceKind, State
 from vllm_doctor.model.report import Span, Timeline
-from vllm_doctor.session.view_model import Event, ViewModel
+from vllm_doctor.session.view_model import Event, Status, ViewModel
 from vllm_doctor.text import times, words
 from vllm_doctor.text.durations import duration
+from vllm_doctor.tui.excerpt import ExcerptPage
 from vllm_doctor.tui.ink import DIM, NOTHING, Row, cut, fit, ruled, say, severity
 from vllm_doctor.tui.page import Page, View
-from vllm_doctor.tui.plot import bars, scale
+from vllm_doctor.tui.plot import CALM, PLAIN, bars, scale
 
 _LABEL, _MOST = 10, 12
 _ROWS = (("running", "requests_running", "requests"), ("waiting", "requests_waiting", "requests"),
          ("KV cache", "kv_cache_usage", "share"), ("gen tok/s", "generation_tokens_per_second", ""))  # fmt: skip
 _EVENT = "event:"
+_SIGNS: Mapping[str, tuple[str, str]] = {
+    Status.LIVE: ("✔", "green"), Status.LOST: ("✖", "red"), Status.PAUSED: ("‖", "yellow"),
+}  # fmt: skip
+_UNSEEN = (Status.LOST, Status.PAUSED)
 
 
 @dataclass(frozen=True)
@@ -74,9 +79,7 @@ def line_of(view_model: ViewModel) -> Line | None:
         if not view_model.trend.times:
             return None
         last = view_model.trend.times[-1]
-        return Line(
-            view_model, max(view_model.trend.times[0], last - 3600.0, last - max(120.0, last - view_model.began)), last
-        )
+        return Line(view_model, max(view_model.trend.times[0], last - 3600.0), last)
     report = view_model.report
     bounds = times.whole(report) if report is not None else None
     if view_model.timeline is not None:
@@ -101,7 +104,7 @@ def trends(view: View, width: int, height: int, at: float | None = None, most: i
         mark = view.view_model.marks.get(track) if view.view_model.is_live else None
         top = 1.0 if unit == "share" else scale(known) if known else 1.0
         told = f" max {words.number(max(known), unit)}" if known else ""
-        drawn = bars(values, top, height, mark, "red")
+        drawn = bars(values, top, height, mark, "red", CALM if mark is not None else PLAIN)
         for number, plot in enumerate(drawn):
             if place is not None:
                 plot.stylize("reverse", place, place + 1)
@@ -154,7 +157,15 @@ def column(line: Line, at: float, room: int) -> int:
 
 class LogPage(Page):
     NAME = "log"
-    HINTS = (("← →", "move"), ("[ ]", "10 steps"), ("↑ ↓", "events"), ("/", "filter"), ("w", "save"), ("p", "pause"))
+    HINTS = (
+        ("← →", "move"),
+        ("[ ]", "10 steps"),
+        ("↑ ↓", "events"),
+        ("⏎", "log lines"),
+        ("/", "filter"),
+        ("w", "save"),
+        ("p", "pause"),
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left,h", "move(-1)", show=False),
         Binding("right,l", "move(1)", show=False),
@@ -202,7 +213,16 @@ class LogPage(Page):
         self.redraw()
 
     def open(self, key: str) -> None:
-        self.on_lines_moved()
+        """The lines of the log around the event, where there is one."""
+        view_model = self.doctor.view_model
+        event = next((event for n, event in enumerate(view_model.events) if f"{_EVENT}{n}" == key), None)
+        line, report = line_of(view_model), view_model.report
+        if event is None or line is None:
+            return
+        if report is not None and any(source.kind is SourceKind.LOG for source in report.sources):
+            self.doctor.enter(ExcerptPage(event, line.clock(event.at)))
+        else:
+            self.doctor.tell("no log was given: with its file as another argument ⏎ shows its lines of that time")
 
 
 def held(view: View, line: Line, at: float) -> list[Text]:
@@ -221,7 +241,36 @@ def held(view: View, line: Line, at: float) -> list[Text]:
     told: list[str | tuple[str, str]] = ["  "]
     for (rule, severe), _ in groupby(there, key=lambda span: (span.rule, span.severity)):
         told += [severity(severe, rule), "  "]
-    return [say(*parts), cut(say(*told) if there else say(("  nothing was found then", DIM)), width)]
+    return [say(*parts), cut(say(*(told if there else ("  ", *_otherwise(view.view_model, at)))), width)]
+
+
+def _otherwise(view_model: ViewModel, at: float) -> Sequence[tuple[str, str]]:
+    """What is to be said of a time at which no finding held: never that all was well where nobody knows."""
+    then = [event for event in view_model.events if event.at <= at] if view_model.is_live else []
+    if (state := next((e.kind for e in reversed(then) if isinstance(e.kind, Status)), None)) in _UNSEEN:
+        sign, colour = _SIGNS[state]
+        return [(f"{sign} {state}: ", colour), ("nothing was seen then", DIM)]
+    judged = next((event for event in reversed(then) if _is_verdict(event)), None)
+    if judged is not None:
+        said = [severity(judged.kind, judged.text)]
+    else:
+        said = [("nothing was judged yet" if view_model.is_live else "no finding held then", DIM)]
+    report = view_model.report
+    is_of_all = not view_model.is_live or view_model.status is Status.REPLAYED
+    if (
+        is_of_all
+        and report is not None
+        and report.main
+        and (judged is None or judged.kind.value != report.verdict.value)
+    ):
+        rules = ", ".join(dict.fromkeys(finding.rule for finding in report.main))
+        said += [("; over the whole: ", DIM), severity(report.verdict.value, rules)]
+    return said
+
+
+def _is_verdict(event: Event) -> bool:
+    """Whether it is of the whole server: what else happens is told as info."""
+    return event.kind in (State.OK, State.WARNING, State.CRITICAL, State.UNKNOWN)
 
 
 def rows(view: View) -> list[Row]:
@@ -232,9 +281,6 @@ def rows(view: View) -> list[Row]:
         if view.keeps(event.text, event.kind):
             found.append(Row(_event(event, line, view.width), f"{_EVENT}{place}"))
     return found or [Row(say(("  no events", DIM)))]
-
-
-_SIGNS = {"live": ("✔", "green"), "lost": ("✖", "red"), "paused": ("‖", "yellow")}
 
 
 def _event(event: Event, line: Line | None, width: int) -> Text:

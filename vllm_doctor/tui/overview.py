@@ -13,8 +13,22 @@ from vllm_doctor.session.view_model import Status
 from vllm_doctor.text.durations import duration
 from vllm_doctor.tui import finding, log, vitals
 from vllm_doctor.tui.cure import brief, to_copy
-from vllm_doctor.tui.ink import DIM, NOTHING, SIGN, Row, badge, cut, painted, ruled, say, severity, spread, wrapped
-from vllm_doctor.tui.page import WIDE, Page, View
+from vllm_doctor.tui.ink import (
+    DIM,
+    NOTHING,
+    SIGN,
+    Row,
+    alarm,
+    badge,
+    cut,
+    painted,
+    ruled,
+    say,
+    severity,
+    spread,
+    wrapped,
+)
+from vllm_doctor.tui.page import WIDE, Page, View, clock, lost_since
 
 _WORD = {"opportunity": "chance", "not-server": "client", "blind": "blind"}
 _SIGN = {"opportunity": "◆", "not-server": "○"}
@@ -42,7 +56,7 @@ class Overview(Page):
             lines.append(ruled("over time", _speed(view, only_judged=True) or "4: walk along it", view.width))
             lines += log.trends(view, view.width, min(4, _plot_height(view.height)))
         lines += _benchmarks(view)
-        lines.append(ruled(*_counts(view.view_model.report), view.width))
+        lines.append(ruled(*_counts(view), view.width))
         return lines
 
     def draw_rows(self, view: View) -> list[Row]:
@@ -60,6 +74,10 @@ class Overview(Page):
         return [Row(line) for line in finding.head(group, width)[1:]] + finding.rows(
             view.view_model, report, group, width
         )
+
+    def banner(self, view: View) -> list[Text]:
+        """Why a server is lost stands above, in place of the verdict."""
+        return [] if view.view_model.status is Status.LOST else super().banner(view)
 
     def open(self, key: str) -> None:
         self.doctor.open(key)
@@ -89,12 +107,14 @@ def _plot_height(height: int) -> int:
 def verdict(view: View) -> list[Text]:
     """The verdict, its root cause, and the cure: three lines, more where there is room."""
     report = view.view_model.report
+    room = 1 if view.height < 22 else 2
+    if view.view_model.status is Status.LOST:
+        return _lost(view, room)
     if report is None:
         return [say((f" {_awaited(view)}", "bold")), NOTHING, NOTHING]
     main = report.main
     root = main[0] if main else report.aside[0] if report.aside else None
     is_headline = root is not None and report.headline.startswith(root.title)
-    room = 1 if view.height < 22 else 2
     lines = [_headline(report, root if is_headline else None, view.width)]
     shown = root if main or is_headline else None
     if not is_headline and (slow := speed.of_headline(report)) is not None:
@@ -105,15 +125,33 @@ def verdict(view: View) -> list[Text]:
     return lines + [NOTHING] * (2 + room - len(lines))
 
 
+def _lost(view: View, room: int) -> list[Text]:
+    """Since when nothing answers, and why; what was judged before that, which is no verdict of now."""
+    view_model = view.view_model
+    kept = "The last values stay; it is asked again." if view_model.seen_at is not None else "It is asked again."
+    lines = [cut(say(alarm(lost_since(view)), "  ", (kept, "bold")), view.width)]
+    lines += _reason(view_model.problem or "It does not answer", view.width, room)
+    if view_model.report is not None:
+        lines.append(cut(say(("   was   ", DIM), *_was(view, view_model.report)), view.width))
+    return lines + [NOTHING] * (2 + room - len(lines))
+
+
+def _was(view: View, report: Report) -> list[str | tuple[str, str]]:
+    at = view.view_model.seen_at
+    until = f"until {clock(at, view.now)}: " if at is not None else ""
+    if report.verdict is Verdict.OK:
+        return [f"{until}{report.headline}"]
+    return [severity(report.verdict.value), f" {until}{report.headline}"]
+
+
 def _awaited(view: View) -> str:
     """What there is instead of a report."""
-    match view.view_model.status:
-        case Status.READING:
-            return f"Reading the log: {view.view_model.bytes_read / 1e6:,.0f} MB so far"
-        case Status.LOST:
-            return "No answer yet"
-        case _:
-            return "Looking: the first answer is awaited"
+    view_model = view.view_model
+    if view_model.status is Status.READING:
+        return f"Reading the log: {view_model.bytes_read / 1e6:,.0f} MB so far"
+    if view_model.due_at is not None:
+        return f"It answers; judging in {max(1.0, view_model.due_at - view.now):.0f} s: a rate needs two scrapes"
+    return "Looking: the first answer is awaited"
 
 
 def _headline(report: Report, root: Finding | None, width: int) -> Text:
@@ -128,9 +166,10 @@ def _headline_of(report: Report) -> str:
 
 def _why(report: Report, root: Finding | None, width: int, room: int) -> list[Text]:
     here = _judged(report) if root is None else root.here or root.why
-    if not here or _headline_of(report).endswith(here):
-        return []
-    return _reason(here, width, room)
+    lines = _reason(here, width, room) if here and not _headline_of(report).endswith(here) else []
+    if report.verdict is Verdict.OK and root is not None:
+        lines = [*lines[: room - 1], *_reason(_judged(report), width, 1)]
+    return lines
 
 
 def _reason(here: str, width: int, room: int) -> list[Text]:
@@ -150,8 +189,7 @@ def _judged(report: Report) -> str:
     """What an ok, or an unknown, is worth."""
     if report.error is not None:
         return report.error.message
-    ok, unknown = report.count(State.OK), report.count(State.UNKNOWN)
-    return f"{ok} rules passed; {unknown} were skipped, for the reasons below." if ok else ""
+    return f"{said}." if (said := unseen.coverage(report)) else ""
 
 
 def _few(lines: list[Text], most: int) -> list[Text]:
@@ -163,10 +201,13 @@ def _few(lines: list[Text], most: int) -> list[Text]:
     return [*lines[: most - 1], last]
 
 
-def _counts(report: Report | None) -> tuple[str, str]:
+def _counts(view: View) -> tuple[str, str]:
+    report = view.view_model.report
     if report is None:
         return "findings", ""
     parts = [f"{report.count(state)} {state}" for state in map(State, SEVERITIES) if report.count(state)]
+    if view.view_model.status is Status.LOST:
+        return f"findings before: {', '.join(parts) or 'none'}", "as last judged"
     told = [f"{report.count(State.OK)} ok", *([f"{n} unknown"] if (n := report.count(State.UNKNOWN)) else [])]
     return f"findings: {', '.join(parts)}" if parts else "no findings", f"rules: {', '.join(told)}"
 
@@ -185,7 +226,7 @@ def rows(view: View, width: int) -> list[Row]:
         for symptom in grouped(symptoms):
             if view.keeps(symptom[0].rule, symptom[0].title, symptom[0].severity):
                 found.append(Row(_symptom(symptom, report, width), finding.key_of(symptom[0])))
-    if not found and not view.filter and report.verdict is Verdict.OK:
+    if not found and not view.filter and view.view_model.verdict is Verdict.OK:
         found.append(Row(say(("  nothing wrong was found in what could be checked", DIM))))
     if not view.filter:
         told = (*expectation.will_give(report, whole=False), *profile.profile(report, whole=False))

@@ -5,6 +5,7 @@ A page is drawn by functions of a View; the widgets here only hold lines, scroll
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ _EVERYWHERE = (
     ("1", "overview"), ("2", "engines"), ("3", "host"), ("4", "log"), ("5", "rules"),
     ("^p", "commands"), ("?", "help"), ("q", "quit"),
 )  # fmt: skip
+_TYPING = (("⏎", "keep the filter"), ("esc", "show all"))
 _NAMES = {
     "⏎": "enter", "⇥": "tab", "esc": "escape", "^p": "ctrl+p", "/": "slash", "?": "question_mark", "+ -": "plus",
     "↑ ↓": "down", "← →": "right", "[ ]": "right_square_bracket",
@@ -98,6 +100,7 @@ class Page(Screen[None]):
     DEFAULT_CSS = """
     Page { layout: vertical; overflow: hidden; background: transparent; }
     Page Block, Page Prompt { height: 1; width: 100%; background: transparent; }
+    Page Prompt, Page Prompt:focus { border: none; padding: 0 1; background: transparent; color: ansi_default; }
     Page #body { height: 1fr; }
     Page Lines { width: 1fr; height: 100%; scrollbar-size-vertical: 1; scrollbar-gutter: auto; overflow-x: hidden;
                  background: transparent; }
@@ -193,6 +196,7 @@ class Page(Screen[None]):
                 self.side.show(side)
             self.note.show(self.draw_notes(self.view))
             hints = [*self.hints(), *((("⇥", "pane"),) if side is not None else ())]
+            hints = list(_TYPING) if self.prompt.display else hints
             foot, self._hints = feet([hints, self.ALWAYS], view.width)
             self.foot.show(foot)
 
@@ -201,10 +205,14 @@ class Page(Screen[None]):
         notes = []
         if self.filter and not self.prompt.display:
             notes.append(say((" / ", "bold"), self.filter, ("  only these rows; esc shows all", DIM)))
-        notes += banner(view)
+        notes += self.banner(view)
         if self.doctor.said:
             notes.append(say((" ✔ ", "green"), self.doctor.said))
         return [cut(note, view.width) for note in notes]
+
+    def banner(self, view: View) -> list[Text]:
+        """What is wrong with the watch itself."""
+        return banner(view)
 
     def _pressed(self, x: int, y: int) -> None:
         """A key at the bottom was clicked."""
@@ -221,12 +229,16 @@ class Page(Screen[None]):
         event.stop()
         self.open(event.key)
 
-    def on_prompt_changed(self, event: Prompt.Changed) -> None:
+    def on_input_changed(self, event: Prompt.Changed) -> None:
         event.stop()
-        self.filter = event.text
-        if event.done:
-            self.prompt.display = False
-            self.rows.focus()
+        self.filter = event.value
+        self.redraw()
+
+    def on_prompt_left(self, event: Prompt.Left) -> None:
+        event.stop()
+        self.filter = self.prompt.value
+        self.prompt.display = False
+        self.rows.focus()
         self.redraw()
 
     def action_filter(self) -> None:
@@ -293,19 +305,34 @@ def _when(view: View) -> str:
         return ""
     if view_model.status is Status.REPLAYED:
         return f"of {outside.moment(view_model.began):%Y-%m-%d %H:%M:%S} UTC"
-    seen = view_model.seen_at
     if view_model.status is Status.PAUSED:
         return f"since {duration(max(0.0, view.now - view_model.since))}"
-    if view_model.status is Status.LOST and seen is not None:
-        return f"last seen {duration(max(0.0, view.now - seen))} ago"
+    if view_model.status is Status.LOST:
+        return lost_since(view)
     return ""  # the window says how much of it the verdict is of, the trend how much of it is drawn
 
 
+def lost_since(view: View) -> str:
+    """ "down since 10:42:07"; "no answer since 10:42:07" where it may only be slow, or the network is."""
+    word = "down" if view.view_model.is_down else "no answer"
+    return f"{word} since {clock(view.view_model.since, view.now)}"
+
+
+def clock(at: float, now: float) -> str:
+    """This host's clock: "10:42:07", with its day where that is not today."""
+    then = time.localtime(at)
+    is_today = then[:3] == time.localtime(now)[:3]
+    return time.strftime("%H:%M:%S" if is_today else "%d %b %H:%M:%S", then).lstrip("0" if not is_today else "")
+
+
 def _looked(view: View) -> str:
-    """Of how much time the verdict is."""
+    """Of how much time the verdict is; of a server that is lost, of when its values are."""
     report = view.view_model.report
     if report is None or not view.view_model.is_live:
         return ""
+    if view.view_model.status is Status.LOST:
+        at = view.view_model.seen_at
+        return f"values of {clock(at, view.now)}, {duration(max(0.0, view.now - at))} ago" if at is not None else ""
     seen = max((source.window_s for source in report.sources), default=0.0)
     if view.view_model.status is Status.REPLAYED:
         return f"all of its {words.number(round(seen), 's')} judged"

@@ -13,6 +13,10 @@ from vllm_doctor.tui.ink import DIM
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _MARK = "┄"
+_NEAR = 0.75
+"""Of a threshold: from there on a value comes near it."""
+CALM, PLAIN = "green", "cyan"
+"""The colours of a trend with a threshold, and of one without."""
 GAP = "·"
 """Where nothing was known: not the same as zero."""
 
@@ -32,15 +36,21 @@ def scale(values: Iterable[float], least: float = 1.0) -> float:
 
 
 def bars(
-    values: Sequence[float | None], top: float, height: int = 1, mark: float | None = None, alarm: str = "yellow"
+    values: Sequence[float | None],
+    top: float,
+    height: int = 1,
+    mark: float | None = None,
+    alarm: str = "yellow",
+    calm: str = "",
 ) -> list[Text]:
-    """Columns from 0 to `top`, in `height` lines, the upper first. What lies above `mark` is in the alarm's colour.
+    """Columns from 0 to `top`, in `height` lines, the upper first. What lies above `mark` is in the alarm's colour,
+    what comes near it is yellow, and the rest is in that of `calm`.
 
     With more than one line, `mark` is a dashed line where the columns do not reach it.
     """
     if height == 1:
         signs = "".join(GAP if v is None else sign for v, sign in zip(values, times.bars(values, top), strict=True))
-        return [_line(signs, values, mark, alarm)]
+        return [_line(signs, values, mark, alarm, calm)]
     rows = []
     marked = None if mark is None or top <= 0 else height - 1 - min(height - 1, int(mark / top * height - 1e-9))
     for row in range(height):
@@ -54,16 +64,22 @@ def bars(
                 eighths = max(1, eighths)
             here = min(8, max(0, eighths - 8 * (height - 1 - row)))
             line.append(_MARK if not here and row == marked else _BLOCKS[here])
-        rows.append(_line("".join(line), values, mark, alarm))
+        rows.append(_line("".join(line), values, mark, alarm, calm))
     return rows
 
 
-def _line(signs: str, values: Sequence[float | None], mark: float | None, alarm: str) -> Text:
+def _line(signs: str, values: Sequence[float | None], mark: float | None, alarm: str, calm: str) -> Text:
     styles = [
-        DIM if value is None or sign == _MARK else alarm if mark is not None and value > mark else ""
+        DIM if value is None or sign == _MARK else _colour(value, mark, alarm, calm)
         for sign, value in zip(signs, values, strict=True)
     ]
     line = Text(no_wrap=True, end="")
     for style, run in groupby(zip(styles, signs, strict=True), key=lambda pair: pair[0]):
         line.append("".join(sign for _, sign in run), style or None)
     return line
+
+
+def _colour(value: float, mark: float | None, alarm: str, calm: str) -> str:
+    if mark is None:
+        return calm
+    return alarm if value > mark else "yellow" if calm and value > _NEAR * mark else calm

@@ -15,7 +15,7 @@ from vllm_doctor.session.view_model import ViewModel
 from vllm_doctor.text import words
 from vllm_doctor.tui.ink import DIM, fit, say
 from vllm_doctor.tui.page import View
-from vllm_doctor.tui.plot import bars, scale
+from vllm_doctor.tui.plot import CALM, PLAIN, bars, scale
 
 _LABEL, _VALUE, _BESIDE = 10, 13, 2
 _LEAST_SPAN = 120.0
@@ -120,7 +120,7 @@ def _cell(view: View, sign: Sign, width: int, height: int) -> list[Text]:
     room = width - _LABEL - _VALUE - 2
     shown = stretch(view.view_model, room)
     trend = view.view_model.trend.columns(sign.track, shown.first, shown.last, room)
-    drawn = bars(trend, sign.top, height, sign.mark, "red")
+    drawn = bars(trend, sign.top, height, sign.mark, "red", CALM if sign.mark is not None else PLAIN)
     value = fit(sign.value, _VALUE, right=True)
     style = DIM if not sign.is_known else "bold red" if sign.is_high else "bold"
     lines = []

@@ -58,11 +58,12 @@ def about(
     symptoms = dict.fromkeys((s.title, s.rule) for s in report.findings if s.explained_by == finding.rule)
     if symptoms:
         blocks.append(Explains(tuple((title, " ", rule(id)) for title, id in symptoms)))
-    if finding.gain is not None:
-        blocks.append(Labelled("Gain", words.bound(finding.gain.at_most, finding.gain.basis)))
+    gain = finding.potential
+    if gain is not None:
+        blocks.append(Labelled("Gain", words.bound(gain.at_most, gain.basis)))
     if cost := _cost(finding):
         blocks.append(Labelled("Cost", cost))
-    elif finding.gain is None and finding.asks_gain:
+    elif gain is None and finding.asks_gain:
         blocks.append(Labelled("Gain", "unknown"))
     blocks += [_remedy(place, remedy, finding, whole) for place, remedy in enumerate(finding.remedies)]
     return tuple(blocks)
@@ -71,7 +72,7 @@ def about(
 def _cost(finding: Finding) -> str:
     """What it adds to each output token, at most, and the share of what is missing; "" where the gain says it."""
     cost = finding.cost
-    if cost is None or (finding.gain is not None and not cost.is_asked):
+    if cost is None or (finding.potential is not None and not cost.is_asked):
         return ""
     if cost.at_most is None:
         return "not known; it may be all of the speed that is missing" if cost.is_asked else ""
@@ -174,8 +175,6 @@ def _remedy(place: int, remedy: Remedy, finding: Finding, whole: bool) -> Labell
     if remedy.starts_unknown:
         names = [(code(name), f" ({HOW_TO_LEARN[reason]})") for name, reason in remedy.starts_unknown.items()]
         said.append(("not known whether vLLM starts with it: ", *joined(names, ", ")))
-    if remedy.gain is not None and remedy.gain != finding.gain:
-        said.append(f"gain: {words.bound(remedy.gain.at_most, remedy.gain.basis)}")
     if is_unchecked and (whole or not place):  # on a terminal once is enough
         said.append("the flag was not checked: the server's version is unknown")
     return Labelled("Or" if place else "Fix", remedy.do, (*body, Lines(tuple(said))))

@@ -9,6 +9,7 @@ from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.session.attachment import Attachment, Opener, Turn
 from vllm_doctor.session.source import Source
+from vllm_doctor.session.tracks import TRACKS, summed
 
 
 def is_named_by(word: str) -> bool:
@@ -38,5 +39,5 @@ def _of_word(word: str, how: Attachment, opened: ExitStack) -> Source:
         server.target,
         server.target,
         lambda: server.examine(how.asked, how.deadline),
-        follow=lambda: survey.Followed(server, how.asked),
+        follow=lambda: survey.Followed(server, how.asked, TRACKS, summed(how.signals) if how.signals else ()),
     )

@@ -51,6 +51,14 @@ def of_recording(found: Recording, how: Attachment, alone: bool = True) -> Itera
         yield Source(one.kind, one.target, patient, look, recording=found, replay=replay)
 
 
+def beside(how: Attachment, sources: Sequence[Source]) -> Iterator[Source]:
+    """What a demo's recording holds beside its server, which is asked over HTTP: its host, its GPUs."""
+    for one in how.recorded.sources if how.recorded is not None and sources else ():
+        if one.metrics is None and not one.logs:
+            seen = replace(one.observation(how.wanted), target=f"{one.target}, recorded", patient=sources[0].patient)
+            yield Source(one.kind, seen.target, seen.patient, partial(replace, seen))
+
+
 def _recorded(one: Recorded, patient: str, seen: RecordingSeen, taken: float, how: Attachment) -> Observation:
     """One source of a recording."""
     if not one.logs:

@@ -70,6 +70,11 @@ def text(path: Origin, notes: list[str], masked: Counter[str], until: float | No
     return "\n".join(_lines(lines, masked)).encode()
 
 
+def kept(lines: list[str]) -> list[str]:
+    """Lines of a log, as many, as they may be shown."""
+    return list(_lines(lines, Counter()))
+
+
 def _is_a_servers(lines: list[str]) -> bool:
     """Whether a record is among them, or they are none yet."""
     shown = [line for line in lines if line.strip()][:_MOST_LOOKED_AT]
