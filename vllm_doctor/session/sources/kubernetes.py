@@ -109,7 +109,8 @@ def _of_pod(
         flags: Mapping[str, object] = command.starts[0].command.flags if command is not None else {}
         port = named.port or _port(pod.spec_of(where), flags)
         yield _server(api, pod, patient, port, "--ssl-certfile" in flags, how, opened)
-    yield _log(api, pod, container, patient, how)
+    if container.has_run or pod.is_over:
+        yield _log(api, pod, container, patient, how)
     if command is not None:
         start = command.starts[0]
         yield Source(SourceKind.COMMAND, command.target(start), patient, partial(command.examine, start, patient))

@@ -19,6 +19,7 @@ OOM_KILLED = "OOMKilled"
 _EVICTED = "Evicted"
 _SAID = 300
 _CRASHING = "CrashLoopBackOff"
+_FIRST_TO_GO = "BestEffort"
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
@@ -107,6 +108,11 @@ class Container:
     @property
     def is_running(self) -> bool:
         return self.state == "running"
+
+    @property
+    def has_run(self) -> bool:
+        """Whether there is a log."""
+        return self.state in ("running", "terminated") or self.last is not None
 
     @property
     def latest_end(self) -> End | None:
@@ -284,16 +290,8 @@ def notes(pod: Pod, container: Container, now: float) -> list[str]:
     if container.restarts:
         times = f"{container.restarts} time{'s' if container.restarts > 1 else ''}"
         said.append(f"container {container.name} was restarted {times}{_ended(container.latest_end, now)}")
-    spec = pod.spec_of(container.name)
-    qos = text(pod.document, "status", "qosClass")
-    limits, requests = mapping(spec, "resources", "limits"), mapping(spec, "resources", "requests")
-    resources = [
-        f"{name}: {'requests ' + str(requests[name]) if name in requests else 'no request'},"
-        f" {'limit ' + str(limits[name]) if name in limits else 'no limit'}"
-        for name in ("cpu", "memory")
-    ]
-    if qos:
-        said.append(f"QoS class {qos} ({'; '.join(resources)})")
+    if text(pod.document, "status", "qosClass") == _FIRST_TO_GO:
+        said.append(f"QoS class {_FIRST_TO_GO}: it has neither requests nor limits, and is evicted first")
     if not pod.is_leaving and container.is_running and not container.is_ready:
         said.append("it is not ready: no traffic is sent to it")
     if pod.is_leaving:
