@@ -75,7 +75,7 @@ def parse(word: str) -> Target:
     except ValueError:
         raise UsageError(f"{word}: {_WRITE}") from None
     if "@" in parts.netloc:
-        raise UsageError(f"{SCHEME}…: no user or password belongs there: the kubeconfig has them; {_WRITE}")
+        raise UsageError(f"{SCHEME}…: leave out what stands before @: the kubeconfig says who asks; {_WRITE}")
     path = [piece for piece in parts.path.split("/") if piece]
     if len(path) == 1:
         path = [Kind.DEPLOYMENT, *path]
