@@ -154,23 +154,20 @@ def _server(api: Api, pod: Pod, patient: str, port: str, is_secure: bool, how: A
 
 def _log(api: Api, pod: Pod, container: Container, patient: str, how: Attachment) -> Source:
     """What it wrote, and how its runs ended."""
-    target = f"log of {patient}"
+    from vllm_doctor.sources.kubernetes import pod_log
+    from vllm_doctor.sources.log.bytes_stream import Fetched
+
+    def fetch() -> tuple[bytes, float, list[str]]:
+        text, notes = pod_log.read(api, pod, container, how.deadline)
+        return text, _written(text), notes
+
+    fetched = Fetched(f"log of {patient}", fetch)
 
     def look() -> Observation:
-        from vllm_doctor.sources.kubernetes import pod_log
-        from vllm_doctor.sources.log.bytes_stream import Held
+        seen = log.of_files([fetched], how, patient).look()
+        return replace(seen, notes=(*fetched.notes, *seen.notes)) if seen.error is None else seen
 
-        try:
-            text, notes = pod_log.read(api, pod, container, how.deadline)
-        except SourceError as error:
-            return Observation(SourceKind.LOG, target, error=Problem(error.kind, str(error)), patient=patient)
-        if not text.strip():
-            problem = Problem("empty", f"{target} is empty")
-            return Observation(SourceKind.LOG, target, error=problem, patient=patient)
-        seen = log.of_files([Held(target, text, _written(text))], how, patient).look()
-        return replace(seen, notes=(*notes, *seen.notes))
-
-    return Source(SourceKind.LOG, target, patient, look)
+    return Source(SourceKind.LOG, str(fetched), patient, look, logs=(fetched,))
 
 
 def _written(text: bytes) -> float:

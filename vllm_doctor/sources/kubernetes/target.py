@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
@@ -65,6 +66,20 @@ def kind_of(word: str) -> Kind | None:
     bare = word.lower().partition(".")[0]
     named = {str(kind): kind for kind in Kind} | {f"{kind}s": kind for kind in Kind} | _SHORT
     return named.get(bare)
+
+
+def within(namespace: str, words: Sequence[str]) -> list[str]:
+    """The words, those like kubectl's (deploy/vllm) as what names the same. Raises UsageError where there is none."""
+    if not _NAME.fullmatch(namespace):
+        raise UsageError(f"-n {namespace}: is no name that Kubernetes gives")
+    found = []
+    for word in words:
+        kind, slash, name = word.partition("/")
+        of = kind_of(kind) if slash and name and "/" not in name else None
+        found.append(word if of is None else f"{SCHEME}{namespace}/{of}/{name}")
+    if found == list(words):
+        raise UsageError(f"-n {namespace}: name a workload there: vllm-doctor -n {namespace} deploy/NAME")
+    return found
 
 
 def parse(word: str) -> Target:
