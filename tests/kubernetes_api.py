@@ -53,7 +53,7 @@ def json_answer(document: Any, code: int = 200) -> Answer:
 
 
 def forbidden(what: str) -> Answer:
-    """For example `pods is forbidden: User "…" cannot list resource "pods" in API group "" in the namespace "inference"`."""
+    """`pods is forbidden: User "…" cannot list resource "pods" in API group "" in the namespace "inference"`."""
     verb, resource = what.split(" ", 1)
     user = "system:serviceaccount:inference:doctor"
     told = f'{resource} is forbidden: User "{user}" cannot {verb} resource "{resource}" in API group ""'
@@ -133,7 +133,9 @@ def pod(
                     "lastState": last or {},
                     "ready": is_running,
                     "restartCount": restarts,
-                    "image": container["image"],
+                    "image": f"docker.io/{container['image']}",
+                    "imageID": "docker.io/vllm/vllm-openai@sha256:1f2e",
+                    "containerID": "containerd://7d0f",
                     "started": is_running,
                 }
             ],

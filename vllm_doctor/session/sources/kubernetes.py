@@ -164,8 +164,13 @@ def _log(api: Api, pod: Pod, container: Container, patient: str, how: Attachment
     fetched = Fetched(f"log of {patient}", fetch)
 
     def look() -> Observation:
+        try:
+            notes = fetched.notes
+        except SourceError as error:
+            problem = Problem(error.kind, str(error))
+            return Observation(SourceKind.LOG, str(fetched), error=problem, patient=patient)
         seen = log.of_files([fetched], how, patient).look()
-        return replace(seen, notes=(*fetched.notes, *seen.notes)) if seen.error is None else seen
+        return replace(seen, notes=(*notes, *seen.notes))
 
     return Source(SourceKind.LOG, str(fetched), patient, look, logs=(fetched,))
 

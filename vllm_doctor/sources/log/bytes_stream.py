@@ -39,8 +39,10 @@ class Held:
 
 
 class Fetched(Held):
-    """A log that is fetched when it is read, once: `fetch` gives its text, when it was last written to, and what is to be
-    said of it. Raises SourceError."""
+    """A log that is fetched when it is read, once: `fetch` gives its text, when it was last written to, and what is to
+    be said of it. Raises SourceError."""
+
+    _fetched: Callable[[], tuple[bytes, float, Sequence[str]]]
 
     def __init__(self, name: str, fetch: Callable[[], tuple[bytes, float, Sequence[str]]]) -> None:
         object.__setattr__(self, "name", name)
@@ -51,11 +53,11 @@ class Fetched(Held):
     __repr__ = Held.__str__
 
     @property
-    def text(self) -> bytes:  # type: ignore[override]
+    def text(self) -> bytes:
         return self._fetched()[0]
 
     @property
-    def written(self) -> float:  # type: ignore[override]
+    def written(self) -> float:
         return self._fetched()[1]
 
     @property
