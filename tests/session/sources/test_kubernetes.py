@@ -136,7 +136,7 @@ def test_several_pods_are_examined_each_and_the_worst_is_the_first(run: Any) -> 
         (C, "critical"),
         (B, "warning"),
     ]
-    assert report["pods"][0]["findings"] == ["container-oom-killed"]
+    assert report["pods"][0]["findings"][0] == "container-oom-killed"
     assert "Evicted: The node was low on memory." in notes_of(report)
 
 

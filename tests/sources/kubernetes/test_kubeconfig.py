@@ -1,4 +1,4 @@
-"""Kubeconfigs, which lightkube reads; its own client reads the tests' API, which is thereby one that a client accepts."""
+"""Kubeconfigs, which lightkube reads; its own client reads the tests' API, too: that is one that a client accepts."""
 
 from __future__ import annotations
 
