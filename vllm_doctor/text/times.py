@@ -24,7 +24,8 @@ _TICK = 12
 _BESIDE = 13
 """The columns right of the drawing that a name may take."""
 _KV_CACHE = "KV cache"
-DEATHS = frozenset({"engine-died", "container-oom-killed", "probe-ends-server"})
+DEATH = "engine-died"
+DEATHS = frozenset({DEATH, "container-oom-killed", "probe-ends-server"})
 """The rules whose findings are of moments, the ends of runs, and not of spans."""
 
 

@@ -15,7 +15,7 @@ import trustme
 from tests import kubernetes_api as k8s
 from tests.cli.test_main import Doctor, doctor
 from tests.paths import ROOT
-from tests.serving import Answer, Served, pages
+from tests.serving import Answer, Route, Served, pages
 
 __all__ = ["doctor"]
 
@@ -183,7 +183,7 @@ def test_a_port_on_which_nothing_listens(run: Any) -> None:
     told = "error trying to reach service: dial tcp 10.244.1.17:8000: connect: connection refused"
     path = f"{CORE}/pods/{A}:8000/proxy/metrics"
     pods = [k8s.pod(A)]
-    refused = {path: lambda request: k8s.status(503, "ServiceUnavailable", told)}
+    refused: dict[str, Route] = {path: lambda request: k8s.status(503, "ServiceUnavailable", told)}
     code, report, _ = run(k8s.Api(pods=pods, override=refused))
     assert code == 3
     assert (

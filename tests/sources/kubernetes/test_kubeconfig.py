@@ -209,7 +209,7 @@ def test_lightkubes_own_client_reads_the_tests_api(write: Write) -> None:
     from lightkube.resources.apps_v1 import Deployment
     from lightkube.resources.core_v1 import Node, Pod
 
-    client = Client(config=KubeConfig.from_file(write()), trust_env=False)
+    client: Any = Client(config=KubeConfig.from_file(write()), trust_env=False)
     with contextlib.closing(client._client._client):
         pods = list(client.list(Pod, namespace=k8s.NAMESPACE, chunk_size=10))
         assert [pod.metadata.name for pod in pods] == [f"p{n}" for n in range(25)]

@@ -31,7 +31,7 @@ def asked() -> set[tuple[str, str]]:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Ask":
                 verb, resource = node.args[1:3]
                 if isinstance(verb, ast.Constant) and isinstance(resource, ast.Constant):
-                    found.add((verb.value, resource.value))
+                    found.add((str(verb.value), str(resource.value)))
     return found
 
 
