@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from vllm_doctor.model import restarts
+from vllm_doctor.model import outside, restarts
 from vllm_doctor.model.reading import Known, Reading
 from vllm_doctor.text import durations
 
@@ -318,6 +318,4 @@ def eviction_line(pod: Pod) -> str:
 
 def iso(at: float) -> str:
     """As the kubelet writes times before the lines of a log."""
-    from datetime import UTC
-
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.000000000Z")
+    return outside.moment(at).strftime("%Y-%m-%dT%H:%M:%S.000000000Z")
