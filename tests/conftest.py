@@ -27,6 +27,8 @@ SLOW = (
     "tests/cli/*",
     "tests/tui/*",
     "tests/sources/profile/test_py_spy.py*",
+    "tests/sources/kubernetes/*",
+    "tests/session/sources/test_kubernetes.py*",
     "tests/fleet/*",
     "tests/compare/test_bench_run.py*",
     "tests/fuzz/test_structures.py*",

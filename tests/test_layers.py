@@ -25,6 +25,7 @@ FOLDERS = (
     "sources.log",
     "sources.trace",
     "sources.prefix",
+    "sources.kubernetes",
     "prometheus",
     "launch",
     "sources.bench",

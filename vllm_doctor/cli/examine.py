@@ -49,7 +49,8 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         help="a vLLM server: its URL (http://host:8000) or a pid of it; a file of it, or - for standard input, of any"
         " kind and in any order: its log, its command or manifest, what nvidia-smi or collect-env printed, a page of"
         " its /metrics, a benchmark's result, an issue that holds several of them; a recording: a folder or a .tar.gz;"
-        " prom+http://host:9090/?pod=x: what a Prometheus knows of it; none: every vLLM server of this host",
+        " prom+http://host:9090/?pod=x: what a Prometheus knows of it; k8s://namespace/deployment: its pods;"
+        " none: every vLLM server of this host",
     )
     add_examining(parser)
     return parser.parse_intermixed_args(arguments)  # a file may stand behind an option

@@ -116,6 +116,7 @@ def add_sourcing(parser: Parser) -> None:
     """What is known of a server beside the server itself, and how it is asked."""
     add = parser.add_argument
     add("--command", metavar="TEXT|FILE", help="how the server was, or will be, started, where no file shows it")
+    add("-n", "--namespace", metavar="NAME", help="of Kubernetes: deploy/NAME, pod/NAME and their like are there")
     add_accessing(parser)
     add(
         "--role",
@@ -203,7 +204,12 @@ def seconds(text: str) -> float:
 
 def words_of(options: argparse.Namespace) -> list[str]:
     """The words that name sources: those that stand alone, and those that are given a role."""
-    return list(dict.fromkeys((*options.source, *(word for _, word in options.role))))
+    alone = options.source
+    if options.namespace is not None:
+        from vllm_doctor.sources.kubernetes import target  # late: few name a workload so
+
+        alone = target.within(options.namespace, alone)
+    return list(dict.fromkeys((*alone, *(word for _, word in options.role))))
 
 
 def form_of(options: argparse.Namespace) -> str:

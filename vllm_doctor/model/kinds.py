@@ -150,6 +150,7 @@ class SourceKind(_Word):
     GATEWAY = "gateway", "the /metrics of a gateway or a router in front of servers"
     KV_EVENTS = "kv-events", "the blocks that a server's KV cache stores, as it publishes them"
     PROFILE = "profile", "where the server's processes spend their time, by their stacks"
+    KUBERNETES = "kubernetes", "the pod of a server, as the API of its cluster reports it"
 
     @property
     def trust(self) -> Trust:

@@ -17,7 +17,7 @@ class Known:
     """A value. `low` and `high` bound it where a histogram knows no better than its buckets.
 
     `origin` says who told it: metrics, prometheus, server, user, proc, cgroup, cmdline, environ, image,
-    manifest, nvml, nvidia-smi, collect-env, --gpu, kv-events, log, computed, cadvisor, dcgm.
+    manifest, kubernetes, nvml, nvidia-smi, collect-env, --gpu, kv-events, log, computed, cadvisor, dcgm.
     """
 
     value: Value

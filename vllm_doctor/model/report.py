@@ -11,6 +11,7 @@ from vllm_doctor.model.elimination import Gate
 from vllm_doctor.model.expectation import Expectation
 from vllm_doctor.model.kinds import GRAVE, SERVERS, Confidence, Role, Severity, SourceKind, Stage, State
 from vllm_doctor.model.path import PathSeen
+from vllm_doctor.model.pod import PodSeen
 from vllm_doctor.model.prefix import Prefixes
 from vllm_doctor.model.profile import Profile
 from vllm_doctor.model.reading import Known, Value
@@ -444,6 +445,8 @@ class Report:
     patches: tuple[Patch, ...] = ()
     """The corrections in the form in which their commands came."""
     redacted: Mapping[str, int] = field(default_factory=dict)
+    pods: tuple[PodSeen, ...] = ()
+    """Of a workload with several pods: each, examined alone."""
     runs: tuple[RunSeen, ...] = ()
     spans: tuple[Span, ...] = ()
     lines: LinesSeen | None = None

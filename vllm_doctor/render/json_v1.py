@@ -80,6 +80,10 @@ def document(report: Report) -> dict[str, Any]:
         "command": _command(report),
         "expected": _expected(report.expected),
         "path": _path(report.path),
+        "pods": [
+            {"target": pod.target, "verdict": pod.verdict, "headline": pod.headline, "findings": list(pod.findings)}
+            for pod in report.pods
+        ],
         "trace": json_trace.document(report.trace),
         "coverage": _coverage(report),
         "excluded": [f"{gate.title}: {elimination.because(gate.by)}" for gate in elimination.excluded(report)],

@@ -18,6 +18,7 @@ from vllm_doctor.render.parts import (
     finding,
     over_time,
     path,
+    pods,
     prefixes,
     profile,
     speed,
@@ -33,6 +34,7 @@ def in_short(report: Report) -> Page:
     main = report.main
     return (
         _head(report),
+        *pods.pods(report),
         *examined.examined(report, whole=False),
         *vitals.vitals(report, whole=False),
         *speed.speed(report, whole=False),
@@ -60,6 +62,7 @@ def whole(report: Report) -> Page:
     error: list[Block] = [Labelled("Why", report.error.message)] if report.error is not None and is_news else []
     return (
         _head(report),
+        *pods.pods(report),
         *examined.examined(report, whole=True),
         *error,
         *speed.speed(report, whole=True),

@@ -19,6 +19,7 @@ from vllm_doctor.session.sources import (
     collect_env,
     command,
     gpus,
+    kubernetes,
     log,
     page,
     pid,
@@ -43,6 +44,7 @@ OPENERS = (
     log.OPENER,
     pid.OPENER,
     prometheus.OPENER,
+    kubernetes.OPENER,
     server.OPENER,
 )
 """What a word may name; the first that it names is taken."""

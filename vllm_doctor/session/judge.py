@@ -31,7 +31,7 @@ from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose
 from vllm_doctor.rules.rule import Rule
-from vllm_doctor.session import path, traced
+from vllm_doctor.session import path, pods, traced
 from vllm_doctor.session.cure import Cure
 from vllm_doctor.session.patients import (
     Examined,
@@ -93,7 +93,8 @@ def judge(
         from vllm_doctor.session import expectation  # late: of a server that runs nothing is predicted
 
         wished = expectation.under_a_load(wished)
-    log = next((o for o in observations if o.runs), None)
+    logs = [o for o in observations if o.runs]
+    log = logs[0] if len({o.patient for o in logs}) == 1 else None  # the time of one server is told
     past = _postmortem(log, observations, rules, catalogue, wished, is_over, explained)
     snapshots: list[Snapshot] = []
     for patient in examined:
@@ -146,6 +147,11 @@ def judge(
         variables=variables,
         correction=_in_its_words(cure(diagnosis.findings, command), examined),
         patches=_patches(examined, diagnosis.findings, cure) if patched else (),
+        pods=pods.seen(
+            observations,
+            lambda own: judge(own, rules, catalogue, wishes, at, strict),
+            lambda: is_over(_JUDGING),
+        ),
         runs=_runs(log),
         spans=past.spans if past is not None else (),
         lines=log.lines if log is not None else None,

@@ -25,7 +25,8 @@ _BESIDE = 13
 """The columns right of the drawing that a name may take."""
 _KV_CACHE = "KV cache"
 DEATH = "engine-died"
-"""The rule whose finding is of moments, the ends of runs, and not of spans."""
+DEATHS = frozenset({DEATH, "container-oom-killed", "probe-ends-server"})
+"""The rules whose findings are of moments, the ends of runs, and not of spans."""
 
 
 def is_dated(at: float) -> bool:
@@ -105,7 +106,7 @@ def when(findings: Sequence[Finding], report: Report) -> str | None:
 
 def _held(findings: Sequence[Finding], report: Report) -> tuple[str, list[tuple[float, float]]] | None:
     """In words, and the spans where those say more."""
-    if any(finding.rule == DEATH for finding in findings):
+    if any(finding.rule in DEATHS for finding in findings):
         deaths = _deaths(report)
         return (deaths, []) if deaths else None
     subjects = [(finding.rule, dict(finding.subject)) for finding in findings]
@@ -170,7 +171,7 @@ def drawing(report: Report) -> list[str]:
     lines = [" " * _LABEL + axis(line.first_at, line.last_at, columns)]
     lines += [_row(name, values) for name, values in line.rows.items()]
     grave = [f.rule for f in report.findings if f.is_grave]
-    for rule in [rule for rule in dict.fromkeys(grave) if rule != DEATH][:_MOST_MARKED]:
+    for rule in [rule for rule in dict.fromkeys(grave) if rule not in DEATHS][:_MOST_MARKED]:
         spans = [span for span in report.spans if span.rule == rule]
         if spans:
             lines += [" " * _LABEL + marked for marked in marks(spans, line, columns, rule)]

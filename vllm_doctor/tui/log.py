@@ -126,7 +126,7 @@ def _spans(line: Line, spans: Sequence[Span], room: int, most: int) -> list[Text
             by_rule.setdefault(span.rule, []).append(span)
     grave = sorted(by_rule, key=lambda rule: (_worst(by_rule[rule]), -sum(s.seconds for s in by_rule[rule])))
     drawn: list[Text] = []
-    for rule in [rule for rule in grave if rule != times.DEATH][:most]:
+    for rule in [rule for rule in grave if rule not in times.DEATHS][:most]:
         colour = severity(SEVERITIES[_worst(by_rule[rule])])[1]
         inside = [
             Span(s.rule, s.severity, s.run, s.subject, max(s.first_at, line.first), min(s.last_at, line.last))

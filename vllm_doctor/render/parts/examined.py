@@ -61,6 +61,8 @@ def _texts(report: Report) -> Iterator[Words]:
 
 def _servers(report: Report) -> Iterator[Words]:
     """The servers by their URLs, with the pids of their processes where those were seen."""
+    if report.pods:
+        return  # each is a row of their table
     targets = [code(source.target) for source in report.sources if source.kind in SERVERS]
     pids = " ".join(f"{role} {pid}" for role, pid in report.patient.processes[:_PIDS])
     if not pids or len(targets) > 1:

@@ -7,10 +7,11 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -35,6 +36,33 @@ class Held:
 
     def __str__(self) -> str:
         return self.name
+
+
+class Fetched(Held):
+    """A log that is fetched when it is read, once: `fetch` gives its text, when it was last written to, and what is to
+    be said of it. Raises SourceError."""
+
+    _fetched: Callable[[], tuple[bytes, float, Sequence[str]]]
+
+    def __init__(self, name: str, fetch: Callable[[], tuple[bytes, float, Sequence[str]]]) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "_fetched", cache(fetch))
+
+    __hash__ = object.__hash__  # not by what is fetched
+    __eq__ = object.__eq__
+    __repr__ = Held.__str__
+
+    @property
+    def text(self) -> bytes:
+        return self._fetched()[0]
+
+    @property
+    def written(self) -> float:
+        return self._fetched()[1]
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return self._fetched()[2]
 
 
 Origin = Path | ProcessLog | Held | None

@@ -121,7 +121,7 @@ class Connection:
             if left <= 0:
                 raise self._late(where, 0.0, before, advice.over.format(where=where))
             try:
-                sent = self._credentials() if _is_same_origin(url, self.base) else {}
+                sent = self._credentials() if self._is_let_in(url) else {}
                 with self._client.stream(method, url, headers=sent, timeout=left, **parameters) as response:
                     at = self._clock()
                     location = _location(url, response)
@@ -146,8 +146,16 @@ class Connection:
                 raise SourceError(kind, text.format(where=where, error=error)) from None
         raise SourceError("redirect", f"{where} redirects in a circle")
 
+    def _is_let_in(self, url: str) -> bool:
+        """Whether credentials are sent there: to the server alone. One that stands behind the path of another (a proxy)
+        redirects to no other path of that with them."""
+        is_behind = self._route.credentials is None or f"{url}/".startswith(f"{self.base}/")
+        return is_behind and _is_same_origin(url, self.base)
+
     def _credentials(self) -> Mapping[str, str]:
         """What is sent to the base, and to nobody else; tokens by URL are of servers that their URL alone reaches."""
+        if self._route.credentials is not None:
+            return self._route.credentials()
         return self._access.headers if self._route.name else self._access.credentials(self.base)
 
     def late(self, path: str, had: float, waited: float, told: str) -> SourceError:
@@ -210,7 +218,8 @@ def _is_same_origin(one: str, other: str) -> bool:
 
 def _client(base: str, access: Access, route: Route) -> httpx.Client:
     secure = base.startswith("https:")
-    context = _tls(access, route) if secure else False  # never used on http; loading certificates takes a while
+    # never used on http; loading certificates takes a while
+    context = (route.secured or _tls(access, route)) if secure else False
     transport = None
     if route.entered is not None:
         from vllm_doctor.sources.server import entered  # late: most servers are where their URL says

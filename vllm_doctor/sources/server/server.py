@@ -210,7 +210,7 @@ class Server:
         finally:
             self._answered = max(self._answered, self._clock() - asked - (self._waited() - waited))
         if answer.status != 200:
-            raise _refused(self.target, answer.status)
+            raise self._route.refused(answer.status, answer.body) or _refused(self.target, answer.status)
         return answer.at, answer.body.decode("utf-8", "replace"), _date(answer.headers)
 
     def with_answer(self, seen: Observation) -> Observation:
