@@ -114,7 +114,7 @@ def _checked(file: str, key: str, value: object) -> object:
 def _is_secret(key: str) -> bool:
     from vllm_doctor.text import secret_names
 
-    return secret_names.is_secret_name(key) or key in ("header", "headers")
+    return secret_names.is_secret(key) or key in ("header", "headers")
 
 
 def _window(value: object) -> float:

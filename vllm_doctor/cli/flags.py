@@ -25,9 +25,7 @@ def run(arguments: Sequence[str]) -> int:
         is_another = version and flags.release(version) != flags.release(asked.version)
         remark = f"asked of the installed {asked.version}, not of {version}" if is_another else ""
     elif version is None:
-        raise UsageError(
-            _no_version(names[0]) if names else "which version? vllm-doctor flags 0.32.0 [FLAG...]"
-        )
+        raise UsageError(_no_version(names[0]) if names else "which version? vllm-doctor flags 0.32.0 [FLAG...]")
     else:
         found, remark = flags.parser(version), flags.judgement(version)
         if found is None:

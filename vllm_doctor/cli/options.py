@@ -94,12 +94,15 @@ class Parser(argparse.ArgumentParser):
         for word in given:
             option = word.partition("=")[0]
             if option.startswith("--") and not is_another(option) and (own := near.name(option, self.spellings)):
-                return f"no option {option}; did you mean {own!r}? ({self.prog} --help)"
+                return f"{self.prog} has no option {option}; did you mean {own!r}? ({self.prog} --help)"
         return ""
 
     def error(self, message: str) -> NoReturn:
         """argparse would exit with 2, which means critical here."""
         told = message.removeprefix("argument ").replace("expected one argument", "needs a value")
+        missing = told.removeprefix("the following arguments are required: ")
+        if missing != told:
+            told = f"{missing} missing: {self.format_usage().removeprefix('usage: ').strip()}"
         raise UsageError(f"{told} ({self.prog} --help)")
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
@@ -118,15 +121,12 @@ class Parser(argparse.ArgumentParser):
         if option is None:
             return f"{strangers[0]!r} is one word too many: {self.format_usage().strip()}"
         option = option.partition("=")[0]
+        from vllm_doctor.cli import commands
         from vllm_doctor.text import near
 
-        if own := near.name(option, self.spellings):
-            return f"no option {option}; did you mean {own!r}? ({self.prog} --help)"
-        from vllm_doctor.cli import commands
-
-        others = commands.having(option)
-        theirs = f": it is an option of {', '.join(others)}" if others else ""
-        return f"{self.prog} has no option {option}{theirs} ({self.prog} --help)"
+        if others := commands.having(option):
+            return f"{self.prog} has no option {option}: {' and '.join(others[:2])} has it ({self.prog} --help)"
+        return f"{self.prog} has no option {option}{near.asked(option, self.spellings)} ({self.prog} --help)"
 
     def _configured(self, options: argparse.Namespace) -> argparse.Namespace:
         if self.configured and not options.no_config:
@@ -347,7 +347,10 @@ def words_of(options: argparse.Namespace) -> list[str]:
 
 def form_of(options: argparse.Namespace) -> str:
     """The format of the output."""
-    form: str = options.format or ("json" if options.json else "text")
+    asked = list(dict.fromkeys((*["text"] * options.text, *["json"] * options.json, *filter(None, [options.format]))))
+    if len(asked) > 1:
+        raise UsageError(f"two formats are asked for, {' and '.join(asked)}: give one of them")
+    form: str = asked[0] if asked else "text"
     return form
 
 
