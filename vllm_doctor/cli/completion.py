@@ -13,6 +13,24 @@ from vllm_doctor.model.errors import UsageError
 SHELLS = ("bash", "zsh", "fish")
 _FILES = ("FILE", "TEXT|FILE", "SOURCE", "BEFORE", "AFTER")
 _FOLDERS = ("DIR",)
+_COMMANDS = f"({'|'.join((*commands.ABOUT, commands.HELP))})"
+_WITH_FILES: dict[str, tuple[tuple[str, str], ...]] = {
+    "bash": (("complete -o bashdefault ", "complete -o bashdefault -o default "),),
+    "zsh": (
+        ("': :_shtab_vllm_doctor_commands'", "': :{ _shtab_vllm_doctor_commands; _files }'"),
+        (
+            "  _arguments -C -s $_shtab_vllm_doctor_options\n",
+            f"  local -a only=(); [[ ${{words[2]}} == {_COMMANDS} ]] && only=(-A '-*')\n"
+            "  _arguments $only -C -s $_shtab_vllm_doctor_options\n",
+        ),
+        ("_shtab_vllm_doctor_rules_options ;;\n", "_shtab_vllm_doctor_rules_options ;;\n        *) _files ;;\n"),
+    ),
+    "fish": (
+        ("complete -c vllm-doctor -f\n", "complete -c vllm-doctor -f\ncomplete -c vllm-doctor -n _shtab_vllm_doctor_using -F\n"),
+    ),
+}
+"""Changes in what shtab writes: the first word may be a file as well as a command, and behind a command its options only
+are taken."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -24,7 +42,10 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError(
             "completion is written by shtab, which is not installed: pip install 'vllm-throughput-doctor[completion]'"
         ) from None
-    say(f"{shtab.complete(_whole(shtab.FILE, shtab.DIRECTORY), options.shell)}\n")
+    script = shtab.complete(_whole(shtab.FILE, shtab.DIRECTORY), options.shell)
+    for shtabs, ours in _WITH_FILES[options.shell]:
+        script = script.replace(shtabs, ours)
+    say(f"{script}\n")
     return 0
 
 

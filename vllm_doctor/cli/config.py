@@ -1,7 +1,7 @@
 """The configuration file: defaults of some options, for all commands that have them.
 
-`~/.config/vllm-doctor/config.toml`, or below XDG_CONFIG_HOME. What stands on the command line goes before it. A file that
-is not as it must be is an error, never half a configuration.
+`~/.config/vllm-doctor/config.toml`, or below XDG_CONFIG_HOME. What stands on the command line goes before it. A file
+that is not as it must be is an error, never half a configuration.
 """
 
 from __future__ import annotations

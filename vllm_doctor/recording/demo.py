@@ -61,8 +61,8 @@ def names() -> list[str]:
 def find(name: str) -> Recording:
     """A shipped recording by name. Raises UsageError with the list of names."""
     if name not in names():
-        there = near.asked(name, names())
-        raise UsageError(f"no demo {name!r}{there or f'; there are: {", ".join(names())}'}")
+        there = f"; there are: {', '.join(names())}"
+        raise UsageError(f"no demo {name!r}{near.asked(name, names(), there)}")
     return replace(read(folder() / name), name=name)
 
 
