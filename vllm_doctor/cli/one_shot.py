@@ -17,6 +17,7 @@ from vllm_doctor.cli.options import (
     GLANCE,
     ONE_DAY,
     PROFILED,
+    QUIET,
     WINDOW,
     access_of,
     examining_attachment_of,
@@ -147,5 +148,5 @@ def _write(report: Report, options: argparse.Namespace) -> None:
         rendered = text.render(report, is_coloured(options)) if report.vitals or options.output else ""
     else:
         module = import_module(f"vllm_doctor.render.{'json_v1' if form == 'json' else form}")
-        rendered = module.render(report)
+        rendered = module.render(report, options.all) if form in QUIET else module.render(report)
     write(rendered, options)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from vllm_doctor.sources.server.access import Access
 
 FORMATS = ("text", "json", "markdown", "html", "nagios", "checkmk", "openmetrics", "patch")
+QUIET = frozenset({"checkmk", "openmetrics"})
+"""Formats that show only what is known, unless --all asks for the rest."""
 WINDOW = 3.0
 """Seconds between the first and the last scrape, unless others are asked for."""
 PROFILED = 10.0
@@ -178,6 +180,8 @@ def add_output(parser: Parser, formats: Sequence[str]) -> None:
     add("--text", action="store_true", help="text output (the default where the output is no terminal)")
     add("--json", action="store_true", help="JSON output, version 1 (--json=v1 pins it)")
     add("--format", choices=formats, help="output format")
+    if QUIET & set(formats):
+        add("--all", action="store_true", help="of checkmk and openmetrics: also what passed and what was skipped")
     add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all (mode by umask; a .prom: 0644)")
     add_quiet(parser)
 
@@ -351,6 +355,8 @@ def form_of(options: argparse.Namespace) -> str:
     if len(asked) > 1:
         raise UsageError(f"two formats are asked for, {' and '.join(asked)}: give one of them")
     form: str = asked[0] if asked else "text"
+    if getattr(options, "all", False) and form not in QUIET:
+        raise UsageError(f"--all is of --format {' and '.join(sorted(QUIET))}: {form} shows what was skipped anyway")
     return form
 
 
