@@ -100,8 +100,7 @@ def judge_of(
                 wishes.setdefault("goal", "throughput")
             if options.timeout is None and all(source.is_past for source in sources):
                 timeout, reserve = ONE_DAY, 0.0  # nobody waits for an answer
-            if not is_quiet:
-                opened.enter_context(progress.shown(sources))
+            opened.enter_context(progress.shown(sources, window, is_quiet or options.quiet))
             observations = observe(sources, max(0.0, began + timeout - reserve - time.monotonic()))
         patched = options.format == "patch"
         report = judge(

@@ -127,7 +127,7 @@ def _looked(words: Sequence[str], options: argparse.Namespace, how: How) -> _See
                 "no process of this server can be seen here: run vllm-doctor profile on its host, as root or the"
                 " server's user (a container needs --cap-add SYS_PTRACE), or name its pid",
             )
-        opened.enter_context(progress.shown(sources))
+        opened.enter_context(progress.shown(sources, how.seconds, options.quiet))
         observations = observe(sources, timeout)
     found = {o.target: o.profile for o in observations if o.profile is not None and o.error is None}
     if not found:

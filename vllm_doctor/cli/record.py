@@ -71,7 +71,7 @@ def run(arguments: Sequence[str]) -> int:
             if any(source.kind == SourceKind.PAGE for source in sources):
                 raise UsageError("a saved page is one moment, and kept already: give the server's URL")
             duration = options.duration if any(source.follow is not None for source in sources) else 0.0
-            with progress.of_recording(duration) as tell:
+            with progress.of_recording(duration, is_quiet=options.quiet) as tell:
                 parts = Recorder(sources, duration, name, wishes, options.share).take(tell)
     packed, report, found = packing.packed(path.name, parts, look, rules, signals)
     write_whole(path, [packed], is_private=True)  # it holds logs
@@ -157,7 +157,7 @@ def _benched(
         key = credentials.get("authorization", "").partition("Bearer ")[2] or None
         most = options.duration
         run = opened.enter_context(bench_run.running(vllm, given, server, identity.models_answer, key))
-        tell = opened.enter_context(progress.of_recording(most, is_most=True))
+        tell = opened.enter_context(progress.of_recording(most, True, options.quiet))
         run.await_load(server, most, tell)
         recorder = Recorder(
             sources,
@@ -183,6 +183,8 @@ def _on(
     from vllm_doctor.session.view_model import DEFAULT_WINDOW, Control  # imported here: only --on watches
     from vllm_doctor.session.watch import Judge, Watch
 
+    if sys.stderr.isatty() and not options.quiet:
+        print(f"vllm-doctor: watching until the verdict is {options.on}; Ctrl-C ends it", file=sys.stderr)
     bad = {"critical"} if options.on == "critical" else {"critical", "warning"}
     look = replace(look, keep=2 * options.duration)
     until: list[float] = []
