@@ -63,7 +63,7 @@ def places(folder: Path) -> Iterator[dict[str, str]]:
         serving({"/metrics": login, "/login": lambda request: page}) as signing,
         raw(lambda connection: connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")) as ssh,
     ):
-        main.main([plain.url, "--json", "--window", "0", "-o", str(folder / "before.json")])
+        main.main([plain.url, "--json", "--window", "0", "--timeout", "60", "-o", str(folder / "before.json")])
         yield {
             "server": plain.url,
             "http-to-tls": secure.url.replace("https:", "http:"),

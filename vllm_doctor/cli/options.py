@@ -96,7 +96,7 @@ class Parser(argparse.ArgumentParser):
         for word in given:
             option = word.partition("=")[0]
             if option.startswith("--") and not is_another(option) and (own := near.name(option, self.spellings)):
-                return f"{self.prog} has no option {option}; did you mean {own!r}? ({self.prog} --help)"
+                return f"no option {option}; did you mean {own!r}? ({self.prog} --help)"
         return ""
 
     def error(self, message: str) -> NoReturn:
@@ -126,9 +126,9 @@ class Parser(argparse.ArgumentParser):
         from vllm_doctor.cli import commands
         from vllm_doctor.text import near
 
-        if others := commands.having(option):
-            return f"{self.prog} has no option {option}: {' and '.join(others[:2])} has it ({self.prog} --help)"
-        return f"{self.prog} has no option {option}{near.asked(option, self.spellings)} ({self.prog} --help)"
+        theirs = ", ".join(map(repr, commands.having(option)[:3]))
+        told = f": an option of {theirs}" if theirs else near.asked(option, self.spellings)
+        return f"no option {option}{told} ({self.prog} --help)"
 
     def _configured(self, options: argparse.Namespace) -> argparse.Namespace:
         if self.configured and not options.no_config:
