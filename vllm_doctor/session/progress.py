@@ -35,7 +35,7 @@ def shown(sources: Sequence[Source], seconds: float = 0.0, is_quiet: bool = Fals
         if done.wait(_PATIENCE):
             return
         while not done.wait(_STEP):
-            print(f"\r\x1b[K{now()}", end="", file=sys.stderr, flush=True)
+            print(f"\r{now()}", end="", file=sys.stderr, flush=True)
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
     teller = threading.Thread(target=tell, daemon=True)
