@@ -26,7 +26,10 @@ _WITH_FILES: dict[str, tuple[tuple[str, str], ...]] = {
         ("_shtab_vllm_doctor_rules_options ;;\n", "_shtab_vllm_doctor_rules_options ;;\n        *) _files ;;\n"),
     ),
     "fish": (
-        ("complete -c vllm-doctor -f\n", "complete -c vllm-doctor -f\ncomplete -c vllm-doctor -n _shtab_vllm_doctor_using -F\n"),
+        (
+            "complete -c vllm-doctor -f\n",
+            "complete -c vllm-doctor -f\ncomplete -c vllm-doctor -n _shtab_vllm_doctor_using -F\n",
+        ),
     ),
 }
 """Changes in what shtab writes: the first word may be a file as well as a command, and behind a command its options only

@@ -173,8 +173,12 @@ class Connection:
         other = other_scheme.url(url)
         if other is None:
             return None
-        what = "TLS, not plain HTTP" if other.startswith("https") else "plain HTTP, not TLS"
-        return SourceError("tls", f"{self.target}: this port speaks {what}; give {other.removesuffix('/metrics')}")
+        is_tls = other.startswith("https")
+        what = "TLS, not plain HTTP" if is_tls else "plain HTTP, not TLS"
+        return SourceError(
+            "unreachable" if is_tls else "tls",
+            f"{self.target}: this port speaks {what}; give {other.removesuffix('/metrics')}",
+        )
 
     def _credentials(self) -> Mapping[str, str]:
         """What is sent to the base, and to nobody else; tokens by URL are of servers that their URL alone reaches."""
