@@ -32,8 +32,8 @@ _WITH_FILES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
 }
-"""Changes in what shtab writes: the first word may be a file as well as a command, and behind a command its options only
-are taken."""
+"""Changes in what shtab writes: the first word may be a file as well as a command, and behind a command only its own
+options are taken."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -87,7 +87,7 @@ def _whole(file: object, folder: object) -> argparse.ArgumentParser:
 
 
 def _bare(name: str) -> Parser:
-    """The options of a command; of the examination, its sources are left to the shell: the first word may be a command."""
+    """The options of a command; without the sources of the examination: its first word may be a command."""
     made = commands.parser(name)
     if not name:
         made._actions[:] = [action for action in made._actions if action.option_strings]
