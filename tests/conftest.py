@@ -134,6 +134,12 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     return argname if isinstance(val, bytes) else None
 
 
+@pytest.fixture(autouse=True)
+def no_config_of_its_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the user of this machine configures changes no test."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+
+
 @pytest.fixture(scope="session")
 def signals() -> Catalogue:
     return shipped_catalogue()

@@ -64,8 +64,8 @@ def test_only_some_rules_judge(tmp_path: Path) -> None:
     [
         ("nowhere.log", {}, "'nowhere.log' is neither a file nor a folder, nor a URL"),
         (SICK, {"only": ["no-such-rule"]}, "no rule 'no-such-rule'"),
-        (SICK, {"goal": "speed"}, "--goal: invalid choice: 'speed'"),
-        (SICK, {"window": -1.0}, "--window: invalid seconds value: '-1.0'"),
+        (SICK, {"goal": "speed"}, "--goal: no 'speed': one of throughput, latency"),
+        (SICK, {"window": -1.0}, "--window: '-1.0' is no duration"),
         (SICK, {"headers": {"a\n": "b"}}, "--header: write it as 'Name: value'"),
     ],
 )

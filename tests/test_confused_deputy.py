@@ -276,7 +276,8 @@ def test_a_log_of_something_else_is_not_quoted(home: Home, tmp_path: Path, docto
         named = doctor(log, "--text")
     assert PLANTED not in said
     assert "0 of 1 lines recognised" in said
-    assert f"it begins: diary: {PLANTED}" in named.out + named.err  # who names a file may see it
+    assert "it is text (" in named.err
+    assert PLANTED not in named.out + named.err  # who names the wrong file pastes what is said of it, too
 
 
 # ---- its programs ---------------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def examine(
         *_words("until", until),
         *_words("threads", threads),
         *_words("goal", goal),
-        *_words("slo", *(f"{name}={seconds}" for name, seconds in (slo or {}).items())),
+        *_words("slo", *(f"{name}={seconds}s" for name, seconds in (slo or {}).items())),
         *_words("rules", *rules),
         *_words("rule", *only),
         *_words("skip", *skip),

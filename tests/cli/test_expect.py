@@ -193,7 +193,7 @@ def test_what_the_rules_find_in_the_command_is_said_with_what_it_costs(ran: Ran)
         (("--model", "no/such-thing", "--gpu", "H100"), "the size of the model is not known: name it as on"),
         (("--model", "Qwen/Qwen3-32B"), "the GPU's memory is not known: name the GPUs: --gpu 4xH100"),
         (("--model", "Qwen/Qwen3-32B", "--gpu", "H1000"), "H100"),
-        (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "--concurency", "4"), "the option --concurency"),
+        (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "--concurency", "4"), "no option --concurency; did you mean"),
         (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "--concurrency", "0"), "invalid count value: '0'"),
         (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "--output-len", "1e99"), "invalid count value"),
         (("--model", "Qwen/Qwen3-32B", "--gpu", "H100", "-tp", "0"), "sizes of parallelism from 1 on"),

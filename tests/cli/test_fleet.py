@@ -129,7 +129,7 @@ def asks(check: Callable[[Served, Doctor], Ran], doctor: Doctor, says: str, kind
         (["--rule", "nonsense"], "no rule"),
         (["--format", "nagios"], "--format"),
         (["--token-file", "/nonexistent"], "--token-file"),
-        (["another"], "unrecognized"),
+        (["another"], "'another' is one word too many"),
     ],
 )
 def test_wrong_usage_is_a_line(arguments: list[str], says: str, doctor: Doctor) -> None:

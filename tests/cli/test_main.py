@@ -1162,4 +1162,4 @@ def test_help_imports_its_own_command_only() -> None:
     modules = set(python("-c", code).stderr.split())
     assert not {"httpx", "yaml", "typing", "prometheus_client", "promql_parser", "vllm_doctor.model.report"} & modules
     commands = {name.rpartition(".")[2] for name in modules if name.startswith("vllm_doctor.cli.")}
-    assert commands == {"main", "examine", "options", "output"}
+    assert commands == {"main", "commands", "examine", "options", "output"}

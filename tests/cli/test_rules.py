@@ -36,7 +36,7 @@ def test_the_page_of_each_rule(doctor: Doctor) -> None:
 
 
 def test_a_rule_that_is_nearly_one(doctor: Doctor) -> None:
-    assert "no rule 'preemptions'; meant 'preemption'?" in one_line(doctor("rules", "preemptions"))
+    assert "no rule 'preemptions'; did you mean 'preemption'?" in one_line(doctor("rules", "preemptions"))
     assert "the list: vllm-doctor rules" in one_line(doctor("rules", "xyz"))
 
 

@@ -34,7 +34,7 @@ def test_there_is_one_for_each_recording() -> None:
 
 @pytest.mark.parametrize("name", ["nope", "", "../fixtures/preemption", "Preemption"])
 def test_one_that_does_not_exist(name: str) -> None:
-    with pytest.raises(UsageError, match=r"no demo .*; there are: .*preemption"):
+    with pytest.raises(UsageError, match=r"no demo .*; (there are: .*preemption|did you mean 'preemption')"):
         demo.find(name)
 
 

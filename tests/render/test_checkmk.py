@@ -25,7 +25,26 @@ def test_states_are_the_rules() -> None:
     shown = checkmk.render(judged("max-num-seqs-cap", slice(0, 4)))
     assert shown.startswith('1 "vLLM" ')
     assert '1 "vLLM max-num-seqs-cap" - Requests queue' in shown
+    assert '"vLLM preemption"' not in shown
+
+
+def test_what_was_skipped_is_one_line_that_never_fails() -> None:
+    report = judged("max-num-seqs-cap", slice(0, 4))
+    *others, last = checkmk.render(report).splitlines()
+    checked, of = report.coverage
+    assert last.startswith(f'0 "vLLM skipped checks" checks_made={checked}|checks_skipped={of - checked} ')
+    assert f"{checked} of {of} checks made, {of - checked} skipped" in last
+    assert len(others) == 1 + len({finding.rule for finding in report.findings})
+    assert not any(line.startswith("3 ") for line in others)
+    assert "skipped checks" not in checkmk.render(unreachable())
+
+
+def test_all_of_them() -> None:
+    report = judged("max-num-seqs-cap", slice(0, 4))
+    shown = checkmk.render(report, is_whole=True)
     assert '0 "vLLM preemption" - ok' in shown
+    assert all(LINE.fullmatch(line) for line in shown.splitlines())
+    assert len(shown.splitlines()) == 1 + sum(state != "not-applicable" for state in report.states.values())
 
 
 def test_nobody_answered() -> None:

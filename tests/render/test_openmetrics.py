@@ -11,8 +11,8 @@ from vllm_doctor.model.report import Report
 from vllm_doctor.render import openmetrics
 
 
-def samples(report: Report) -> list[tuple[str, dict[str, str], float]]:
-    families = list(text_string_to_metric_families(openmetrics.render(report)))
+def samples(report: Report, is_whole: bool = False) -> list[tuple[str, dict[str, str], float]]:
+    families = list(text_string_to_metric_families(openmetrics.render(report, is_whole)))
     found = [sample for family in families for sample in family.samples]
     assert all(sample.timestamp is None for sample in found), "the collector skips a file with timestamps"
     return [(sample.name, dict(sample.labels), sample.value) for sample in found]
@@ -22,10 +22,21 @@ def samples(report: Report) -> list[tuple[str, dict[str, str], float]]:
 def test_exactly_one_state_holds_for_each_rule(name: str) -> None:
     report = judged(name, slice(0, 4))
     states: dict[str, list[str]] = {}
-    for metric, labels, value in samples(report):
+    for metric, labels, value in samples(report, is_whole=True):
         if metric == "vllm_doctor_rule_state" and value:
             states.setdefault(labels["rule"], []).append(labels["state"])
     assert states == {rule: [state] for rule, state in report.states.items()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_what_is_known(name: str) -> None:
+    report = judged(name, slice(0, 4))
+    told = [(labels["rule"], labels["state"]) for metric, labels, _ in samples(report) if metric.endswith("rule_state")]
+    nothing = ("unknown", "not-applicable")
+    assert told == [(rule, state) for rule, state in report.states.items() if state not in nothing]
+    counted = {labels["state"]: count for metric, labels, count in samples(report) if metric == "vllm_doctor_rules"}
+    assert sum(counted.values()) == len(report.states)
+    assert counted["unknown"] == len(report.unknown)
 
 
 def test_the_verdict_and_the_time() -> None:

@@ -58,6 +58,18 @@ def test_how_much_was_read_of_all_logs(terminal: Terminal) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
+def test_how_far_a_long_window_is(terminal: Terminal) -> None:
+    seen = Observation(SourceKind.SERVER, "http://host:8000")
+    live = Source(SourceKind.SERVER, "http://host:8000", "http://host:8000", lambda: seen)
+    with progress.shown([live], 5.0), progress.shown([live], 30.0, is_quiet=True):
+        pass
+    assert terminal.getvalue() == ""
+    with progress.shown([live], 30.0):
+        assert terminal.told.wait(30)
+    assert terminal.getvalue().startswith("\rwatched 0 of 30 s")
+
+
+@pytest.mark.usefixtures("impatient")
 def test_nothing_of_it_is_left_on_the_terminal(terminal: Terminal) -> None:
     with progress.shown([watcher(lambda: 1)]):
         assert terminal.told.wait(30)

@@ -26,7 +26,7 @@ _SERVER_LABELS = "job,namespace,pod,container,instance"
 
 def run(arguments: Sequence[str]) -> int:
     """Write them; 0, or it raises."""
-    options = _parsed(arguments)
+    options = parser().settled(arguments)
     if options.window < 1:
         raise UsageError("--window: at least a second; a rate needs two scrapes in it")
     rules, signals = chosen_rules.load(options)
@@ -64,9 +64,16 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+def parser() -> Parser:
+    """Its options."""
     parser = Parser(
-        "vllm-doctor alerts", "The rules as recording and alerting rules of a Prometheus, with tests for promtool."
+        "vllm-doctor alerts",
+        "The rules as recording and alerting rules of a Prometheus, with tests for promtool.",
+        "[-o DIR] [options]",
+        (
+            ("vllm-doctor alerts -o alerts", "all files: Prometheus, promtool tests, Loki, a Grafana dashboard"),
+            ("vllm-doctor alerts --prometheus http://prometheus:9090 -o alerts", "only series that are there"),
+        ),
     )
     add = parser.add_argument
     add("-o", dest="output", metavar="DIR", help="write all files to DIR, or none; else one rule file goes to stdout")
@@ -88,7 +95,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add("--timeout", type=seconds, default=20.0, metavar="SECONDS", help="for their answers (20)")
     add_choosing(parser)
     add_accessing(parser)
-    return parser.parse_args(arguments)
+    return parser
 
 
 def _exported(

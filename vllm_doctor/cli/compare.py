@@ -10,7 +10,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from vllm_doctor.cli.options import Parser, add_examining, form_of
+from vllm_doctor.cli.options import (
+    NOT_ASKED,
+    Parser,
+    add_choosing,
+    add_log_range,
+    add_output,
+    add_sourcing,
+    add_time,
+    form_of,
+)
 from vllm_doctor.cli.output import is_coloured, write
 from vllm_doctor.compare import comparison, results
 from vllm_doctor.compare.comparison import Result
@@ -28,10 +37,8 @@ _LOOKED_AT = ("recording", "server", "log")
 
 def run(arguments: Sequence[str]) -> int:
     """0: it got better; 2: worse; 3: nothing can be concluded."""
-    options = _parsed(arguments)
+    options = parser().settled(arguments)
     form = form_of(options)
-    if form not in ("text", "json"):
-        raise UsageError(f"compare has no --format {form}: text or json")
     are_traces = [trace.is_on_stdin() if word == STDIN else trace.is_named_by(word) for word in _sides(options)]
     if any(are_traces):
         _of_one_kind(options, are_traces)
@@ -139,10 +146,16 @@ def _command(result: Result) -> str:
     return shlex.join(words)
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+def parser() -> Parser:
+    """Its options: those of an examination that hold for both sides."""
     parser = Parser(
         "vllm-doctor compare",
         "Verify the fix: what got better or worse between two examinations under the same load.",
+        "BEFORE AFTER [options]",
+        (
+            ("vllm-doctor compare before.json after.json", "two saved reports (vllm-doctor URL --json -o before.json)"),
+            ("vllm-doctor compare before.tar.gz http://127.0.0.1:8000", "a recording, and the server as it runs now"),
+        ),
     )
     parser.epilog = "exit codes: 0 PASS, better; 2 FAIL, worse; 3 INCONCLUSIVE, or nothing to compare."
     told = (
@@ -156,5 +169,10 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         action="store_true",
         help="requests come at a rate of their own, whatever the server does: the same rate is the same load",
     )
-    add_examining(parser)
-    return parser.parse_args(arguments)
+    add_output(parser, ("text", "json"))
+    add_time(parser, f"{_WINDOW:.0f}")
+    add_log_range(parser)
+    add_sourcing(parser, has_roles=False)
+    add_choosing(parser)
+    parser.set_defaults(**NOT_ASKED)
+    return parser

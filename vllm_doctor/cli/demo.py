@@ -6,17 +6,48 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from vllm_doctor.cli.options import Parser, add_examining
+from vllm_doctor.cli.options import (
+    FORMATS,
+    NOT_ASKED,
+    Parser,
+    add_choosing,
+    add_config,
+    add_judging,
+    add_known,
+    add_output,
+    add_time,
+)
 from vllm_doctor.cli.output import is_interactive
 from vllm_doctor.recording import demo
 
 
+def parser() -> Parser:
+    """Its options: those of an examination, without what a recorded server has not."""
+    parser = Parser(
+        "vllm-doctor demo",
+        "Serve a recorded sick server over real HTTP, and examine it.",
+        "[NAME] [options]",
+        (
+            ("vllm-doctor demo", "a KV cache that is too small, at a terminal"),
+            ("vllm-doctor demo max-num-seqs-cap --text", "another fault, as text"),
+        ),
+    )
+    parser.add_argument(
+        "name", nargs="?", default="preemption", metavar="NAME", help=f"one of: {', '.join(demo.names())}"
+    )
+    add_output(parser, FORMATS)
+    add_time(parser, "3, terminal 30")
+    add_judging(parser)
+    add_choosing(parser)
+    add_config(parser, "window", "theme")
+    add_known(parser)
+    parser.set_defaults(**NOT_ASKED)
+    return parser
+
+
 def run(arguments: Sequence[str]) -> int:
     """Serve the recording and examine it; the exit code is that of the verdict."""
-    parser = Parser("vllm-doctor demo", "Serve a recorded sick server over real HTTP, and examine it.")
-    parser.add_argument("name", nargs="?", default="preemption", help=f"one of: {', '.join(demo.names())}")
-    add_examining(parser)
-    options = parser.parse_args(arguments)
+    options = parser().settled(arguments)
     recording = options.recorded = demo.find(options.name)
     if options.command is None and recording.server.command:
         options.command = shlex.join(recording.server.command)  # what it was started with when it was recorded

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import os
 
-from vllm_doctor.cli.options import Parser, add_examining, words_of
+from vllm_doctor.cli import commands
+from vllm_doctor.cli.options import Parser, add_config, add_examining, words_of
 from vllm_doctor.cli.output import is_interactive
+from vllm_doctor.model.errors import UsageError
 
 TYPE_CHECKING = False  # as in options.py
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
-_EPILOG = """\
-exit codes: 0 ok, 1 warning, 2 critical, 3 no verdict.
-other commands: vllm-doctor record [SOURCE]... -o FILE.tar.gz; vllm-doctor compare BEFORE AFTER;
-vllm-doctor fleet PROMETHEUS_URL; vllm-doctor alerts [-o DIR]; vllm-doctor rules [ID] [--check DIR] [--signals];
-vllm-doctor demo [NAME]; vllm-doctor flags VERSION [FLAG...]; vllm-doctor expect --model MODEL --gpu 4xH100
-vllm-doctor regressions [SOURCE] [VERSION | FROM TO]; vllm-doctor recipe [SOURCE]
-vllm-doctor profile [PID|URL] [--seconds 10]
-"""
+_EXAMPLES = (
+    ("vllm-doctor http://127.0.0.1:8000", "examine a running server: a live view at a terminal, else text"),
+    ("vllm-doctor vllm.log deployment.yaml --json", "examine a log together with the command of its server, as JSON"),
+)
+_EXIT_CODES = "exit codes: 0 ok, 1 warning, 2 critical, 3 no verdict or wrong usage."
 
 
 def run(arguments: Sequence[str]) -> int:
     """Examine what was named; the exit code is that of the verdict."""
-    options = _parsed(arguments)
+    options = parser().settled(arguments)
     words = words_of(options)
+    _check(words)
     if is_interactive(options):
         from vllm_doctor.cli import terminal  # with textual, which nobody else pays for
 
@@ -39,9 +38,22 @@ def run(arguments: Sequence[str]) -> int:
     return one_shot.run(words, options)
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser("vllm-doctor", "What limits a vLLM server, on what evidence, and what fixes it.")
-    parser.epilog = _EPILOG
+def _check(words: Sequence[str]) -> None:
+    """Raises UsageError where the first word is meant to be a command."""
+    if words and not os.path.exists(words[0]) and (meant := commands.meant(words[0])) is not None:
+        raise UsageError(f"no command {words[0]!r}; did you mean 'vllm-doctor {meant}'?")
+
+
+def parser() -> Parser:
+    """The options of an examination; the help lists the commands, too."""
+    parser = Parser(
+        "vllm-doctor",
+        "What limits a vLLM server, on what evidence, and what fixes it.",
+        "[SOURCE]... [options]\n       vllm-doctor COMMAND [options]",
+        _EXAMPLES,
+    )
+    listed = "".join(f"  {name:<13}{about}\n" for name, about in commands.ABOUT.items())
+    parser.epilog = f"commands (vllm-doctor help COMMAND):\n{listed}\n{_EXIT_CODES}"
     parser.add_argument(
         "source",
         nargs="*",
@@ -53,4 +65,5 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         " none: every vLLM server of this host",
     )
     add_examining(parser)
-    return parser.parse_intermixed_args(arguments)  # a file may stand behind an option
+    add_config(parser, "window", "theme")
+    return parser

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vllm_doctor.cli.options import Parser
+from vllm_doctor.cli.options import Parser, add_config
 from vllm_doctor.cli.output import is_coloured, write
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.kinds import SourceKind
@@ -41,7 +41,7 @@ _SECONDS = 8.0
 
 def run(arguments: Sequence[str]) -> int:
     """0: answered; 3: nothing can be told."""
-    options, given = parsed(arguments)
+    options, given = parsed(arguments, is_configured=True)
     report, expectation = answer(options, given)
     if options.json:
         from vllm_doctor.render import expect_json
@@ -151,10 +151,28 @@ def _nothing(report: Report) -> str:
     return f"{first.what} is not known: {first.how}{near}"
 
 
-def parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """The options of this command, and vLLM's own. Raises UsageError."""
-    parser = Parser("vllm-doctor expect", "What a server with these flags should do, as a range, without a server.")
-    parser.usage = "vllm-doctor expect --model MODEL --gpu 4xH100 [--concurrency N] [vLLM's own options]"
+def parsed(arguments: Sequence[str], is_configured: bool = False) -> tuple[argparse.Namespace, list[str]]:
+    """The options of this command, and vLLM's own; `is_configured`: a configuration file counts. Raises UsageError."""
+    from vllm_doctor.vllm import flags
+
+    made = parser()
+    options, given = made.settled_known(arguments) if is_configured else made.parse_known_args(arguments)
+    if slip := made.slip(given, flags.is_flag):
+        raise UsageError(slip)
+    return options, given
+
+
+def parser() -> Parser:
+    """Its own options."""
+    parser = Parser(
+        "vllm-doctor expect",
+        "What a server with these flags should do, as a range, without a server.",
+        "--model MODEL --gpu 4xH100 [--concurrency N] [vLLM's own options]",
+        (
+            ("vllm-doctor expect --model Qwen/Qwen3-8B --gpu H100", "16 requests at a time, of 1024 + 1024 tokens"),
+            ("vllm-doctor expect --command deployment.yaml --gpu 4xH100 --concurrency 64", "of a command as written"),
+        ),
+    )
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("--model", metavar="MODEL", help="the model: its name on the Hugging Face Hub, or its folder")
@@ -173,8 +191,9 @@ def parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     add("--text", action="store_true", help="text output (the default)")
     add("--json", action="store_true", help="JSON output, version 1")
     add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all")
+    add_config(parser, "rules")
     parser.set_defaults(rule=[], skip=[])
-    return parser.parse_known_args(arguments)
+    return parser
 
 
 def count(text: str) -> float:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from vllm_doctor.cli.options import Parser, add_accessing, add_choosing, add_failing, seconds
+from vllm_doctor.cli.options import Parser, add_accessing, add_choosing, add_config, add_failing, add_quiet, seconds
 from vllm_doctor.cli.output import is_interactive
 
 TYPE_CHECKING = False  # as in options.py
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
 
 def run(arguments: Sequence[str]) -> int:
     """Judge every engine; the exit code is that of the worst."""
-    options = _parsed(arguments)
+    options = parser().settled(arguments)
     if is_interactive(options):
         from vllm_doctor.cli import fleet_terminal  # with textual, which nobody else pays for
 
@@ -23,10 +22,16 @@ def run(arguments: Sequence[str]) -> int:
     return fleet_one_shot.run(options)
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+def parser() -> Parser:
+    """Its options."""
     parser = Parser(
         "vllm-doctor fleet",
         "Every vLLM engine that a Prometheus (Thanos, Mimir, VictoriaMetrics) knows, the worst first.",
+        "PROMETHEUS_URL [options]",
+        (
+            ("vllm-doctor fleet http://prometheus:9090", "all engines, the worst first"),
+            ("vllm-doctor fleet http://prometheus:9090 --select 'namespace=\"prod\"' --json", "those of a namespace"),
+        ),
     )
     add = parser.add_argument
     add("url", metavar="PROMETHEUS_URL", help="http://prometheus:9090; a path prefix is kept")
@@ -47,5 +52,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add_failing(parser)
     add_choosing(parser)
     add_accessing(parser)
+    add_quiet(parser)
+    add_config(parser, "theme")
     parser.set_defaults(state=None)
-    return parser.parse_args(arguments)
+    return parser

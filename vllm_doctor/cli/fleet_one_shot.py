@@ -20,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
     gc.set_threshold(100_000)
     with (
         contextlib.closing(survey.Prometheus(options.url, access_of(options))) as asked,
-        progress.counted() as tell,
+        progress.counted(options.quiet) as tell,
     ):
         report = asked_fleet.asking(options, asked)(tell)
     if options.json or options.format == "json":

@@ -8,8 +8,8 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vllm_doctor.cli import terminal
-from vllm_doctor.cli.options import Parser, access_of, add_examining
+from vllm_doctor.cli import commands, terminal
+from vllm_doctor.cli.options import access_of
 from vllm_doctor.cli.output import exit_code
 from vllm_doctor.fleet.view_model import FleetViewModel
 from vllm_doctor.model.errors import DoctorError
@@ -69,9 +69,7 @@ def _session(options: argparse.Namespace, watching: list[FleetWatch], opened: Ex
 
 def _of_engine(options: argparse.Namespace) -> argparse.Namespace:
     """The options of an examination of one engine."""
-    parser = Parser("vllm-doctor", "")
-    add_examining(parser)
-    found = parser.parse_args([])
+    found = commands.parser("").parse_args([])
     for name in _OF_ENGINES:
         setattr(found, name, getattr(options, name))
     return found

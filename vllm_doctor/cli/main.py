@@ -95,55 +95,26 @@ def _told(arguments: Sequence[str]) -> int:
 def _dispatched(arguments: Sequence[str]) -> int:
     """Run the command that the first word names; no other is imported."""
     gc.set_threshold(200_000)  # modules, rules and samples are many objects that live to the end: a tenth of the time
-    match arguments[:1]:
-        case ["rules"]:
-            from vllm_doctor.cli import rules
+    from vllm_doctor.cli import commands
 
-            return rules.run(arguments[1:])
-        case ["flags"]:
-            from vllm_doctor.cli import flags
+    words = list(arguments)
+    if words[:1] == [commands.HELP]:
+        words = _as_option(words[1:])
+    name = words.pop(0) if words and words[0] in commands.ABOUT else "examine"
+    code: int = commands.module(name).run(words)
+    return code
 
-            return flags.run(arguments[1:])
-        case ["alerts"]:
-            from vllm_doctor.cli import alerts
 
-            return alerts.run(arguments[1:])
-        case ["fleet"]:
-            from vllm_doctor.cli import fleet
+def _as_option(words: list[str]) -> list[str]:
+    """`help COMMAND` as `COMMAND --help`. Raises UsageError."""
+    from vllm_doctor.cli import commands
+    from vllm_doctor.model.errors import UsageError
+    from vllm_doctor.text import near
 
-            return fleet.run(arguments[1:])
-        case ["compare"]:
-            from vllm_doctor.cli import compare
-
-            return compare.run(arguments[1:])
-        case ["expect"]:
-            from vllm_doctor.cli import expect
-
-            return expect.run(arguments[1:])
-        case ["regressions"]:
-            from vllm_doctor.cli import regressions
-
-            return regressions.run(arguments[1:])
-        case ["recipe"]:
-            from vllm_doctor.cli import recipe
-
-            return recipe.run(arguments[1:])
-        case ["profile"]:
-            from vllm_doctor.cli import profile
-
-            return profile.run(arguments[1:])
-        case ["demo"]:
-            from vllm_doctor.cli import demo
-
-            return demo.run(arguments[1:])
-        case ["record"]:
-            from vllm_doctor.cli import record
-
-            return record.run(arguments[1:])
-        case _:
-            from vllm_doctor.cli import examine
-
-            return examine.run(arguments)
+    if words and words[0] not in commands.ABOUT and not words[0].startswith("-"):
+        told = near.asked(words[0], commands.ABOUT, f": one of {', '.join(commands.ABOUT)}")
+        raise UsageError(f"no command {words[0]!r}{told}")
+    return [*words[:1], "--help"]
 
 
 def _failed(arguments: Sequence[str], kind: str, message: str) -> int:

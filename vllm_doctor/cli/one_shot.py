@@ -17,6 +17,7 @@ from vllm_doctor.cli.options import (
     GLANCE,
     ONE_DAY,
     PROFILED,
+    QUIET,
     WINDOW,
     access_of,
     examining_attachment_of,
@@ -99,8 +100,7 @@ def judge_of(
                 wishes.setdefault("goal", "throughput")
             if options.timeout is None and all(source.is_past for source in sources):
                 timeout, reserve = ONE_DAY, 0.0  # nobody waits for an answer
-            if not is_quiet:
-                opened.enter_context(progress.shown(sources))
+            opened.enter_context(progress.shown(sources, window, is_quiet or options.quiet))
             observations = observe(sources, max(0.0, began + timeout - reserve - time.monotonic()))
         patched = options.format == "patch"
         report = judge(
@@ -147,5 +147,5 @@ def _write(report: Report, options: argparse.Namespace) -> None:
         rendered = text.render(report, is_coloured(options)) if report.vitals or options.output else ""
     else:
         module = import_module(f"vllm_doctor.render.{'json_v1' if form == 'json' else form}")
-        rendered = module.render(report)
+        rendered = module.render(report, options.all) if form in QUIET else module.render(report)
     write(rendered, options)

@@ -10,6 +10,7 @@ from vllm_doctor.text import durations
 
 TYPE_CHECKING = False  # typing's own costs time, and --help needs no more than argparse
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from typing import NoReturn
 
     from vllm_doctor.model.reading import Value
@@ -19,10 +20,20 @@ if TYPE_CHECKING:
     from vllm_doctor.sources.server.access import Access
 
 FORMATS = ("text", "json", "markdown", "html", "nagios", "checkmk", "openmetrics", "patch")
+QUIET = frozenset({"checkmk", "openmetrics"})
+"""Formats that show only what is known, unless --all asks for the rest."""
 WINDOW = 3.0
 """Seconds between the first and the last scrape, unless others are asked for."""
 PROFILED = 10.0
 """The same where processes are sampled (--profile): a share of their time needs samples."""
+NOT_ASKED: dict[str, object] = {
+    **{"state": None, "measured": None, "profile": False, "show_text": False, "explain": False, "strict": False},
+    **{"kv_events": [], "since": None, "until": None, "last": None, "threads": None, "role": [], "namespace": None},
+    **{"header": [], "token_file": None, "token_for": [], "ca_file": None, "insecure": False},
+}
+"""The options of an examination that its commands without them leave as they are."""
+SLOS = ("ttft", "itl")
+GOALS = ("throughput", "latency")
 GLANCE = 1.0
 """The same in the first run of a hook, which keeps what it saw (--state)."""
 ASKED = 600.0
@@ -31,36 +42,113 @@ ONE_DAY = 86400.0
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of one command."""
+    """The parser of one command. `takes`: its usage without the command's name; `examples`: commands, and what for."""
 
-    def __init__(self, prog: str, description: str) -> None:
+    def __init__(
+        self, prog: str, description: str, takes: str = "[options]", examples: Sequence[tuple[str, str]] = ()
+    ) -> None:
         form = argparse.RawDescriptionHelpFormatter
-        super().__init__(prog=prog, description=description, allow_abbrev=False, formatter_class=form)
+        super().__init__(prog=prog, allow_abbrev=False, formatter_class=form, usage=f"{prog} {takes}")
+        self.about, self.examples = description, examples
+        self.configured: list[str] = []
+        """The options whose defaults a configuration file may set."""
+        self._titled: dict[str, Callable[..., argparse.Action]] = {}
+
+    def group(self, title: str) -> Callable[..., argparse.Action]:
+        """`add_argument` of a group of options in the help."""
+        if title not in self._titled:
+            self._titled[title] = self.add_argument_group(title).add_argument
+        return self._titled[title]
+
+    @property
+    def spellings(self) -> list[str]:
+        """Its options as they are written."""
+        return [*self._option_string_actions]
+
+    def format_help(self) -> str:
+        import textwrap  # imported here: only help needs it
+
+        lines = [textwrap.fill(self.about, 79)]
+        if self.examples:
+            lines += ["", "examples:"]
+            for command, purpose in self.examples:
+                lines += [f"  {command}", f"      {purpose}"]
+        self.description = "\n".join(lines)
+        return super().format_help()
+
+    def settled(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """The options, with what a configuration file sets; a file may stand behind an option. Raises UsageError."""
+        options, strangers = self.parse_known_intermixed_args(arguments)
+        if strangers:
+            raise UsageError(self._unknown(strangers))
+        return self._configured(options)
+
+    def settled_known(self, arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+        """The same, and the options of vLLM's that stand among them."""
+        options, given = self.parse_known_args(arguments)
+        return self._configured(options), given
+
+    def slip(self, given: Sequence[str], is_another: Callable[[str], bool]) -> str:
+        """What is wrong with options that are not its own, in a sentence: the first that is not `is_another`'s, either,
+        and is written much like one of its own. "" for none."""
+        from vllm_doctor.text import near  # imported here: most have none
+
+        for word in given:
+            option = word.partition("=")[0]
+            if option.startswith("--") and not is_another(option) and (own := near.name(option, self.spellings)):
+                return f"no option {option}; did you mean {own!r}? ({self.prog} --help)"
+        return ""
 
     def error(self, message: str) -> NoReturn:
         """argparse would exit with 2, which means critical here."""
-        raise UsageError(f"{message} (vllm-doctor --help)")
+        told = message.removeprefix("argument ").replace("expected one argument", "needs a value")
+        missing = told.removeprefix("the following arguments are required: ")
+        if missing != told:
+            told = f"{missing} missing: {self.format_usage().removeprefix('usage: ').strip()}"
+        raise UsageError(f"{told} ({self.prog} --help)")
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        """argparse's own names no choice that may be meant."""
+        if action.choices is None or value in action.choices:
+            return
+        from vllm_doctor.text import near
+
+        names = [str(choice) for choice in action.choices]
+        told = near.asked(str(value), names, f": one of {', '.join(names)}")
+        raise argparse.ArgumentError(action, f"no {str(value)[:40]!r}{told}")
+
+    def _unknown(self, strangers: Sequence[str]) -> str:
+        """What is wrong with words that are not this command's. Only the option is named: its value may be secret."""
+        option = next((word for word in strangers if word.startswith("-") and word != "-"), None)
+        if option is None:
+            return f"{strangers[0]!r} is one word too many: {self.format_usage().strip()}"
+        option = option.partition("=")[0]
+        from vllm_doctor.cli import commands
+        from vllm_doctor.text import near
+
+        theirs = ", ".join(map(repr, commands.having(option)[:3]))
+        told = f": an option of {theirs}" if theirs else near.asked(option, self.spellings)
+        return f"no option {option}{told} ({self.prog} --help)"
+
+    def _configured(self, options: argparse.Namespace) -> argparse.Namespace:
+        if self.configured and not options.no_config:
+            from vllm_doctor.cli import config
+
+            config.fill(options, self.configured)
+        return options
 
 
 def add_examining(parser: Parser) -> None:
     """All options of an examination."""
+    add_output(parser, FORMATS)
     add = parser.add_argument
-    add("--text", action="store_true", help="text output (the default where the output is no terminal)")
-    add("--json", action="store_true", help="JSON output, version 1 (--json=v1 pins it)")
-    add("--format", choices=FORMATS, help="output format")
-    add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all (mode by umask; a .prom: 0644)")
-    add(
-        "--window",
-        type=seconds,
-        metavar="SECONDS",
-        help="time between first and last scrape (3; --state 1, terminal 30)",
-    )
+    add("--version", action="version", version=f"vllm-doctor {__version__}")
+    add_time(parser)
+    add = parser.group("time")
     add("--state", metavar="FILE", help="keep the last scrape there: a hook then answers at once, over the time since")
-    add("--timeout", type=seconds, metavar="SECONDS", help="for the whole run (8 + window)")
-    add("--since", metavar="TIME", help="of a log: from here on (13:30, 2025-11-20T13:30, or 2h before its end)")
-    add("--until", metavar="TIME", help="of a log: up to here")
-    add("--last", metavar="TIME", help="of a log: only its end (2h)")
-    add("--threads", type=int, choices=(1, 2), help="of a log: read by so many (2 where a processor is idle)")
+    add_log_range(parser)
+    add_sourcing(parser)
+    add = parser.group("more evidence")
     add(
         "--measured",
         type=_measured,
@@ -77,23 +165,65 @@ def add_examining(parser: Parser) -> None:
         " replay_endpoint tcp://host:5557,tcp://host:5558; shows where prompts part that should begin alike",
     )
     add("--show-text", action="store_true", help="of prompts: also what stands where they part, not positions alone")
-    add("--explain", action="store_true", help="what was suspected, kept and dropped, and by which number")
     add(
         "--profile",
         action="store_true",
         help="sample the processes of servers of this host, too (py-spy), over a window of 10 seconds; in the"
         " terminal each minute",
     )
+    add_judging(parser)
+    add_choosing(parser)
+
+
+def add_output(parser: Parser, formats: Sequence[str]) -> None:
+    """How the report is written."""
+    add = parser.group("output")
+    add("--text", action="store_true", help="text output (the default where the output is no terminal)")
+    add("--json", action="store_true", help="JSON output, version 1 (--json=v1 pins it)")
+    add("--format", choices=formats, help="output format")
+    if QUIET & set(formats):
+        add("--all", action="store_true", help="of checkmk and openmetrics: also what passed and what was skipped")
+    add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all (mode by umask; a .prom: 0644)")
+    add_quiet(parser)
+
+
+def add_quiet(parser: Parser) -> None:
+    """Whether it is shown at a terminal how far a long look has come."""
+    parser.add_argument("--quiet", action="store_true", help="no progress at a terminal (on standard error)")
+
+
+def add_time(parser: Parser, default: str = "3; --state 1, terminal 30") -> None:
+    """How long a server is watched."""
+    add = parser.group("time")
+    add(
+        "--window",
+        type=seconds,
+        metavar="SECONDS",
+        help=f"time between first and last scrape ({default})",
+    )
+    add("--timeout", type=seconds, metavar="SECONDS", help="for the whole run (8 + window)")
+
+
+def add_log_range(parser: Parser) -> None:
+    """Which part of a log is read."""
+    add = parser.group("of a log")
+    add("--since", metavar="TIME", help="of a log: from here on (13:30, 2025-11-20T13:30, or 2h before its end)")
+    add("--until", metavar="TIME", help="of a log: up to here")
+    add("--last", metavar="TIME", help="of a log: only its end (2h)")
+    add("--threads", type=int, choices=(1, 2), help="of a log: read by so many (2 where a processor is idle)")
+
+
+def add_judging(parser: Parser) -> None:
+    """How a report is judged, and what of it is shown."""
+    add = parser.group("verdict")
+    add("--explain", action="store_true", help="what was suspected, kept and dropped, and by which number")
     add("--strict", action="store_true", help="any unknown rule makes the verdict unknown")
     add_failing(parser)
-    add_choosing(parser)
-    add_sourcing(parser)
-    add("--version", action="version", version=f"vllm-doctor {__version__}")
 
 
 def add_failing(parser: Parser) -> None:
     """Which verdicts are failures."""
-    add = parser.add_argument
+    add = parser.group("verdict")
     add(
         "--fail-on",
         choices=("warning", "critical", "never"),
@@ -104,29 +234,45 @@ def add_failing(parser: Parser) -> None:
 
 def add_choosing(parser: Parser) -> None:
     """Which rules judge, and by which goal."""
-    add = parser.add_argument
-    add("--goal", choices=("throughput", "latency"), help="what matters to you (throughput)")
+    add = parser.group("goal and rules")
+    add("--goal", choices=GOALS, help="what matters to you (throughput)")
     add("--slo", action="append", default=[], metavar="NAME=TIME", help="target: ttft=2s, itl=50ms")
     add("--rules", action="append", default=[], metavar="DIR", help="more rules")
     add("--rule", action="append", default=[], metavar="ID", help="only this rule")
     add("--skip", action="append", default=[], metavar="ID", help="not this rule")
+    add_config(parser, "goal", "slo", "rules", "skip")
 
 
-def add_sourcing(parser: Parser) -> None:
-    """What is known of a server beside the server itself, and how it is asked."""
-    add = parser.add_argument
-    add("--command", metavar="TEXT|FILE", help="how the server was, or will be, started, where no file shows it")
+def add_config(parser: Parser, *names: str) -> None:
+    """Whether a configuration file sets the defaults of these options."""
+    if not parser.configured:
+        parser.add_argument("--no-config", action="store_true", help="without the configuration file")
+    parser.configured += names
+
+
+def add_sourcing(parser: Parser, has_roles: bool = True) -> None:
+    """What is known of a server beside the server itself, and how it is asked. `has_roles`: several sources may be one
+    path of a request."""
+    add_known(parser)
+    add = parser.group("more evidence")
     add("-n", "--namespace", metavar="NAME", help="of Kubernetes: deploy/NAME, pod/NAME and their like are there")
+    if has_roles:
+        add(
+            "--role",
+            type=_role,
+            action="append",
+            default=[],
+            metavar="ROLE=URL",
+            help="what a source is on the path of a request: gateway, router, prefill, decode, server; they are one"
+            " examination",
+        )
     add_accessing(parser)
-    add(
-        "--role",
-        type=_role,
-        action="append",
-        default=[],
-        metavar="ROLE=URL",
-        help="what a source is on the path of a request: gateway, router, prefill, decode, server; they are one"
-        " examination",
-    )
+
+
+def add_known(parser: Parser) -> None:
+    """What is known of a server beside the server itself."""
+    add = parser.group("more evidence")
+    add("--command", metavar="TEXT|FILE", help="how the server was, or will be, started, where no file shows it")
     add(
         "--nvidia-smi",
         metavar="FILE",
@@ -143,7 +289,7 @@ def add_sourcing(parser: Parser) -> None:
 
 def add_accessing(parser: Parser) -> None:
     """How a server is asked."""
-    add = parser.add_argument
+    add = parser.group("access to servers")
     add("--header", action="append", default=[], metavar="'K: V'", help="HTTP header for the servers named here")
     add("--token-file", type=_token, metavar="FILE", help="token for the servers named here (Authorization: Bearer)")
     add(
@@ -195,11 +341,14 @@ def _token_for(text: str) -> tuple[str, str]:
 
 
 def seconds(text: str) -> float:
-    """A duration of at most a day, in seconds; raises ValueError, as argparse wants."""
-    value = durations.parse(text)
-    if value > ONE_DAY:
-        raise ValueError(text)
-    return value
+    """A duration of at most a day, in seconds; raises argparse's error for a value."""
+    try:
+        value = durations.parse(text)
+        if value <= ONE_DAY:
+            return value
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text[:40]!r} is no duration of at most a day: write 3, 3s, 500ms, 2m or 1h")
 
 
 def words_of(options: argparse.Namespace) -> list[str]:
@@ -214,7 +363,12 @@ def words_of(options: argparse.Namespace) -> list[str]:
 
 def form_of(options: argparse.Namespace) -> str:
     """The format of the output."""
-    form: str = options.format or ("json" if options.json else "text")
+    asked = list(dict.fromkeys((*["text"] * options.text, *["json"] * options.json, *filter(None, [options.format]))))
+    if len(asked) > 1:
+        raise UsageError(f"two formats are asked for, {' and '.join(asked)}: give one of them")
+    form: str = asked[0] if asked else "text"
+    if getattr(options, "all", False) and form not in QUIET:
+        raise UsageError(f"--all is of --format {' and '.join(sorted(QUIET))}: {form} shows what was skipped anyway")
     return form
 
 
@@ -232,10 +386,10 @@ def wishes_of(options: argparse.Namespace) -> dict[str, Value]:
     for text in options.slo:
         name, _, target = text.partition("=")
         try:
-            if name not in ("ttft", "itl"):
+            if name not in SLOS or not target[-1:].isalpha():  # 2 of what?
                 raise ValueError
             wishes[f"slo_{name}"] = seconds(target)
-        except ValueError:
+        except (ValueError, argparse.ArgumentTypeError):
             raise UsageError(f"--slo {text}: write ttft=2s or itl=50ms") from None
     return wishes
 

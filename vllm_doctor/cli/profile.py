@@ -16,6 +16,7 @@ from vllm_doctor.cli.options import (
     access_of,
     add_choosing,
     add_failing,
+    add_quiet,
     add_sourcing,
     attachment_of,
     form_of,
@@ -60,7 +61,8 @@ class _Seen:
 
 def run(arguments: Sequence[str]) -> int:
     """The exit code is that of what follows from the profile."""
-    options = _parsed(arguments)
+    options = parser().settled(arguments)
+    _check(options)
     how = How(options.seconds, options.rate, options.native)
     seen = _looked(words_of(options), options, how)
     form = form_of(options)
@@ -123,7 +125,7 @@ def _looked(words: Sequence[str], options: argparse.Namespace, how: How) -> _See
                 "no process of this server is visible here: run vllm-doctor profile on its host, as root or the"
                 " server's user (a container needs --cap-add SYS_PTRACE), or name its pid",
             )
-        opened.enter_context(progress.shown(sources))
+        opened.enter_context(progress.shown(sources, how.seconds, options.quiet))
         observations = observe(sources, timeout)
     found = {o.target: o.profile for o in observations if o.profile is not None and o.error is None}
     if not found:
@@ -155,9 +157,17 @@ def _exit_code(seen: _Seen, fail_on: str) -> int:
     return 0 if fail_on == "critical" else Verdict.WARNING.exit_code
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = Parser("vllm-doctor profile", "Where a server's processes spend their time, without a restart.")
-    parser.usage = "vllm-doctor profile [PID|URL]... [--seconds 10] [--rate 20] [--native] [--format FORMAT]"
+def parser() -> Parser:
+    """Its options."""
+    parser = Parser(
+        "vllm-doctor profile",
+        "Where a server's processes spend their time, without a restart.",
+        "[PID|URL]... [--seconds 10] [--rate 20] [--native] [--format FORMAT] [options]",
+        (
+            ("sudo vllm-doctor profile", "each vLLM server of this host, for ten seconds"),
+            ("vllm-doctor profile 27038 --format collapsed -o stacks.txt", "the stacks of one, for a flame graph"),
+        ),
+    )
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("source", nargs="*", metavar="SOURCE", help="a pid of a server of this host, or its URL")
@@ -175,9 +185,13 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add_failing(parser)
     add_choosing(parser)
     add_sourcing(parser)
-    options = parser.parse_intermixed_args(arguments)
+    add_quiet(parser)
+    return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raises UsageError."""
     if not 1 <= options.seconds <= MOST_SECONDS:
         raise UsageError(f"--seconds {options.seconds:g}: from 1 to {MOST_SECONDS:g}")
     if not 1 <= options.rate <= MOST_RATE:
         raise UsageError(f"--rate {options.rate}: from 1 to {MOST_RATE}")
-    return options

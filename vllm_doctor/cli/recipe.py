@@ -52,9 +52,29 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    about = "Where vllm-project/recipes has the model and the GPU: what differs, and which of it matters."
-    parser = Parser("vllm-doctor recipe", about)
-    parser.usage = "vllm-doctor recipe [SOURCE] [--model MODEL] [--gpu 4xH100] [vLLM's own options]"
+    made = parser()
+    words = list(arguments)
+    sources: list[str] = []
+    while words and (words[0] == "-" or not words[0].startswith("-")):
+        sources.append(words.pop(0))
+    options, given = made.settled_known(words)
+    if slip := made.slip(given, flags.is_flag):
+        raise UsageError(slip)
+    options.sources = sources
+    return options, given
+
+
+def parser() -> Parser:
+    """Its own options."""
+    parser = Parser(
+        "vllm-doctor recipe",
+        "Where vllm-project/recipes has the model and the GPU: what differs, and which of it matters.",
+        "[SOURCE] [--model MODEL] [--gpu 4xH100] [vLLM's own options]",
+        (
+            ("vllm-doctor recipe vllm.log", "beside what the server of this log was started with"),
+            ("vllm-doctor recipe --model Qwen/Qwen3-8B --gpu H100", "of a model on a GPU"),
+        ),
+    )
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("--model", metavar="MODEL", help="the model: its name on the Hugging Face Hub")
@@ -63,10 +83,4 @@ def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     add("--text", action="store_true", help="text output (the default)")
     add("--json", action="store_true", help="JSON output, version 1")
     add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all")
-    words = list(arguments)
-    sources: list[str] = []
-    while words and (words[0] == "-" or not words[0].startswith("-")):
-        sources.append(words.pop(0))
-    options, given = parser.parse_known_args(words)
-    options.sources = sources
-    return options, given
+    return parser

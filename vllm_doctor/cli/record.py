@@ -17,6 +17,7 @@ from vllm_doctor.cli.options import (
     Parser,
     access_of,
     add_choosing,
+    add_quiet,
     add_sourcing,
     attachment_of,
     seconds,
@@ -47,7 +48,9 @@ if TYPE_CHECKING:
 
 def run(arguments: Sequence[str]) -> int:
     """Take a recording; 0 where it was written."""
-    options = _parsed(arguments)
+    options = parser().settled(arguments)
+    if options.duration is None:
+        options.duration = _DURATION if options.bench is None else bench_run.BOUND
     path = _path(options)
     given = _bench(options)
     rules, signals = chosen_rules.load(options)
@@ -68,7 +71,7 @@ def run(arguments: Sequence[str]) -> int:
             if any(source.kind == SourceKind.PAGE for source in sources):
                 raise UsageError("a saved page is one moment, and kept already: give the server's URL")
             duration = options.duration if any(source.follow is not None for source in sources) else 0.0
-            with progress.of_recording(duration) as tell:
+            with progress.of_recording(duration, is_quiet=options.quiet) as tell:
                 parts = Recorder(sources, duration, name, wishes, options.share).take(tell)
     packed, report, found = packing.packed(path.name, parts, look, rules, signals)
     write_whole(path, [packed], is_private=True)  # it holds logs
@@ -93,10 +96,16 @@ def _measured_by(client: Result) -> str:
     return f"{client.seen_by}: {', '.join(told)}\n"
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+def parser() -> Parser:
+    """Its options."""
     parser = Parser(
         "vllm-doctor record",
         "Keep what the doctor sees, without secrets: to replay, to compare, to attach to an issue.",
+        "[SOURCE]... -o FILE [options]",
+        (
+            ("vllm-doctor record http://127.0.0.1:8000 -o vllm.tar.gz", "a minute of a running server"),
+            ("vllm-doctor record -o vllm.tar.gz --share --duration 5m", "of this host's servers, to give away"),
+        ),
     )
     add = parser.add_argument
     add("source", nargs="*", metavar="SOURCE", help="as for vllm-doctor itself")
@@ -105,12 +114,10 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add("--on", choices=("warning", "critical"), help="wait for such a verdict; as long before as after it is kept")
     add("--bench", metavar="'ARGS'", help="run `vllm bench serve ARGS` against it meanwhile, and keep its result")
     add("--share", action="store_true", help="pseudonyms for hosts, addresses, users and paths, to give it away")
+    add_quiet(parser)
     add_choosing(parser)
     add_sourcing(parser)
-    options = parser.parse_args(arguments)
-    if options.duration is None:
-        options.duration = _DURATION if options.bench is None else bench_run.BOUND
-    return options
+    return parser
 
 
 def _path(options: argparse.Namespace) -> Path:
@@ -150,7 +157,7 @@ def _benched(
         key = credentials.get("authorization", "").partition("Bearer ")[2] or None
         most = options.duration
         run = opened.enter_context(bench_run.running(vllm, given, server, identity.models_answer, key))
-        tell = opened.enter_context(progress.of_recording(most, is_most=True))
+        tell = opened.enter_context(progress.of_recording(most, True, options.quiet))
         run.await_load(server, most, tell)
         recorder = Recorder(
             sources,
@@ -176,6 +183,8 @@ def _on(
     from vllm_doctor.session.view_model import DEFAULT_WINDOW, Control  # imported here: only --on watches
     from vllm_doctor.session.watch import Judge, Watch
 
+    if sys.stderr.isatty() and not options.quiet:
+        print(f"vllm-doctor: watching until the verdict is {options.on}; Ctrl-C ends it", file=sys.stderr)
     bad = {"critical"} if options.on == "critical" else {"critical", "warning"}
     look = replace(look, keep=2 * options.duration)
     until: list[float] = []

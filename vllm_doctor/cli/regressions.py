@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from vllm_doctor.cli.options import Parser
+from vllm_doctor.cli.options import Parser, add_config
 from vllm_doctor.cli.output import write
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.reading import Known
@@ -122,13 +122,29 @@ def _setup(options: argparse.Namespace, given: Sequence[str], rules: RuleSet, ve
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    made = parser()
+    words, rest = _words(arguments)
+    options, given = made.settled_known(rest)
+    if slip := made.slip(given, flags.is_flag):
+        raise UsageError(slip)
+    options.versions = [word for word in words if upgrade.is_version(word)]
+    options.sources = [word for word in words if not upgrade.is_version(word)]
+    if len(options.versions) > 2:
+        raise UsageError("one version, or two: vllm-doctor regressions 0.19.0 0.21.0 (vllm-doctor regressions --help)")
+    return options, given
+
+
+def parser() -> Parser:
+    """Its own options."""
     parser = Parser(
         "vllm-doctor regressions",
         "Known faults of a vLLM version and what came only later, or what an upgrade brings this setup, and how to"
         " bisect a difference.",
-    )
-    parser.usage = (
-        "vllm-doctor regressions [SOURCE] [VERSION | FROM TO] [--model MODEL] [--gpu 4xH100] [vLLM's own options]"
+        "[SOURCE] [VERSION | FROM TO] [--model MODEL] [--gpu 4xH100] [vLLM's own options]",
+        (
+            ("vllm-doctor regressions 0.19.0 0.21.0 --gpu H100", "what an upgrade brings on this GPU"),
+            ("vllm-doctor regressions vllm.log", "known faults of the version, model and flags of a log"),
+        ),
     )
     parser.epilog = _EPILOG
     add = parser.add_argument
@@ -139,13 +155,8 @@ def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     add("--text", action="store_true", help="text output (the default)")
     add("--json", action="store_true", help="JSON output, version 1")
     add("-o", dest="output", metavar="FILE", help="write to FILE, whole or not at all")
-    words, rest = _words(arguments)
-    options, given = parser.parse_known_args(rest)
-    options.versions = [word for word in words if upgrade.is_version(word)]
-    options.sources = [word for word in words if not upgrade.is_version(word)]
-    if len(options.versions) > 2:
-        raise UsageError("one version, or two: vllm-doctor regressions 0.19.0 0.21.0 (vllm-doctor regressions --help)")
-    return options, given
+    add_config(parser, "rules")
+    return parser
 
 
 def _words(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

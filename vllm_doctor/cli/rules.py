@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from vllm_doctor.cli.options import Parser
+from vllm_doctor.cli import chosen_rules
+from vllm_doctor.cli.options import Parser, add_config
 from vllm_doctor.cli.output import say
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.rules import rule_set, rulebook
@@ -17,17 +18,11 @@ from vllm_doctor.text import redact
 
 def run(arguments: Sequence[str]) -> int:
     """Print the list, a page, the signals, the schemas, or what the check found well; 0, or it raises."""
-    parser = Parser("vllm-doctor rules", "The list of rules; one rule's page; the check of a folder of rules.")
-    parser.add_argument("id", nargs="?", metavar="ID")
-    parser.add_argument("--check", metavar="DIR", help="report every mistake in DIR, and run the rules' examples")
-    parser.add_argument("--new", metavar="ID", help="write a rule to be filled in: ID.yaml")
-    parser.add_argument("-o", "--output", metavar="DIR", default=".", help="where --new writes it (here)")
-    parser.add_argument(
-        "--rules", action="append", default=[], metavar="DIR", help="more rules, signals, log lines, and overrides"
-    )
-    parser.add_argument("--signals", action="store_true", help="the signals that rules may name")
-    parser.add_argument("--schemas", action="store_true", help="where the JSON Schemas for editors are")
-    options = parser.parse_args(arguments)
+    options = parser().settled(arguments)
+    asked = [f"--{name}" for name in ("check", "new", "schemas", "signals") if getattr(options, name)]
+    asked += [options.id] if options.id else []
+    if len(asked) > 1:
+        raise UsageError(f"{' and '.join(asked)}: ask for one of them")
     if options.check:
         return _check(Path(options.check))
     if options.new:
@@ -40,6 +35,30 @@ def run(arguments: Sequence[str]) -> int:
     else:
         say(rulebook.listing(found) if options.id is None else _page(options.id, found))
     return 0
+
+
+def parser() -> Parser:
+    """Its options."""
+    parser = Parser(
+        "vllm-doctor rules",
+        "The list of rules; one rule's page; the check of a folder of rules.",
+        "[ID] [options]",
+        (
+            ("vllm-doctor rules preemption", "what a rule looks for, why, and its fixes"),
+            ("vllm-doctor rules --check my-rules", "every mistake in a folder, and the examples run"),
+        ),
+    )
+    parser.add_argument("id", nargs="?", metavar="ID")
+    parser.add_argument("--check", metavar="DIR", help="report every mistake in DIR, and run the rules' examples")
+    parser.add_argument("--new", metavar="ID", help="write a rule to be filled in: ID.yaml")
+    parser.add_argument("-o", "--output", metavar="DIR", default=".", help="where --new writes it (here)")
+    parser.add_argument(
+        "--rules", action="append", default=[], metavar="DIR", help="more rules, signals, log lines, and overrides"
+    )
+    parser.add_argument("--signals", action="store_true", help="the signals that rules may name")
+    parser.add_argument("--schemas", action="store_true", help="where the JSON Schemas for editors are")
+    add_config(parser, "rules")
+    return parser
 
 
 def _check(folder: Path) -> int:
@@ -71,6 +90,5 @@ def _schemas() -> int:
 def _page(id: str, found: RuleSet) -> str:
     rule = next((r for r in found.rules if r.id == id), None)
     if rule is None:
-        near = [r.id for r in found.rules if id in r.id or r.id in id]
-        raise UsageError(f"no rule {id!r}" + (f"; meant {near[0]!r}?" if near else "; the list: vllm-doctor rules"))
+        raise UsageError(chosen_rules.no_rule(id, found.rules))
     return rulebook.page(rule, id in found.skipped)

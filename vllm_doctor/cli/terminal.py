@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 from vllm_doctor.cli import ended
 from vllm_doctor.cli.options import ASKED, ONE_DAY, WINDOW, access_of, examining_attachment_of, since_of, wishes_of
 from vllm_doctor.cli.output import exit_code
+from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.reading import Value
 from vllm_doctor.session.view_model import Choice, Excerpt, Session, ViewModel, verdict_of
 from vllm_doctor.sources.server.access import Access
+from vllm_doctor.text import near
 from vllm_doctor.tui.app import DoctorApp
 
 if TYPE_CHECKING:
@@ -38,11 +40,20 @@ def run(sources: Sequence[str], options: argparse.Namespace) -> int:
 
 
 def prepare() -> None:
-    """What the process needs before it draws."""
+    """What the process needs before it draws. Raises UsageError for a theme that is none."""
+    _check_theme(os.environ.get("TEXTUAL_THEME"))
     if not os.environ.get("NO_COLOR"):  # as no-color.org has it: not where it is empty
         os.environ.pop("NO_COLOR", None)
     gc.set_threshold(50_000)
     sys.setswitchinterval(0.001)  # a key is answered while a page is judged
+
+
+def _check_theme(name: str | None) -> None:
+    from textual.theme import BUILTIN_THEMES
+
+    if name and name not in BUILTIN_THEMES:
+        there = near.asked(name, BUILTIN_THEMES, f"; there are: {', '.join(sorted(BUILTIN_THEMES))}")
+        raise UsageError(f"no theme {name!r} (TEXTUAL_THEME, or theme in the configuration file){there}")
 
 
 def shown(sources: Sequence[str], options: argparse.Namespace, within: str = "") -> DoctorApp:

@@ -17,6 +17,7 @@ from typing import Any
 
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.recording.bundle import Recording, read
+from vllm_doctor.text import near
 
 _METRICS = "text/plain; version=0.0.4"
 _COUNTED = ("_total", "_bucket", "_count", "_sum")
@@ -60,7 +61,8 @@ def names() -> list[str]:
 def find(name: str) -> Recording:
     """A shipped recording by name. Raises UsageError with the list of names."""
     if name not in names():
-        raise UsageError(f"no demo {name!r}; there are: {', '.join(names())}")
+        there = f"; there are: {', '.join(names())}"
+        raise UsageError(f"no demo {name!r}{near.asked(name, names(), there)}")
     return replace(read(folder() / name), name=name)
 
 

@@ -5,14 +5,17 @@ Write it with -o FILE.prom: the file appears whole or not at all.
 
 from __future__ import annotations
 
+from vllm_doctor.model.kinds import State
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import Report, Verdict
 from vllm_doctor.render import json_values
 
 _STATES = ("ok", "info", "warning", "critical", "unknown", "not-applicable")
+_KNOWN = frozenset({State.OK, State.INFO, State.WARNING, State.CRITICAL})
 
 
-def render(report: Report) -> str:
+def render(report: Report, is_whole: bool = False) -> str:
+    """Of each rule that was judged, the state that holds. `is_whole`: every state of every rule, as --all asks for."""
     lines = [
         "# HELP vllm_doctor_checked_timestamp_seconds Time of the last check.",
         "# TYPE vllm_doctor_checked_timestamp_seconds gauge",
@@ -23,11 +26,14 @@ def render(report: Report) -> str:
     for verdict in Verdict:
         lines.append(f'vllm_doctor_verdict{{verdict="{verdict.value}"}} {int(verdict is report.verdict)}')
     lines += [
+        "# HELP vllm_doctor_rules How many rules are in each state.",
+        "# TYPE vllm_doctor_rules gauge",
+        *(f'vllm_doctor_rules{{state="{name}"}} {report.count(State(name))}' for name in _STATES),
         "# HELP vllm_doctor_rule_state The state of each rule: 1 at the one that holds.",
         "# TYPE vllm_doctor_rule_state gauge",
     ]
     for rule, state in report.states.items():
-        for name in _STATES:
+        for name in _STATES if is_whole else [state] if state in _KNOWN else []:
             lines.append(f'vllm_doctor_rule_state{{rule="{rule}",state="{name}"}} {int(name == state)}')
     for vital in report.vitals:
         if not vital.needed:

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vllm_doctor.model.errors import UsageError
+from vllm_doctor.text import near
 
 SIGNALS = "signals"
 LOG_LINES = "log-lines"
@@ -37,7 +38,10 @@ def check(folders: Iterable[Path]) -> None:
     """Raises UsageError where one is none."""
     for folder in folders:
         if not folder.is_dir():
-            raise UsageError(f"no such folder of rules: {folder}")
+            meant = near.path(str(folder))
+            raise UsageError(f"no such folder of rules: {folder}" + (f"; did you mean {meant!r}?" if meant else ""))
+        if not any(folder.rglob("*.yaml")):
+            raise UsageError(f"the folder of rules {folder} holds no .yaml file: no rule, signal or override")
 
 
 def rules(folder: Path) -> list[Path]:

@@ -39,6 +39,7 @@ _HAS_MORE = re.compile(
 _LOOKED_AT = 64 * 1024
 """Characters at the beginning and at the end, in which a line of a log is looked for."""
 _NO_WORD = "not-found"
+_IS_HOST = re.compile(r"localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:]+\]")
 _NOTHING = "no log line of vLLM, command, output of nvidia-smi, scrape or benchmark result is recognised in it"
 
 
@@ -134,6 +135,8 @@ class _Sorter:
             says = f"{word!r} is neither a file nor a folder, nor a URL (http://host:8000), nor a pid"
             if not self.how.gpu and word.isprintable() and _is_gpu(word):
                 says += f"; for GPUs by name: --gpu {word}"
+            elif meant := _meant(word):
+                says += f"; did you mean {meant!r}?"
             self._fail(SourceKind.LOG, word, _NO_WORD, says)
 
     def _add_folder(self, word: str) -> None:
@@ -285,6 +288,15 @@ class _Sorter:
         )
         held = Held(given.name, text.encode("utf-8", "replace"), 0.0)
         return source.Log([held], table, threads=1).examine("").error is None
+
+
+def _meant(word: str) -> str | None:
+    """The source that a word, which names none, may be meant to be: a file beside, or a server without its port."""
+    from vllm_doctor.text import near
+
+    if _IS_HOST.fullmatch(word):
+        return f"http://{word}:8000"
+    return near.path(word)
 
 
 def _says_something(text: str) -> bool:

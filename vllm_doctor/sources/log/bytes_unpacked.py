@@ -292,15 +292,19 @@ class Blocks:
         """Raises SourceError where that is no text."""
         if head[257:262] == b"ustar":
             what = f"a tar archive packed by {packing}" if packing else "a tar archive"
-            raise SourceError("not-a-log", f"{self.name} is {what}, a recording perhaps: {_EXTRACT}")
+            raise SourceError("not-a-log", f"{self.name} is {what}{self._size_of()}, a recording perhaps: {_EXTRACT}")
         for magic, (what, cure) in _OTHERS.items():
             if head.startswith(magic):
-                raise SourceError("not-a-log", f"{self.name} is {what}: {cure}")
+                raise SourceError("not-a-log", f"{self.name} is {what}{self._size_of()}: {cure}")
         if head.startswith((b"# HELP ", b"# TYPE ")) and (packing or self.path is None):  # a file is taken for a page
             raise SourceError("not-a-log", f"{self.name} is a page of metrics: save it as a file and give that")
         sample = head[:_HEAD]
         if sample.count(0) * 100 > len(sample) or len(sample.translate(None, _TEXT)) * 20 > len(sample):
-            raise SourceError("not-a-log", f"{self.name} is binary, no text: give the server's log")
+            raise SourceError("not-a-log", f"{self.name} is binary{self._size_of()}, no text: give the server's log")
+
+    def _size_of(self) -> str:
+        """Of a file, for a sentence on what it is."""
+        return f" ({self._expected:,} bytes)" if self._expected else ""
 
     def _nothing(self, packing: str | None) -> SourceError:
         if self.notes:

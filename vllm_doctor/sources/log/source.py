@@ -26,7 +26,7 @@ from vllm_doctor.sources.log.bytes_scan import Scanner
 from vllm_doctor.sources.log.bytes_stream import Held, Origin
 from vllm_doctor.sources.log.reader import Reading, merged
 from vllm_doctor.sources.log.runs import Runs
-from vllm_doctor.text import durations
+from vllm_doctor.text import content, durations
 from vllm_doctor.text.times import iso
 
 STDIN = "-"
@@ -36,8 +36,6 @@ _ROTATED = re.compile(
 )
 _NAMED = 3
 _DAY = 86400.0
-_SHOWN = 3
-_SHOWN_CHARS = 100
 _METRIC = "vllm:"
 _PAGE = "a page of /metrics is read from a file, as the server wrote it (curl http://HOST:PORT/metrics > metrics.prom)"
 
@@ -204,8 +202,8 @@ class Log:
 
     def _nothing(self, recognised: int, read: int) -> Problem:
         named = [reading for reading in self.readings if not isinstance(reading.path, ProcessLog)]  # by the user
-        head = [line[:_SHOWN_CHARS] for reading in named for line in reading.head[:_SHOWN]][:_SHOWN]
-        shown = f"; it begins: {' | '.join(head)}" if head else ""
+        head = named[0].head if len(named) == 1 else []
+        shown = f"; it is {content.described(head, named[0].tally.bytes_read)}" if head else ""
         has_metrics = any(_METRIC in line for reading in self.readings for line in reading.head)
         hint = f"; {_PAGE}" if has_metrics else "" if named else "; if the log is another file, give its name"
         return Problem("not-vllm", f"{self.target}: {recognised:,} of {read:,} lines recognised{hint}{shown}")

@@ -39,7 +39,13 @@ def base_of(url: str) -> str:
     except ValueError:  # its own message may quote a password
         raise UsageError(f"not a URL: {shown(url)}; write http://host:8000") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"not a URL of a server: {shown(url)}; write http://host:8000")
+        from vllm_doctor.text import near
+
+        meant = near.name(parts.scheme, ("http", "https")) if parts.hostname else None
+        told = (
+            f"; did you mean {shown(f'{meant}{text[len(parts.scheme) :]}')}?" if meant else "; write http://host:8000"
+        )
+        raise UsageError(f"not a URL of a server: {shown(url)}{told}")
     path = parts.path.rstrip("/").removesuffix("/metrics")
     return urlunsplit(SplitResult(parts.scheme, parts.netloc, path, "", ""))
 
@@ -66,13 +72,15 @@ class Advice:
 
 
 class Answer(NamedTuple):
-    """`at`: when it began, on the clock; `location`: where a redirect leads that was not followed, "" for none."""
+    """`at`: when it began, on the clock; `location`: where a redirect leads that was not followed, "" for none;
+    `url`: who answered, after redirects that were followed."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     at: float
     location: str = ""
+    url: str = ""
 
 
 class Connection:
@@ -100,6 +108,7 @@ class Connection:
         self._follows, self._is_patient = follows, is_patient
         self._route, self._waited = route, waited
         self._client = _client(base, access, route)
+        self._has_answered = False
 
     def close(self) -> None:
         self._client.close()
@@ -128,10 +137,13 @@ class Connection:
                     if location and self._follows:
                         url = self._redirected(url, location)
                         continue
+                    if response.status_code == 400 and url.startswith("http:") and (error := self._misspoken(url)):
+                        raise error  # as nginx and Go say it to who speaks no TLS
+                    self._has_answered = True
                     if response.status_code in (401, 403) and not _is_same_origin(url, self.base):
                         raise _denied_elsewhere(where, url, response.status_code)
                     body = self._body(response, where, at + left if self._is_patient else deadline, began - before)
-                    return Answer(response.status_code, response.headers, body, at, location)
+                    return Answer(response.status_code, response.headers, body, at, location, url)
             except httpx.TimeoutException:
                 waited = self._waited()
                 had = self._clock() - began - (waited - before)
@@ -140,11 +152,33 @@ class Connection:
                 if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and not reconnected:
                     reconnected = True  # the server closed the kept connection while we waited: once more, on a new one
                     continue
-                raise _unreachable(self.target, error) from None
+                raise self._unreachable(url, error) from None
             except (httpx.DecodingError, httpx.InvalidURL, UnicodeError) as error:
                 kind, text = advice.unreadable
                 raise SourceError(kind, text.format(where=where, error=error)) from None
-        raise SourceError("redirect", f"{where} redirects in a circle")
+        raise SourceError("redirect", f"{where} redirects in a circle, last to {shown(url)}")
+
+    def _unreachable(self, url: str, error: Exception) -> SourceError:
+        """Why no answer came; of a port that speaks the other one of http and https, that."""
+        told = _unreachable(self.target, error)
+        is_cut = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError)
+        return (self._misspoken(url) if is_cut or told.kind == "tls" else None) or told
+
+    def _misspoken(self, url: str) -> SourceError | None:
+        """Of a port that has answered nothing yet, and speaks the other one of http and https, that."""
+        if self._has_answered or self._route != DIRECT:
+            return None
+        from vllm_doctor.sources.server import other_scheme  # late: most exchanges do not fail
+
+        other = other_scheme.url(url)
+        if other is None:
+            return None
+        is_tls = other.startswith("https")
+        what = "TLS, not plain HTTP" if is_tls else "plain HTTP, not TLS"
+        return SourceError(
+            "unreachable" if is_tls else "tls",
+            f"{self.target}: this port speaks {what}; give {other.removesuffix('/metrics')}",
+        )
 
     def _is_let_in(self, url: str) -> bool:
         """Whether credentials are sent there: to the server alone. One that stands behind the path of another (a proxy)

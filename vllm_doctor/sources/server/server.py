@@ -23,7 +23,7 @@ from vllm_doctor.model.window import Window
 from vllm_doctor.sources.server import own_time
 from vllm_doctor.sources.server.access import Access
 from vllm_doctor.sources.server.exposition import Heads, Page, parse
-from vllm_doctor.sources.server.fetch import PATIENCE, Advice, Connection, base_of
+from vllm_doctor.sources.server.fetch import PATIENCE, Advice, Connection, base_of, shown
 from vllm_doctor.sources.server.route import DIRECT, Route
 from vllm_doctor.sources.server.scrapes import (
     START_TIME,
@@ -104,6 +104,8 @@ class Server:
         self._look: _Look | None = None
         self._waited_before = 0.0
         self._answered = 0.0
+        self._redirected = ""
+        """Where /metrics was redirected to."""
 
     def close(self) -> None:
         self._connection.close()
@@ -211,6 +213,7 @@ class Server:
             self._answered = max(self._answered, self._clock() - asked - (self._waited() - waited))
         if answer.status != 200:
             raise self._route.refused(answer.status, answer.body) or _refused(self.target, answer.status)
+        self._redirected = answer.url if answer.url != f"{self.base}/metrics" else ""
         return answer.at, answer.body.decode("utf-8", "replace"), _date(answer.headers)
 
     def with_answer(self, seen: Observation) -> Observation:
@@ -254,7 +257,14 @@ class Server:
         if page.gateway is not None or self.role in FRONTS:
             return identity(self.target, page, {}, {}, self.role)
         version = self._json("/version", deadline)
-        return identity(self.target, page, version, self._json("/v1/models", deadline), self.role)
+        try:
+            return identity(self.target, page, version, self._json("/v1/models", deadline), self.role)
+        except SourceError as error:
+            if not self._redirected:
+                raise
+            raise SourceError(
+                error.kind, f"{error} ({self.target}/metrics redirects to {shown(self._redirected)})"
+            ) from None
 
     def health(self, deadline: float) -> dict[str, Reading]:
         """What vLLM says of its engine: 200, or 503 of one that is dead. Nothing where it is not vLLM that answers."""
