@@ -18,7 +18,7 @@ other commands: vllm-doctor record [SOURCE]... -o FILE.tar.gz; vllm-doctor compa
 vllm-doctor fleet PROMETHEUS_URL; vllm-doctor alerts [-o DIR]; vllm-doctor rules [ID] [--check DIR] [--signals];
 vllm-doctor demo [NAME]; vllm-doctor flags VERSION [FLAG...]; vllm-doctor expect --model MODEL --gpu 4xH100
 vllm-doctor regressions [SOURCE] [VERSION | FROM TO]; vllm-doctor recipe [SOURCE]
-vllm-doctor profile [PID|URL] [--seconds 10]
+vllm-doctor profile [PID|URL] [--seconds 10]; vllm-doctor mcp (for an assistant)
 """
 
 

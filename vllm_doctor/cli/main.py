@@ -140,6 +140,10 @@ def _dispatched(arguments: Sequence[str]) -> int:
             from vllm_doctor.cli import record
 
             return record.run(arguments[1:])
+        case ["mcp"]:
+            from vllm_doctor.cli import mcp
+
+            return mcp.run(arguments[1:])
         case _:
             from vllm_doctor.cli import examine
 
