@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import anyio
 import jsonschema
+import psutil
 import pytest
 from mcp import Client, StdioServerParameters
 
@@ -194,19 +197,56 @@ def test_a_package_in_the_folder_of_the_assistant_is_not_run(tmp_path: Path) -> 
 
 
 def test_nothing_but_the_protocol_comes_to_standard_output() -> None:
-    begin = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
-    }
-    lines = [begin, {"jsonrpc": "2.0", "method": "notifications/initialized"}]
+    lines = [BEGIN, {"jsonrpc": "2.0", "method": "notifications/initialized"}]
     ran = _command("mcp", input="".join(f"{json.dumps(line)}\n" for line in lines) + "no JSON at all\n")
     assert ran.returncode == 0
     assert "Traceback" not in ran.stderr
     documents = [json.loads(line) for line in ran.stdout.splitlines()]
     assert documents
     assert all(document["jsonrpc"] == "2.0" for document in documents)
+
+
+BEGIN = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+}
+CALL = {"name": "examine", "arguments": {"demo": "preemption", "window": 60}}
+
+
+@pytest.mark.parametrize("how", ["signal", "input ends", "call is cancelled"])
+def test_what_is_given_up_ends(how: str) -> None:
+    words = [sys.executable, "-m", "vllm_doctor", "mcp"]
+    with subprocess.Popen(
+        words, env=os.environ | ENVIRONMENT, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        assert server.stderr is not None
+
+        def say(message: Mapping[str, Any]) -> None:
+            assert server.stdin is not None
+            print(json.dumps({"jsonrpc": "2.0"} | message), file=server.stdin, flush=True)
+
+        say(BEGIN)
+        server.stdout.readline()
+        say({"method": "notifications/initialized"})
+        say({"id": 2, "method": "tools/call", "params": CALL})
+        while not (commands := psutil.Process(server.pid).children()):
+            pass
+        match how:
+            case "signal":
+                server.send_signal(signal.SIGTERM)
+            case "input ends":
+                server.stdin.close()
+            case _:
+                say({"method": "notifications/cancelled", "params": {"requestId": 2}})
+        assert psutil.wait_procs(commands, timeout=30)[1] == []
+        if how == "call is cancelled":
+            server.stdin.close()
+        assert server.wait(30) == (3 if how == "signal" else 0)
+        assert server.stderr.read() == ("vllm-doctor: ended by SIGTERM\n" if how == "signal" else "")
 
 
 def test_without_the_package_one_line_says_how_to_get_it(tmp_path: Path) -> None:
