@@ -227,7 +227,7 @@ def test_what_is_given_up_ends(how: str) -> None:
 
         def say(message: Mapping[str, Any]) -> None:
             assert server.stdin is not None
-            print(json.dumps({"jsonrpc": "2.0"} | message), file=server.stdin, flush=True)
+            print(json.dumps({"jsonrpc": "2.0", **message}), file=server.stdin, flush=True)
 
         say(BEGIN)
         server.stdout.readline()
