@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.paths import FIXTURES, LOGS, ROOT
+from vllm_doctor.sources.log import bytes_literals
 
 LOG = LOGS / "preemption.log.gz"
 
@@ -50,3 +51,13 @@ def test_a_recording_needs_zstd_and_a_server_does_not(tmp_path: Path) -> None:
     assert ran.returncode == 3
     assert "zstd" in ran.stderr
     assert "cannot be loaded" in ran.stderr
+
+
+def test_without_hyperscan_a_long_log_says_that_it_took_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = 1 << 30
+    assert bytes_literals.remark(long) is None
+    monkeypatch.setattr(bytes_literals, "hyperscan", None)
+    assert bytes_literals.remark(1 << 20) is None
+    said = bytes_literals.remark(long)
+    assert said is not None
+    assert "pip install hyperscan" in said

@@ -20,6 +20,7 @@ ABOUT = {
     "rules": "the list of rules; one rule's page; the check of a folder of rules",
     "alerts": "the rules as alerts for Prometheus, Loki and Grafana",
     "demo": "a recorded sick server, served over HTTP and examined",
+    "mcp": "the same answers for an assistant (Model Context Protocol)",
     "completion": "completion of commands and options for bash, zsh or fish",
     "man": "this help as a manual page",
 }

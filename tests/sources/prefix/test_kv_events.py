@@ -168,7 +168,9 @@ def test_a_server_of_http() -> None:
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zmq", None)
-    with pytest.raises(SourceError, match=r"pip install 'vllm-throughput-doctor\[kv-events\]'") as caught:
+    with pytest.raises(
+        SourceError, match=r"pip install pyzmq msgpack where .* pip install '\.\[kv-events\]'"
+    ) as caught:
         heard(Endpoint("tcp://127.0.0.1:5557"))
     assert caught.value.kind == "not-installed"
 

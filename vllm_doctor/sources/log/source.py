@@ -21,7 +21,7 @@ from vllm_doctor.rules.log_lines import LogLines
 from vllm_doctor.sources.host.idle import idle_processor
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.host.process_log import ProcessLog
-from vllm_doctor.sources.log import bytes_stream
+from vllm_doctor.sources.log import bytes_literals, bytes_stream
 from vllm_doctor.sources.log.bytes_scan import Scanner
 from vllm_doctor.sources.log.bytes_stream import Held, Origin
 from vllm_doctor.sources.log.reader import Reading, merged
@@ -199,6 +199,8 @@ class Log:
             yield from (note if reading.name in note else f"{named}{note}" for note in reading.notes)
             if not reading.is_vllm and reading.tally.lines_read:
                 yield f"{named}none of its {reading.tally.lines_read:,} lines is vLLM's"
+        if remark := bytes_literals.remark(self.bytes_read):
+            yield remark
 
     def _nothing(self, recognised: int, read: int) -> Problem:
         named = [reading for reading in self.readings if not isinstance(reading.path, ProcessLog)]  # by the user

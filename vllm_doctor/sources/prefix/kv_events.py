@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.model.prefix import Prefixes
 from vllm_doctor.sources.prefix.kv_blocks import Blocks, FormError
+from vllm_doctor.text import extras
 
 if TYPE_CHECKING:
     import zmq
 
-EXTRA = "pip install 'vllm-throughput-doctor[kv-events]'"
 _LARGEST_MESSAGE = 16 * 1024 * 1024
 _QUEUED = 256
 """Batches that wait for us; the publisher drops more."""
@@ -78,7 +78,8 @@ def listen(endpoint: Endpoint, until: float, show_text: bool = False) -> tuple[P
     try:
         import zmq  # late, with msgpack: only this source needs them
     except ImportError:
-        raise SourceError("not-installed", f"--kv-events needs pyzmq and msgpack: {EXTRA}") from None
+        why = extras.missing("kv-events", "--kv-events needs pyzmq and msgpack")
+        raise SourceError("not-installed", why) from None
     blocks, heard = Blocks(show_text), Heard()
     try:
         with zmq.Context() as context, context.socket(zmq.SUB) as events, events.get_monitor_socket() as monitor:

@@ -22,9 +22,10 @@ from vllm_doctor.model.report import Problem
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.profile import rights, stacks
 from vllm_doctor.sources.profile.stacks import NOTHING, Stacks
+from vllm_doctor.text import extras
 
 PROGRAM = "py-spy"
-INSTALL = "py-spy is not installed: pip install 'vllm-throughput-doctor[profile]' (or pip install py-spy)"
+INSTALL = extras.missing("profile", "py-spy is not installed")
 GRACE = 5.0
 """Seconds that it may need beyond its time, to begin and to write."""
 _TO_WRITE = 1.0
