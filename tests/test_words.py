@@ -39,7 +39,7 @@ WORDS = {
     r"taken in": "prompt tokens/s",
     r"answers again|attached again": "reconnected",
     r"seen from here|its start is not here": "what is known, what is excluded, what would decide",
-    r"minimum severity for a non-zero exit": "minimum severity for a non-zero exit",
+    r"exit non-zero from here on": "minimum severity for a non-zero exit",
     r"as (?:far as )?(?:anybody|nobody) (?:says|looked)|[Nn]obody (?:says|looked|knows|can)": "is not known",
     r"petty|complaints?|for ever|grave": "negligible, symptom, without end, severe",
     r"I (?:need|am|see|can|cannot|was|do|have)|I'm|I've|[Rr]un me": "no first person: name the thing",

@@ -482,7 +482,7 @@ def test_the_fix_of_a_failed_start_helps_where_it_failed(stage: str, path: Path,
 
 LONE = {
     "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing"
-    " the engine.": "Let less be held",
+    " the engine.": "Use less memory outside of the KV cache",
     "ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is needed,"
     " which is larger than the available KV cache memory (9.10 GiB).": "Lower the context limit",
     "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import re
 from collections import Counter
@@ -38,7 +39,7 @@ def times(data: bytes) -> Hashable:
         assert 0 <= seconds <= options.ONE_DAY
         signs.append(durations.duration(seconds)[-3:])
         durations.promql(seconds)
-    except ValueError:
+    except (ValueError, argparse.ArgumentTypeError):
         signs.append("none")
     for read in (source.period, lambda text: asked_fleet.moment_of(text, datetime(2026, 1, 1, tzinfo=UTC))):
         try:

@@ -142,7 +142,7 @@ def test_a_file_that_is_no_command(content: bytes, kind: str, message: str, tmp_
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("given", ["no-such-file.yaml", "x" * 5000, "./deploy", "a\0b"])
+@pytest.mark.parametrize("given", ["no-such-file.yaml", "x" * 5000, "./no-such-folder", "a\0b"])
 def test_what_is_neither(given: str) -> None:
     with pytest.raises(SourceError) as caught:
         open_command(given)

@@ -62,7 +62,7 @@ def test_prompts_are_bound_by_what_they_compute(doctor: Doctor, tmp_path: Path) 
     inner = _WEIGHTS / 2 - 151_936 * 4096
     operations = 2 * (8000 * inner + 2 * 151_936 * 4096)
     assert gemm["least"] == pytest.approx(operations / 989e12, rel=0.01)
-    assert (attention["least"], attention["because"]) == (None, "what attention to prompts computes is not told")
+    assert (attention["least"], attention["because"]) == (None, "what attention to prompts computes is not known")
 
 
 def test_without_tokens_the_weights_still_are_read(doctor: Doctor, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_without_tokens_the_weights_still_are_read(doctor: Doctor, tmp_path: Pat
 def test_lengths_that_a_trace_does_not_tell_bound_no_attention(doctor: Doctor, tmp_path: Path) -> None:
     path = _decode("execute_context_0(0)_generation_32(32)").write(tmp_path / "t.json")
     attention = _bounds(doctor, path, *_COMMAND)["families"][1]
-    assert (attention["least"], attention["because"]) == (None, "the trace does not tell the requests' lengths")
+    assert (attention["least"], attention["because"]) == (None, "the trace does not show the requests' lengths")
 
 
 def test_what_is_faster_than_can_be_is_said_and_has_no_factor(doctor: Doctor, tmp_path: Path) -> None:
@@ -116,5 +116,5 @@ def test_steps_of_which_kernels_lack_are_not_compared(doctor: Doctor, tmp_path: 
 
 def test_a_command_beside_a_trace_leaves_its_headline(doctor: Doctor, tmp_path: Path) -> None:
     ran = doctor(str(trace_files.busy().write(tmp_path / "t.json")), *_COMMAND)
-    assert ran.out.startswith("OK  The device works 100 % of the time, most of it GEMM\n")
+    assert ran.out.startswith("OK  The device works 100 % of the time, most of it GEMM")
     assert "nothing was measured" not in ran.out

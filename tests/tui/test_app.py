@@ -521,7 +521,7 @@ def test_its_verdict_is_unknown_and_it_says_what_was_before(well: ViewModel) -> 
     shown = screen(well)
     assert well.verdict is Verdict.UNKNOWN
     assert "✖ Down since " in shown
-    assert re.search(r"was   until \d\d:\d\d:\d\d: Nothing wrong seen", shown)
+    assert re.search(r"was   until \d\d:\d\d:\d\d: Nothing wrong found", shown)
     assert "✖ No answer since " in screen(replace(well, is_down=False))
 
 

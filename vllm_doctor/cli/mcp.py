@@ -7,7 +7,6 @@ come to standard output.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from vllm_doctor.cli import ended, mcp_tools
 from vllm_doctor.cli.mcp_tools import Asked, Given
 from vllm_doctor.cli.options import Parser
+from vllm_doctor.model import outside
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.version import __version__
 from vllm_doctor.text import extras
@@ -195,7 +195,7 @@ def told(asked: Asked, ran: subprocess.CompletedProcess[bytes]) -> tuple[str, bo
 def _has_answer(output: str) -> bool:
     """Whether a document holds one: a report without vitals that has an error is nothing but the error."""
     try:
-        document = json.loads(output)
+        document = outside.json(output)
     except ValueError:
         return False
     return isinstance(document, dict) and (document.get("error") is None or bool(document.get("vitals")))

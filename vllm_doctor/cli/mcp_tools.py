@@ -229,7 +229,7 @@ TOOLS: dict[str, Tool] = {
                 "strings", "paths, also .gz, .xz, .bz2, .zst, of any kind and in any order", is_option=False
             ),
             "text": Argument(
-                "string", "the log's or the issue's text itself, in place of or beside files", is_option=False
+                "string", "the log's or the issue's text itself, in place of files, or with them", is_option=False
             ),
             "since": Argument("string", "from here on: 13:30, 2026-01-20T13:30, or 2h before its end"),
             "until": Argument("string", "up to here"),
@@ -295,7 +295,7 @@ TOOLS: dict[str, Tool] = {
         " upgrade brings. For this model, GPU and command where they are given: certain, possible or not there.",
         {
             "versions": Argument("strings", "one version, or from and to: [0.19.0, 0.21.0]", is_option=False),
-            "sources": Argument("strings", "a log, URL, manifest or recording that tells the setup", is_option=False),
+            "sources": Argument("strings", "a log, URL, manifest or recording that shows the setup", is_option=False),
             "model": Argument("string", "its name on the Hugging Face Hub, or its folder"),
             "gpu": _GPU,
             "command": Argument("string", "in place of model: the whole `vllm serve MODEL …` line, or its file"),

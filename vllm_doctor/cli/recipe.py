@@ -71,7 +71,7 @@ def parser() -> Parser:
         "Where vllm-project/recipes has the model and the GPU: what differs, and which of it matters.",
         "[SOURCE] [--model MODEL] [--gpu 4xH100] [vLLM's own options]",
         (
-            ("vllm-doctor recipe vllm.log", "beside what the server of this log was started with"),
+            ("vllm-doctor recipe vllm.log", "compared to what the server of this log was started with"),
             ("vllm-doctor recipe --model Qwen/Qwen3-8B --gpu H100", "of a model on a GPU"),
         ),
     )

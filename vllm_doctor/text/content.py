@@ -6,20 +6,24 @@ import re
 from collections.abc import Iterable
 
 _KINDS = (
-    ("an SVG picture", r"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)?<svg\b"),
-    ("an HTML page", r"<(?:!doctype html|html|head)\b"),
-    ("an XML document", r"<\?xml\b"),
-    ("a JSON document", r'[{\[]\s*["{}\[\]\d]'),
-    ("a PEM certificate or key", r"-----BEGIN "),
-    ("a script", r"#!"),
-    ("TOML or an INI file", r"(?:#.*\s+)*\[\[?[\w.\" -]+\]\]?\s*\n"),
-    ("YAML", r"(?:#.*\s+)*(?:---\s*\n|[\w.-]+:(?: \S.*)?\n(?: *- |\s+[\w.-]+:|[\w.-]+:))"),
+    ("an SVG picture", re.compile(r"(?i)(?:<\?xml[^>]{0,300}>\s{0,9})?(?:<!--[^>]{0,900}-->\s{0,9})?<svg\b")),
+    ("an HTML page", re.compile(r"(?i)<(?:!doctype html|html|head)\b")),
+    ("an XML document", re.compile(r"<\?xml\b")),
+    ("a JSON document", re.compile(r'[{\[]\s*["{}\[\]\d]')),
+    ("a PEM certificate or key", re.compile(r"-----BEGIN ")),
+    ("a script", re.compile(r"#!")),
 )
-_BEGINNINGS = tuple((what, re.compile(rf"\ufeff?\s*{pattern}", re.IGNORECASE)) for what, pattern in _KINDS)
+_BELOW_COMMENTS = (
+    ("TOML or an INI file", re.compile(r'\[\[?[\w." -]{1,200}\]\]?\n')),
+    ("YAML", re.compile(r"---\n|[\w.-]{1,200}:(?: [^\n]{1,900})?\n(?: {0,9}- | {0,9}[\w.-]{1,200}:)")),
+)
+_BEFORE = "\ufeff \t\r\n"
 
 
 def described(lines: Iterable[str], size: int) -> str:
     """The kind of a text by its first lines, and how many bytes it has: "an HTML page (5,120 bytes)"."""
-    head = "".join(f"{line}\n" for line in lines)
-    kind = next((what for what, beginning in _BEGINNINGS if beginning.match(head)), "text")
+    head = "".join(f"{line.rstrip()}\n" for line in lines).lstrip(_BEFORE)
+    kind = next((what for what, form in _KINDS if form.match(head)), None)
+    said = "".join(line for line in head.splitlines(keepends=True) if line.strip() and not line.startswith("#"))
+    kind = kind or next((what for what, form in _BELOW_COMMENTS if form.match(said)), "text")
     return f"{kind} ({size:,} byte{'' if size == 1 else 's'})"

@@ -117,7 +117,7 @@ def _why(bound: Bound) -> str:
     if bound.least is None:
         return bound.because
     if bound.is_below:
-        return f"{bound.because}: faster than can be; another model or GPU, or its kernels are told as of other kinds"
+        return f"{bound.because}: faster than can be; another model or GPU, or kernels counted as of other kinds"
     return bound.because
 
 

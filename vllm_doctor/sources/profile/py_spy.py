@@ -83,7 +83,7 @@ def sample(
     if read is not None and read.is_cut:
         notes.append(f"only the first {len(read.found):,} of its stacks were read")
     if read is not None and read.is_crowded:
-        notes.append(f"only {stacks.MAX_DIFFERENT:,} of its functions are told apart")
+        notes.append(f"only {stacks.MAX_DIFFERENT:,} of its functions are kept apart")
     return Sampled(read or NOTHING, int(counted[2]) if counted else 0, ran.cpu, problem, tuple(notes))
 
 
