@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,27 +22,27 @@ def render(comparison: Comparison, at: datetime) -> str:
 
 def failed(kind: str, message: str, at: datetime) -> str:
     """Where there was nothing to compare."""
-    nothing = {
-        "schema": SCHEMA,
-        "doctor": __version__,
-        "at": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "outcome": "INCONCLUSIVE",
-        "headline": message,
-        "reasons": [message],
-        "error": {"kind": kind, "message": message},
-    }
+    nothing = head("INCONCLUSIVE", message, [message], at, {"kind": kind, "message": message})
     return json.dumps(nothing, indent=1) + "\n"
 
 
-def document(comparison: Comparison, at: datetime) -> dict[str, Any]:
+def head(
+    outcome: str, headline: str, reasons: Sequence[str], at: datetime, error: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """What the JSON of each comparison begins with."""
     return {
         "schema": SCHEMA,
         "doctor": __version__,
         "at": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "outcome": comparison.outcome.value,
-        "headline": comparison.headline,
-        "reasons": list(comparison.reasons),
-        "error": None,
+        "outcome": outcome,
+        "headline": headline,
+        "reasons": list(reasons),
+        "error": error,
+    }
+
+
+def document(comparison: Comparison, at: datetime) -> dict[str, Any]:
+    return head(comparison.outcome.value, comparison.headline, comparison.reasons, at) | {
         "goal": comparison.goal,
         "before": _result(comparison.before),
         "after": _result(comparison.after),

@@ -8,8 +8,7 @@ from typing import Any
 
 from vllm_doctor.compare.traces import Growth, TraceComparison
 from vllm_doctor.model.trace import TraceSeen
-from vllm_doctor.model.version import __version__
-from vllm_doctor.render.compare_json import SCHEMA
+from vllm_doctor.render import compare_json
 from vllm_doctor.render.json_values import number
 
 
@@ -19,14 +18,7 @@ def render(comparison: TraceComparison, goal: str, at: datetime) -> str:
 
 def document(comparison: TraceComparison, goal: str, at: datetime) -> dict[str, Any]:
     before, after = comparison.before, comparison.after
-    return {
-        "schema": SCHEMA,
-        "doctor": __version__,
-        "at": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "outcome": comparison.outcome.value,
-        "headline": comparison.headline,
-        "reasons": list(comparison.reasons),
-        "error": None,
+    return compare_json.head(comparison.outcome.value, comparison.headline, comparison.reasons, at) | {
         "goal": goal,
         "before": _side(before),
         "after": _side(after),
