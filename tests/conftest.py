@@ -64,6 +64,7 @@ SLOW = (
     "tests/test_hooks.py*",
     "tests/test_pasted.py*",
     "tests/test_programs.py*",
+    "tests/docs/*",
     "tests/test_readme.py*",
     "tests/test_secrets.py*",
     "tests/vllm/test_flag_catalogue.py*",

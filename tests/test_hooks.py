@@ -33,7 +33,7 @@ from vllm_doctor.recording import demo
 
 pytestmark = pytest.mark.xdist_group("host")
 GUIDE = (ROOT / "docs/hooks.md").read_text("utf-8")
-RECIPES = {part.split("\n", 1)[0]: part for part in GUIDE.split("\n## ")[1:]}
+RECIPES = {part.split("\n", 1)[0]: part for part in GUIDE.partition("\n## The recipes\n")[2].split("\n## ")[1:]}
 PERFDATA = re.compile(r"'[a-z_]+'=-?[0-9.]+s?;[0-9.]*;;0")
 CHECK_NRPE = "/usr/lib/nagios/plugins/check_nrpe"
 NRPE = "/usr/sbin/nrpe"

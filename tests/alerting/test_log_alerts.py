@@ -13,6 +13,7 @@ from tests.promtool import promtool
 from tests.test_fixtures import RULES, SIGNALS
 from vllm_doctor.alerting import files as render
 from vllm_doctor.alerting import log_alerts
+from vllm_doctor.alerting.files import Choices
 from vllm_doctor.alerting.log_alerts import LogAlert
 from vllm_doctor.alerting.recording_rules import Recorder
 from vllm_doctor.model.kinds import Severity
@@ -29,7 +30,7 @@ SELECTOR = '{app="vllm"}'
 
 def patterns(alert: LogAlert) -> list[list[str]]:
     """The regular expressions of each of its queries; a line must have all of one."""
-    (entry,) = yaml.safe_load(render.loki([alert], SELECTOR))["groups"][0]["rules"]
+    (entry,) = yaml.safe_load(render.loki([alert], SELECTOR, Choices()))["groups"][0]["rules"]
     queries = entry["expr"].split("\nor ")
     return [[json.loads(text) for text in re.findall(r'\|~ ("(?:[^"\\]|\\.)*")', query)] for query in queries]
 

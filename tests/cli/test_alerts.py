@@ -34,6 +34,29 @@ def names(path: Path) -> set[str]:
     return {entry["alert"] for group in yaml.safe_load(path.read_text())["groups"] for entry in group["rules"]}
 
 
+def test_its_runbooks_are_the_pages_of_a_site(doctor: Doctor, tmp_path: Path) -> None:
+    """Each is a page that tests/docs/test_site.py finds there."""
+    ran = doctor("alerts", "-o", str(tmp_path / "rules"), "--runbooks", "https://docs.internal/vllm-doctor/")
+    assert (ran.code, ran.err) == (0, "")
+    for name in ("alerts.rules.yaml", "loki.yaml"):
+        (group,) = yaml.safe_load((tmp_path / "rules" / name).read_text())["groups"]
+        for entry in group["rules"]:
+            rule = entry["labels"]["rule"]
+            page = "alerts" if rule == "vllm-doctor-blind" else f"reference/rules/{rule}"
+            assert entry["annotations"]["runbook_url"] == f"https://docs.internal/vllm-doctor/{page}.html"
+
+
+@pytest.mark.parametrize(
+    "url", ["docs.internal", "ftp://docs.internal", "https://me:secret@docs.internal", "https://d/?k=s"]
+)
+def test_runbooks_that_not_everybody_may_see_are_refused(doctor: Doctor, tmp_path: Path, url: str) -> None:
+    ran = doctor("alerts", "-o", str(tmp_path / "rules"), "--runbooks", url)
+    assert ran.code == 3
+    assert "--runbooks: write http:// or https://" in one_line(ran)
+    assert "secret" not in ran.err
+    assert not (tmp_path / "rules").exists()
+
+
 def test_a_folder_with_all_files(doctor: Doctor, tmp_path: Path) -> None:
     ran = doctor("alerts", "-o", str(tmp_path / "rules"))
     assert (ran.code, ran.err) == (0, "")

@@ -1,4 +1,4 @@
-"""The README's screenshots show what the program shows."""
+"""The screenshots of the README and of docs/terminal.md show what the program shows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tests.paths import ROOT
 from tests.tui.screenshots import DOCS, SHOTS, shots
 
 README = (ROOT / "README.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "terminal.md").read_text("utf-8")
 
 
 def words(svg: str) -> list[str]:
@@ -21,14 +22,14 @@ def test_they_are_as_they_would_be_made_now() -> None:
         assert words(kept) == words(svg), "python -m tests.tui.screenshots makes them anew"
 
 
-def test_the_readme_shows_them_and_says_how_they_are_made() -> None:
+def test_the_page_shows_them_and_says_how_they_are_made() -> None:
     for name in SHOTS:
-        assert f"docs/{name}.svg" in README
-    assert "-m tests.tui.screenshots" in README
+        assert f"({name}.svg)" in PAGE
+    assert "-m tests.tui.screenshots" in PAGE
+    assert "(docs/overview.svg)" in README
 
 
-def test_the_readme_names_the_keys() -> None:
-    section = README.split("## At a terminal")[1].split("\n## ")[0]
+def test_the_page_names_the_keys() -> None:
     for key in (
         "`/`",
         "`s`",
@@ -46,4 +47,4 @@ def test_the_readme_names_the_keys() -> None:
         "Tab",
         "Enter",
     ):
-        assert key in section
+        assert key in PAGE

@@ -41,10 +41,18 @@ _JOINT = re.compile(r" (?=(?:and|or|unless) )")
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """`hold`: for how many seconds a condition must hold before it alerts. `vllm`: the version, where it is known."""
+    """`hold`: for how many seconds a condition must hold before it alerts. `vllm`: the version, where it is known.
+    `runbooks`: where the documentation site is served, whose pages alerts name; "": they name the rules' sources."""
 
     hold: float = 300
     vllm: str | None = None
+    runbooks: str = ""
+
+    def runbook(self, rule: Rule) -> dict[str, str]:
+        """The annotation that says where to read on; empty for a rule without a source."""
+        if self.runbooks:
+            return {"runbook_url": f"{self.runbooks}/reference/rules/{rule.id}.html"}
+        return {"runbook_url": rule.see[0]} if rule.see else {}
 
 
 def stream(alerts: Alerts, choices: Choices) -> str:
@@ -127,7 +135,7 @@ def _alert(alert: Alert, alerts: Alerts, choices: Choices) -> dict[str, Any]:
         "expr": _JOINT.sub("\n", alert.when) if len(alert.when) > 100 else alert.when,
         "for": durations.promql(choices.hold),
         "labels": {"severity": alert.severity, "rule": rule.id},
-        "annotations": annotations | ({"runbook_url": rule.see[0]} if rule.see else {}),
+        "annotations": annotations | choices.runbook(rule),
     }
 
 
@@ -144,7 +152,7 @@ def _blind(alerts: Alerts, choices: Choices) -> dict[str, Any]:
             "That the alerts about it are silent does not mean that it is healthy.",
             "remedy": "Start it without --disable-log-stats; see whether metric_relabel_configs drop its series; "
             f"{_ask(alerts)} says what it exports.",
-            "runbook_url": _RUNBOOK,
+            "runbook_url": f"{choices.runbooks}/alerts.html" if choices.runbooks else _RUNBOOK,
         },
     }
 
@@ -281,7 +289,7 @@ _STREAM = ("namespace", "pod", "container", "job", "instance", "host")
 _LOGGED = "5m"
 
 
-def loki(found: Sequence[LogAlert], selector: str) -> str:
+def loki(found: Sequence[LogAlert], selector: str, choices: Choices) -> str:
     """A rule file for Loki's ruler. `selector`: the streams of vLLM's logs."""
     entries = []
     for alert in found:
@@ -297,7 +305,7 @@ def loki(found: Sequence[LogAlert], selector: str) -> str:
                     "summary": f"{_plain(rule.title)}:{where}",
                     "description": " ".join(filter(None, (_plain(_sentence(rule.why)), _not_this(rule)))),
                     "remedy": "The first cause and its fix, from the log: vllm-doctor FILE",
-                    **({"runbook_url": rule.see[0]} if rule.see else {}),
+                    **choices.runbook(rule),
                 },
             }
         )

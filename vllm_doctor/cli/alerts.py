@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
         signals, scope, {restarts.WINDOW: options.window, "goal": "throughput", **wishes_of(options)}
     )
     written = alerts.of_rules(rules, recorder)
-    choices = render.Choices(options.hold, vllm)
+    choices = render.Choices(options.hold, vllm, options.runbooks or "")
     if options.output is None:
         say(render.stream(written, choices))
         return 0
@@ -56,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
 
     files = render.files(written, choices)
     found = log_alerts.of_rules(rules, log_lines.load(rule.shipped(), *chosen_rules.folders(options)), recorder)
-    files["loki.yaml"] = render.loki(found, options.logs)
+    files["loki.yaml"] = render.loki(found, options.logs, choices)
     files["grafana.json"] = grafana.render(signals, rules, scope)
     write_folder(Path(options.output), files)
     told = [f"{len(written.alerts) + 1} alerts, {len(written.records)} recorded series: {', '.join(files)}", ""]
@@ -90,12 +91,25 @@ def parser() -> Parser:
         help="only servers with these labels: 'namespace=\"prod\"'",
     )
     add("--logs", default=_LOGS, metavar="SELECTOR", help=f"Loki's streams of vLLM's logs ({_LOGS})")
+    add(
+        "--runbooks",
+        type=_site,
+        metavar="URL",
+        help="where this documentation is served: each alert then names its rule's page (else the rule's source)",
+    )
     add("--url", metavar="URL", help="a vLLM server: only what it exports is written")
     add("--prometheus", metavar="URL", help="only series that this Prometheus has are written")
     add("--timeout", type=seconds, default=20.0, metavar="SECONDS", help="for their answers (20)")
     add_choosing(parser)
     add_accessing(parser)
     return parser
+
+
+def _site(url: str) -> str:
+    """A URL that everybody who gets an alert may see, without its last slash."""
+    if re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", url) is None:
+        raise argparse.ArgumentTypeError("write http:// or https://, a host and a path, without a password or a query")
+    return url.rstrip("/")
 
 
 def _exported(

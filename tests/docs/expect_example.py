@@ -1,8 +1,8 @@
-"""The README's example of `vllm-doctor expect`: its output is the command's.
+"""The example of `vllm-doctor expect`: its output is the command's.
 
-    python -m tests.expect_example      writes it anew
+    python -m tests.docs.expect_example      writes it anew
 
-tests/test_readme.py compares.
+tests/docs/test_commands.py compares.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import shlex
 from tests.paths import ROOT
 from vllm_doctor.cli import main
 
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "expect.md"
 _EXAMPLE = re.compile(r"```sh\n(vllm-doctor expect [^\n]*)\n```\n\n```text\n(.*?)```\n", re.DOTALL)
 
 
@@ -35,10 +35,10 @@ def output(command: str) -> str:
 
 
 def write() -> None:
-    """Put the command's output into the README."""
-    text = README.read_text("utf-8")
+    """Put the command's output into the page."""
+    text = PAGE.read_text("utf-8")
     command, shown = example(text)
-    README.write_text(text.replace(f"```text\n{shown}```", f"```text\n{output(command)}```", 1), "utf-8")
+    PAGE.write_text(text.replace(f"```text\n{shown}```", f"```text\n{output(command)}```", 1), "utf-8")
 
 
 if __name__ == "__main__":
