@@ -84,8 +84,9 @@ def lay_out(folder: Path, ca: str) -> None:
     (folder / "smi.xml").write_bytes((ROOT / "tests/data/nvidia_smi/h100-driver-550.xml").read_bytes())
     (folder / "smi.txt").write_bytes((ROOT / "tests/data/nvidia_smi/h100-driver-550.xml").read_bytes())
     log = gzip.decompress((ROOT / "fixtures/logs/max-num-seqs-cap.log.gz").read_bytes())
-    for name in ("vllm.log", "vllm.log.1", "server.log"):
+    for name in ("vllm.log", "vllm.log.1"):
         (folder / name).write_bytes(log)
+    (folder / "server.log").write_bytes(log.replace(b"0.32.0", b"0.26.0"))  # an upgrade leads from it
     (folder / "vllm.log.2.gz").write_bytes(gzip.compress(log))
     manifest = (ROOT / "tests/data/commands/deployment.yaml").read_text()
     (folder / "deployment.yaml").write_text(manifest.replace("--enable-prefix-caching", "--enforce-eager"))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 
-from tests.paths import ROOT
+from tests.paths import PACKAGE, ROOT
 from vllm_doctor.text import extras
 
 
@@ -20,3 +21,15 @@ def test_the_line_is_true_without_a_published_package() -> None:
         "it needs pyzmq and msgpack: pip install pyzmq msgpack where vllm-doctor is installed"
         " (in a clone: pip install '.[kv-events]')"
     )
+
+
+def test_nothing_says_to_install_another_project() -> None:
+    """`vllm-doctor` on the package index is not this one."""
+    told = re.compile(r"(?:pip|pipx|uv tool) (?:install|run) (?:-\S+ )*['\"]?vllm-doctor\b|uvx ['\"]?vllm-doctor\b")
+    texts = [
+        ROOT / "README.md",
+        *(ROOT / "docs").glob("*.md"),
+        *PACKAGE.rglob("*.py"),
+        *(ROOT / "skills").rglob("*.md"),
+    ]
+    assert [str(path) for path in texts if told.search(path.read_text("utf-8"))] == []

@@ -42,8 +42,10 @@ def run(arguments: Sequence[str]) -> int:
     try:
         import shtab
     except ImportError:
+        from vllm_doctor.text import extras  # late: few lack it
+
         raise UsageError(
-            "completion is written by shtab, which is not installed: pip install 'vllm-throughput-doctor[completion]'"
+            extras.missing("completion", "completion is written by shtab, which is not installed")
         ) from None
     script = shtab.complete(_whole(shtab.FILE, shtab.DIRECTORY), options.shell)
     for shtabs, ours in _WITH_FILES[options.shell]:

@@ -159,7 +159,7 @@ def of_the_well(
         case Standing.UNKNOWN | Standing.BEYOND:
             said = "Nothing wrong found" if not title or role is Role.NOT_SERVER else title
             if beside:
-                said += f" with {', '.join(beside[:2])}, whose cost is not known"
+                said += f" besides {', '.join(beside[:2])}, whose cost is not known"
             return f"{said}; speed not judged: {why or 'it is beyond what the assumed GPU and model can do'}"
         case Standing.SLOW:
             return f"{title or 'No limit found'}; slower than expected"

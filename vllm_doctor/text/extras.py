@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 _PACKAGES = {
+    "completion": ("shtab>=1.13",),
+    "k8s": ("lightkube>=1.0,<2",),
     "kv-events": ("pyzmq>=26", "msgpack>=1"),
     "mcp": ("mcp>=2",),
     "profile": ("py-spy>=0.4",),

@@ -18,12 +18,11 @@ import yaml
 
 from vllm_doctor.model.errors import SourceError, UsageError
 from vllm_doctor.sources.kubernetes.cluster import Cluster, check_secrecy
-from vllm_doctor.text import files
+from vllm_doctor.text import extras, files
 
 LOOKED_FOR = "$KUBECONFIG, ~/.kube/config"
-MISSING = (
-    "a kubeconfig is read with lightkube, which is not installed: pip install 'vllm-doctor[k8s]'"
-    " (in a pod of the cluster it is not needed)"
+MISSING = extras.missing(
+    "k8s", "a kubeconfig is read with lightkube, which is not installed (in a pod of the cluster it is not needed)"
 )
 _MOST = 4 << 20
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
