@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -350,3 +351,15 @@ def test_what_an_attention_backend_lacks_alone_is_what_is_changed() -> None:
     assert (dict(of_gpu.set), of_gpu.unset) == ({}, ())
     [other] = finding("engine-died", REFUSED).remedies
     assert other.do.startswith("See in the exception what each attention backend lacks")
+
+
+def test_what_to_expect_is_said_in_words() -> None:
+    """A person looks for "the router's own time" in a report, not for the name of a signal."""
+    names = set(shipped_catalogue().signals)
+    told = {
+        f"{rule.id}: {remedy.expect}"
+        for rule in shipped_rules()
+        for remedy in rule.remedies
+        if names & {word for word in re.findall(r"\w+", re.sub(r"\{\w+\}", "", remedy.expect)) if "_" in word}
+    }
+    assert told == set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 import yaml
@@ -95,12 +95,28 @@ def _page(rule: Rule, signals: Mapping[str, Signal], causes: list[str]) -> str:
         *_related(rule, causes),
         *_bounds(rule, signals),
         "## Fixes",
-        *(_fixes(rule, signals) or ["None is known that a flag or a command brings."]),
+        *(
+            _fixes(rule, signals)
+            or ["Those of its cause." if causes else "No flag and no command is known that fixes it."]
+        ),
+        *_cases(rule),
         "## Sources",
         "\n".join(f"- <{url}>" for url in rule.see),
         "## Try it",
         *_examples(rule),
     )
+
+
+def _cases(rule: Rule) -> Iterator[str]:
+    """The entries of its table, with the threads that reported them."""
+    if rule.cases:
+        yield "## Its entries"
+        rows = dict.fromkeys((plain(case.says), _threads(case.see)) for case in rule.cases)
+        yield table(("what, and of which releases", "reported"), rows)
+
+
+def _threads(urls: Sequence[str]) -> str:
+    return ", ".join(f"[{plain(url.rpartition('/')[2])}]({url})" for url in urls)
 
 
 def _prose(text: str) -> Iterator[str]:
@@ -111,7 +127,7 @@ def _prose(text: str) -> Iterator[str]:
 def _when(rule: Rule, signals: Mapping[str, Signal]) -> Iterator[str]:
     if rule.cases:
         kind = "improvements of later releases" if rule.cases[0].is_improvement else "known faults of releases"
-        yield f"One of {len(rule.cases)} {kind} holds for this server. They stand in a table: [](../../regressions.md)."
+        yield f"One of {len(rule.cases)} {kind} holds for this server: they stand below. How: [](../../regressions.md)."
         return
     if rule.applies is not None:
         yield f"Judged only where {code(rule.applies.text)}."
@@ -161,7 +177,7 @@ def _fixes(rule: Rule, signals: Mapping[str, Signal]) -> list[str]:
 
 
 def _fix(remedy: RemedyRule, signals: Mapping[str, Signal]) -> Iterator[str]:
-    changes = [f"- {flag}" for flag in remedy.unset]
+    changes = [f"- {_value(flag)}" for flag in remedy.unset]
     changes += [f"+ {flag}" if value is True else f"+ {flag} {_value(value)}" for flag, value in remedy.set.items()]
     changes += [f"+ {name}={_value(value)}" for name, value in remedy.env.items()]
     if changes:
