@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from marks import block, code, page, plain, table, toctree
 
 from vllm_doctor.cli import commands
-from vllm_doctor.cli.options import Parser
+from vllm_doctor.cli.options import Parser, value_of
 
 _EXAMINE = "examine"
 
@@ -52,12 +52,6 @@ def _groups(parser: Parser) -> Iterator[str]:
 
 
 def _row(action: argparse.Action) -> tuple[str, str]:
-    takes = "" if action.nargs == 0 else f" {_takes(action)}"
-    spelled = ", ".join(code(f"{option}{takes}") for option in action.option_strings) or code(_takes(action))
+    takes = "" if action.nargs == 0 else f" {value_of(action)}"
+    spelled = ", ".join(code(f"{option}{takes}") for option in action.option_strings) or code(value_of(action))
     return spelled, plain((action.help or "").replace("%%", "%"))
-
-
-def _takes(action: argparse.Action) -> str:
-    if action.metavar is None and action.choices is not None:
-        return "|".join(map(str, action.choices))
-    return str(action.metavar or action.dest.upper())

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 
 from vllm_doctor.cli import commands
-from vllm_doctor.cli.options import Parser
+from vllm_doctor.cli.options import Parser, value_of
 from vllm_doctor.cli.output import say
 from vllm_doctor.model.version import __version__
 
@@ -85,15 +85,9 @@ def _options(parser: Parser) -> Iterator[str]:
             continue
         yield ".TP"
         spelled = ", ".join(action.option_strings)
-        takes = "" if action.nargs == 0 else _takes(action)
+        takes = "" if action.nargs == 0 else value_of(action)
         yield f".B {_text(f'{spelled} {takes}'.strip())}"
         yield _text((action.help or "").replace("%%", "%")) or "\\&"
-
-
-def _takes(action: argparse.Action) -> str:
-    if action.metavar is None and action.choices is not None:
-        return "|".join(map(str, action.choices))
-    return str(action.metavar or action.dest.upper())
 
 
 def _examples(parser: Parser) -> Iterator[str]:

@@ -138,6 +138,13 @@ class Parser(argparse.ArgumentParser):
         return options
 
 
+def value_of(action: argparse.Action) -> str:
+    """What an option takes, or what an argument is, as help writes it."""
+    if action.metavar is None and action.choices is not None:
+        return "|".join(map(str, action.choices))
+    return str(action.metavar or action.dest.upper())
+
+
 def add_examining(parser: Parser) -> None:
     """All options of an examination."""
     add_output(parser, FORMATS)
