@@ -21,7 +21,7 @@ def plain(text: str) -> str:
 def code(text: str) -> str:
     """A text as code, within a sentence or a table."""
     text = " ".join(text.split())
-    fence = "``" if "`" in text else "`"
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     pad = " " if "`" in text else ""
     return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")
 
