@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 _MEANT = re.compile(r"([\\`*_\[\]<>{}|#$~])")
-_URL = re.compile(r"https?://[^\s<>|]+[^\s<>|.,;:)]")
+_URL = re.compile(r"https://[^\s<>|]+[^\s<>|.,;:)]")
 
 
 def plain(text: str) -> str:

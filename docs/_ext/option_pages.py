@@ -47,7 +47,8 @@ def _groups(parser: Parser) -> Iterator[str]:
     for group in parser._action_groups:
         rows = [_row(action) for action in group._group_actions if action.help != argparse.SUPPRESS]
         if rows:
-            yield f"## {(group.title or 'options').capitalize()}"
+            title = "Arguments" if group.title == "positional arguments" else (group.title or "options").capitalize()
+            yield f"## {title}"
             yield table(("option", "what it does"), rows)
 
 
