@@ -31,7 +31,7 @@ from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose
 from vllm_doctor.rules.rule import Rule
-from vllm_doctor.session import path, pods, traced
+from vllm_doctor.session import path, pods
 from vllm_doctor.session.cure import Cure
 from vllm_doctor.session.patients import (
     Examined,
@@ -123,8 +123,13 @@ def judge(
     if is_benchmark and not has_figure(observations):
         is_benchmark, unmeasured = False, NO_RESULT
     verdict, headline = _concluded(diagnosis, error, unmeasured, is_benchmark, is_said(observations), strict)
-    if error is None and verdict is Verdict.UNKNOWN and (of_trace := traced.concluded(observations)) is not None:
-        verdict, headline = of_trace
+    trace = None
+    if any(o.trace is not None for o in observations):
+        from vllm_doctor.session import traced  # late: few servers are traced
+
+        trace = traced.with_bounds(examined, snapshots, catalogue)
+        if error is None and verdict is Verdict.UNKNOWN:
+            verdict, headline = traced.concluded(observations) or (verdict, headline)
     command, variables = _command(examined)
     is_one_command = is_written and len(examined) == 1
     cure = Cure(snapshots, rules, catalogue, wishes.get("goal"))
@@ -159,7 +164,7 @@ def judge(
         recordings=recordings,
         expect=expectation.expected(examined[0], snapshots[0], catalogue, wishes) if is_one_command else None,
         benchmarks=tuple(o.bench for o in observations if o.bench is not None),
-        trace=traced.with_bounds(examined, snapshots, catalogue),
+        trace=trace,
         path=path.seen(way, diagnosis.findings, catalogue) if way is not None else None,
         prefixes=tuple(o.prefixes for o in observations if o.prefixes is not None),
         profiles={

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from vllm_doctor.model import drift, restarts
+from vllm_doctor.model import restarts
 from vllm_doctor.model.facts import COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM, LOG, SAID
 from vllm_doctor.model.kinds import SERVERS, SourceKind, Trust
 from vllm_doctor.model.observation import Observation
@@ -206,6 +206,8 @@ def without_named_where_seen(observations: Sequence[Observation]) -> list[Observ
 def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observation]) -> list[Run]:
     """The runs of a log, with what the driver, or a name, tells of their GPUs, a written command of their flags, and a
     benchmark of itself, where the log does not. The load is the log's own, whose statistics tell it over time."""
+    from vllm_doctor.model import drift  # late: of a log
+
     beside = (*_OF_NO_RUN, SourceKind.BENCH, SourceKind.KV_EVENTS, SourceKind.KUBERNETES, SourceKind.TRACE)
     added = [without_load(o.facts) for o in believed(observations) if o.kind in beside]
     models = [name for o in believed(observations) if o.kind in (*_OF_NO_RUN, SourceKind.BENCH) for name in o.models]
