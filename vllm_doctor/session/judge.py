@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from vllm_doctor.launch import diff
 from vllm_doctor.model import outside
 from vllm_doctor.model.kinds import GRAVE, READ, SERVERS, Role, SourceKind, Stage
 from vllm_doctor.model.observation import Document, Observation
@@ -369,6 +368,8 @@ def _in_its_words(correction: Correction | None, examined: Sequence[Examined]) -
 
 def _patches(examined: Sequence[Examined], findings: Sequence[Finding], cure: Cure) -> tuple[Patch, ...]:
     """The corrections of all patients, each in the form in which its command came: a written one before what runs."""
+    from vllm_doctor.launch import diff  # late: most outputs show no patch
+
     found: list[Patch] = []
     of_documents: dict[int, tuple[Document, dict[int, Sequence[Change]]]] = {}
     for patient in examined:

@@ -16,7 +16,7 @@ from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.session import named_model
-from vllm_doctor.vllm import adapters, defaults, gpu_names, nested_flags
+from vllm_doctor.vllm import adapters, defaults, nested_flags
 
 if TYPE_CHECKING:
     from vllm_doctor.model.run import Run
@@ -261,7 +261,11 @@ def _without_window(facts: Mapping[str, Reading]) -> dict[str, Reading]:
 
 def _with_defaults(facts: Mapping[str, Reading]) -> dict[str, Reading]:
     """The facts with what the server takes where it is not told, as far as they do not say so themselves."""
-    facts = {**facts, **nested_flags.of_facts(facts), **adapters.of_facts(facts), **gpu_names.completed(facts)}
+    facts = {**facts, **nested_flags.of_facts(facts), **adapters.of_facts(facts)}
+    if "gpu_written" in facts:
+        from vllm_doctor.vllm import gpu_names  # late: of a log, or of a manifest
+
+        facts |= gpu_names.completed(facts)
     of_device = defaults.of_device(facts) if FORM in facts else {}
     known = {name: fact for name, fact in facts.items() if isinstance(fact, Known) or name not in of_device}
     return defaults.of_version(facts) | defaults.of_flags(facts) | of_device | known
