@@ -14,6 +14,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 PROGRAM = """
 import sys
 from pathlib import Path
+sys.path.insert(0, "")  # pipx takes it away from what it starts (PYTHONSAFEPATH)
 from vllm_doctor.compare import measure
 from vllm_doctor.rules import folders, log_lines, pickled, rule_set
 folder = Path(sys.argv[1])

@@ -208,6 +208,7 @@ def test_the_sdist_holds_what_a_fork_needs(tmp_path: Path) -> None:
 def test_the_wheel_ships_rules_signals_recordings_schema_and_licence(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)],
+        env=os.environ | {"PYTHONSAFEPATH": "1"},  # as pipx starts pip
         check=True,
     )
     (wheel,) = tmp_path.glob("vllm_throughput_doctor-*.whl")
