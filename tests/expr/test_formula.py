@@ -196,3 +196,12 @@ def test_where_a_value_is_from(text: str, origin: str) -> None:
     found = Formula(text).evaluate(read)
     assert isinstance(found, Known)
     assert found.origin == origin
+
+
+def test_equal_parts_are_one_object() -> None:
+    """The rules name a signal a hundred times: they are kept, loaded and held once."""
+    assert parser.formula("a / b") is parser.formula("a/b")
+    both = parser.condition("a > 1 and b > 1")
+    assert isinstance(both, nodes.And)
+    assert both.parts[0] is parser.condition("a > 1")
+    assert parser.formula("1") is not parser.formula("2")

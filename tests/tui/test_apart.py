@@ -24,6 +24,26 @@ def test_other_outputs_import_neither_textual_nor_rich(form: str) -> None:
     assert ran.stdout
 
 
+@pytest.mark.parametrize(
+    "unused",
+    ["regex", "yaml", "jinja2", "difflib", "statistics", "hyperscan"]
+    + [f"vllm_doctor.{name}" for name in ("render.page", "session.view_model", "rules.kernel_table", "model.trace")],
+)
+def test_a_hook_waits_for_nothing_that_its_report_does_not_need(unused: str, imported_by_json: frozenset[str]) -> None:
+    assert unused not in imported_by_json
+
+
+@pytest.fixture(scope="module")
+def imported_by_json() -> frozenset[str]:
+    """The modules behind `vllm-doctor URL --json`."""
+    told = PROGRAM.partition("print")[0] + "print(*sys.modules, file=sys.stderr)"
+    with serving(vllm(pages("preemption"))) as server:
+        ran = python("-c", told, server.url, "--json", "--window", "0")
+    modules = frozenset(ran.stderr.splitlines()[-1].split())
+    assert "vllm_doctor.render.json_v1" in modules
+    return modules
+
+
 @pytest.mark.parametrize("command", ["terminal", "fleet_terminal"])
 def test_the_terminal_is_drawn_before_rules_and_sources_are_loaded(command: str) -> None:
     """What its command imports at once is what its first frame waits for."""

@@ -49,6 +49,13 @@ def test_a_row_is_found_by_each_of_its_names(row: Checkpoint) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=by_name)
+def test_each_name_has_a_word_of_letters(row: Checkpoint) -> None:
+    """By which the rows are chosen that are looked through for a name (checkpoints.find)."""
+    for name in map(model_name.parse, row.names):
+        assert any(word.isalpha() and word in str(row.names).lower() for word in name.core)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=by_name)
 def test_what_we_count_is_what_is_published(row: Checkpoint) -> None:
     try:
         counted = parameters.of_model(row.config)

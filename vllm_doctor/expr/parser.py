@@ -11,6 +11,8 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TypeVar
 
 from vllm_doctor.expr import nodes
 from vllm_doctor.expr.functions import ARITHMETIC, FUNCTIONS
@@ -24,6 +26,20 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
 }  # fmt: skip
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 assert {*_OPERATORS.values()} == {*ARITHMETIC}
+
+
+Node = TypeVar("Node")
+
+
+@lru_cache(None)
+def _first(node: Node) -> Node:
+    """The first node that equals this one."""
+    return node
+
+
+def _shared(parsed: Callable[[ast.expr], Node]) -> Callable[[ast.expr], Node]:
+    """Equal nodes as one object: the rules name the same signals again and again."""
+    return lambda node: _first(parsed(node))
 
 
 class ConditionError(ValueError):
@@ -75,6 +91,7 @@ def truth(text: str) -> TruthNode:
 # ---- conditions of rules ---------------------------------------------------------------------------------------------
 
 
+@_shared
 def _condition(node: ast.expr) -> TruthNode:
     match node:
         case ast.BoolOp(op=op, values=values):
@@ -90,10 +107,12 @@ def _condition(node: ast.expr) -> TruthNode:
             raise ConditionError(f"not part of the condition language: {ast.unparse(node)}")
 
 
+@_shared
 def _side(node: ast.expr) -> ValueNode | None:
     return nodes.Name(node.id) if isinstance(node, ast.Name) else _literal(node)
 
 
+@_shared
 def _literal(node: ast.expr) -> ValueNode | None:
     match node:
         case ast.Constant(value=str() | bool() as value):
@@ -118,6 +137,7 @@ def _compared(op: ast.cmpop, left: ValueNode, right: ValueNode) -> TruthNode:
 # ---- formulas --------------------------------------------------------------------------------------------------------
 
 
+@_shared
 def _value(node: ast.expr) -> ValueNode:
     match node:
         case ast.Name(id=name):
@@ -164,6 +184,7 @@ _OWN_NODES: dict[str, Callable[[list[ast.expr]], ValueNode | None]] = {
 }
 
 
+@_shared
 def _truth(node: ast.expr) -> TruthNode:
     """A condition within a formula."""
     match node:

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from vllm_doctor.model.kinds import SourceKind
-from vllm_doctor.model.prefix import Prefixes
 from vllm_doctor.model.reading import Reading
 from vllm_doctor.model.report import BenchSeen, Change, LinesSeen, Patch, Problem, RecordingSeen
 from vllm_doctor.model.snapshot import Evaluated
-from vllm_doctor.model.trace import TraceSeen
 from vllm_doctor.model.window import Window
 
 if TYPE_CHECKING:
+    from vllm_doctor.model.prefix import Prefixes
     from vllm_doctor.model.profile import Profile
     from vllm_doctor.model.run import Run
+    from vllm_doctor.model.trace import TraceSeen
 
 
 @dataclass(frozen=True, slots=True)

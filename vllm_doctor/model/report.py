@@ -6,18 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from vllm_doctor.model.elimination import Gate
-from vllm_doctor.model.expectation import Expectation
 from vllm_doctor.model.kinds import GRAVE, SERVERS, Confidence, Role, Severity, SourceKind, Stage, State
-from vllm_doctor.model.path import PathSeen
-from vllm_doctor.model.pod import PodSeen
-from vllm_doctor.model.prefix import Prefixes
-from vllm_doctor.model.profile import Profile
 from vllm_doctor.model.reading import Known, Value
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.speed import Expected, Standing
-from vllm_doctor.model.trace import TraceSeen
+
+if TYPE_CHECKING:
+    from vllm_doctor.model.elimination import Gate
+    from vllm_doctor.model.expectation import Expectation
+    from vllm_doctor.model.path import PathSeen
+    from vllm_doctor.model.pod import PodSeen
+    from vllm_doctor.model.prefix import Prefixes
+    from vllm_doctor.model.profile import Profile
+    from vllm_doctor.model.trace import TraceSeen
 
 SCHEMA = "vllm-doctor/report/v1"
 """The form in which a report is written for machines: a contract."""

@@ -12,6 +12,8 @@ OPERATORS, OUTSIDE, BETWEEN = "operators", "outside", "between"
 WAITS_FOR_HOST = (HOST, HOST_BETWEEN, HOST_WITHIN)
 """The first where nothing marks the steps."""
 DECODE = "decode"
+OTHER = "other"
+"""A family: of the kernels and operators that are of no known one."""
 IDLE = (*WAITS_FOR_HOST, GAPS, UNEXPLAINED)
 
 SAYS: Mapping[str, str] = {

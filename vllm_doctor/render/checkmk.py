@@ -9,7 +9,7 @@ from vllm_doctor.model.kinds import State
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.reason import HOW_TO_LEARN, IN_SHORT, Reason
 from vllm_doctor.model.report import Report
-from vllm_doctor.render.parts import unseen
+from vllm_doctor.render.parts import coverage
 from vllm_doctor.text.words import plain
 
 _REASONS = 3
@@ -23,7 +23,7 @@ def render(report: Report, is_whole: bool = False) -> str:
         for vital in report.vitals
         if isinstance(vital.seen, Known) and vital.seen.bounds is None
     )
-    headline = report.error.message if report.error else unseen.headline(report)
+    headline = report.error.message if report.error else coverage.headline(report)
     lines = [f'{report.verdict.exit_code} "vLLM" {metrics or "-"} {headline}']
     because = {unknown.rule: unknown.because for unknown in report.unknown}
     titles = {finding.rule: finding.title for finding in reversed(report.findings)}

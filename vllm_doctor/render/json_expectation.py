@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vllm_doctor.model.expectation import Expectation, LoadExpected, Range
 from vllm_doctor.render.json_values import number
 from vllm_doctor.text.words import shortened
+
+if TYPE_CHECKING:
+    from vllm_doctor.model.expectation import Expectation, LoadExpected, Range
 
 _GIB = 2.0**30
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vllm_doctor.model.profile import ProcessProfile, Profile, ThreadProfile
+if TYPE_CHECKING:
+    from vllm_doctor.model.profile import ProcessProfile, Profile, ThreadProfile
 
 
 def document(target: str, profile: Profile) -> dict[str, Any]:

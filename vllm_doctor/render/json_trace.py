@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vllm_doctor.model.trace import RankSeen, TraceSeen
 from vllm_doctor.render.json_values import number
+
+if TYPE_CHECKING:
+    from vllm_doctor.model.trace import RankSeen, TraceSeen
 
 
 def document(seen: TraceSeen | None) -> dict[str, Any] | None:

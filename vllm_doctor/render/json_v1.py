@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vllm_doctor.model.elimination import Compared
 from vllm_doctor.model.kinds import Fate, State
-from vllm_doctor.model.path import PathSeen
-from vllm_doctor.model.prefix import Prefixes
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import (
     SCHEMA,
@@ -39,8 +37,12 @@ from vllm_doctor.model.speed import Expected, Pace
 from vllm_doctor.model.version import __version__
 from vllm_doctor.render import json_expectation, json_profile, json_trace
 from vllm_doctor.render.json_values import known, labels, model_name, number
-from vllm_doctor.render.parts import elimination
+from vllm_doctor.render.parts import decided
 from vllm_doctor.text.times import is_dated, iso
+
+if TYPE_CHECKING:
+    from vllm_doctor.model.path import PathSeen
+    from vllm_doctor.model.prefix import Prefixes
 
 
 def render(report: Report) -> str:
@@ -86,8 +88,8 @@ def document(report: Report) -> dict[str, Any]:
         ],
         "trace": json_trace.document(report.trace),
         "coverage": _coverage(report),
-        "excluded": [f"{gate.title}: {elimination.because(gate.by)}" for gate in elimination.excluded(report)],
-        "measure_next": elimination.measure_next(report) or None,
+        "excluded": [f"{gate.title}: {decided.because(gate.by)}" for gate in decided.excluded(report)],
+        "measure_next": decided.measure_next(report) or None,
         "explain": list(_explained(report)) if report.is_explained else None,
         "vitals": {vital.name: _vital(vital) for vital in report.vitals},
         "vitals_unknown": {
@@ -171,7 +173,7 @@ def _explained(report: Report) -> Iterator[dict[str, Any]]:
         yield {
             "gate": gate.gate,
             "kept": gate.kept,
-            "because": elimination.of_gate(gate),
+            "because": decided.of_gate(gate),
             "comparisons": [_compared(one) for one in gate.by],
         }
         for one in gate.suspects:
@@ -180,7 +182,7 @@ def _explained(report: Report) -> Iterator[dict[str, Any]]:
                 "rule": one.rule,
                 "of": gate.gate,
                 "kept": kept,
-                "because": elimination.of_suspect(one),
+                "because": decided.of_suspect(one),
                 "fate": one.fate.value,
                 "state": one.state.value,
                 "explained_by": one.explained_by,

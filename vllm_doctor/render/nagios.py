@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.report import Finding, Remedy, Report
-from vllm_doctor.render.parts import unseen
+from vllm_doctor.render.parts import coverage
 from vllm_doctor.text import words
 from vllm_doctor.text.changes import dropped
 from vllm_doctor.text.words import plain
@@ -45,7 +45,7 @@ def _text(report: Report) -> str:
     if report.error is not None:
         return report.error.message
     first = next((f for f in report.findings if f.severity != "info" or f.role == "blind"), None)
-    return unseen.headline(report) if first is None else _finding(first)
+    return coverage.headline(report) if first is None else _finding(first)
 
 
 def _finding(finding: Finding) -> str:

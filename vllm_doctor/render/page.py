@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from vllm_doctor.model.profile import Flame
+if TYPE_CHECKING:
+    from vllm_doctor.model.profile import Flame
 
 
 class Kind(StrEnum):

@@ -12,6 +12,7 @@ from vllm_doctor.model.report import Finding, Report, grouped
 from vllm_doctor.model.version import __version__
 from vllm_doctor.render.page import Block, Footer, Head, Heading, Labelled, Page, Words, code
 from vllm_doctor.render.parts import (
+    coverage,
     elimination,
     examined,
     expectation,
@@ -96,7 +97,7 @@ def _head(report: Report) -> Head:
     main = report.main
     rule = main[0].rule if main and main[0].title == report.headline else ""
     gist = finding.gist(main) if speed.of_headline(report) is None else ()
-    return Head(report.verdict.value, unseen.headline(report), rule, gist)
+    return Head(report.verdict.value, coverage.headline(report), rule, gist)
 
 
 def _cards(main: Sequence[Finding], report: Report, whole: bool) -> list[Block]:

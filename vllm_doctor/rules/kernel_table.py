@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from vllm_doctor.model.trace import OTHER
 from vllm_doctor.rules import document, folders
 from vllm_doctor.rules.table import Table
 
 FILE = Path(folders.PROFILE) / "kernels.yaml"
-OTHER = "other"
 _LOOKED_AT = 400
 _WITH_PRECISION = frozenset({"gemm", "moe"})
 

@@ -151,9 +151,11 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _pickle(made: object) -> bytes:
+    import pickletools  # late, as above
+
     file = io.BytesIO()
     _Pickler(file, protocol=5).dump(made)
-    return file.getvalue()
+    return pickletools.optimize(file.getvalue())  # half of what is read would be notes of objects that stand there once
 
 
 def _unpickled(body: bytes) -> Any:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from vllm_doctor.launch import diff
 from vllm_doctor.model import outside
 from vllm_doctor.model.kinds import GRAVE, READ, SERVERS, Role, SourceKind, Stage
 from vllm_doctor.model.observation import Document, Observation
@@ -31,7 +30,7 @@ from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.rules.diagnose import Diagnosis, diagnose
 from vllm_doctor.rules.rule import Rule
-from vllm_doctor.session import path, pods, traced
+from vllm_doctor.session import path, pods
 from vllm_doctor.session.cure import Cure
 from vllm_doctor.session.patients import (
     Examined,
@@ -123,8 +122,13 @@ def judge(
     if is_benchmark and not has_figure(observations):
         is_benchmark, unmeasured = False, NO_RESULT
     verdict, headline = _concluded(diagnosis, error, unmeasured, is_benchmark, is_said(observations), strict)
-    if error is None and verdict is Verdict.UNKNOWN and (of_trace := traced.concluded(observations)) is not None:
-        verdict, headline = of_trace
+    trace = None
+    if any(o.trace is not None for o in observations):
+        from vllm_doctor.session import traced  # late: few servers are traced
+
+        trace = traced.with_bounds(examined, snapshots, catalogue)
+        if error is None and verdict is Verdict.UNKNOWN:
+            verdict, headline = traced.concluded(observations) or (verdict, headline)
     command, variables = _command(examined)
     is_one_command = is_written and len(examined) == 1
     cure = Cure(snapshots, rules, catalogue, wishes.get("goal"))
@@ -159,7 +163,7 @@ def judge(
         recordings=recordings,
         expect=expectation.expected(examined[0], snapshots[0], catalogue, wishes) if is_one_command else None,
         benchmarks=tuple(o.bench for o in observations if o.bench is not None),
-        trace=traced.with_bounds(examined, snapshots, catalogue),
+        trace=trace,
         path=path.seen(way, diagnosis.findings, catalogue) if way is not None else None,
         prefixes=tuple(o.prefixes for o in observations if o.prefixes is not None),
         profiles={
@@ -364,6 +368,8 @@ def _in_its_words(correction: Correction | None, examined: Sequence[Examined]) -
 
 def _patches(examined: Sequence[Examined], findings: Sequence[Finding], cure: Cure) -> tuple[Patch, ...]:
     """The corrections of all patients, each in the form in which its command came: a written one before what runs."""
+    from vllm_doctor.launch import diff  # late: most outputs show no patch
+
     found: list[Patch] = []
     of_documents: dict[int, tuple[Document, dict[int, Sequence[Change]]]] = {}
     for patient in examined:

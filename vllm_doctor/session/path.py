@@ -79,17 +79,17 @@ def _parts(
 ) -> Iterator[Part]:
     """The sources that are part of it, in the order in which a request meets them."""
     found: list[Part] = []
-    of_fronts = catalogue.narrowed(_named_by(catalogue, FRONTS))
-    for observation in observations:
-        if observation.kind is SourceKind.GATEWAY:
-            snapshot = of_fronts.snapshot(observation.window, {})
-            found.append(Part(observation.role or Hop.ROUTER.value, observation.target, observation.product, snapshot))
+    if fronts := [o for o in observations if o.kind is SourceKind.GATEWAY]:
+        of_fronts = catalogue.narrowed(_named_by(catalogue, FRONTS))
+        for front in fronts:
+            snapshot = of_fronts.snapshot(front.window, {})
+            found.append(Part(front.role or Hop.ROUTER.value, front.target, front.product, snapshot))
     for patient, snapshot in examined:
         role = next((o.role for o in patient.observations if o.role), "") or _told(snapshot, rule, _SERVING)
         role = role or Hop.SERVER.value
         found.append(Part(role, patient.name, "", snapshot))
-        if front := _told(snapshot, rule, FRONTS):  # Ray shows both on one page
-            found.append(Part(front, patient.name, "", snapshot))
+        if role := _told(snapshot, rule, FRONTS):  # Ray shows both on one page
+            found.append(Part(role, patient.name, "", snapshot))
     order = list(Hop)
     yield from sorted(found, key=lambda part: order.index(Hop(part.role)))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from vllm_doctor.model import drift, restarts
+from vllm_doctor.model import restarts
 from vllm_doctor.model.facts import COMMAND, ENGINE_METRIC, ENVIRONMENT, FORM, LOG, SAID
 from vllm_doctor.model.kinds import SERVERS, SourceKind, Trust
 from vllm_doctor.model.observation import Observation
@@ -16,7 +16,7 @@ from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.window import Window
 from vllm_doctor.rules.catalogue import Catalogue
 from vllm_doctor.session import named_model
-from vllm_doctor.vllm import adapters, defaults, gpu_names, nested_flags
+from vllm_doctor.vllm import adapters, defaults, nested_flags
 
 if TYPE_CHECKING:
     from vllm_doctor.model.run import Run
@@ -206,6 +206,8 @@ def without_named_where_seen(observations: Sequence[Observation]) -> list[Observ
 def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observation]) -> list[Run]:
     """The runs of a log, with what the driver, or a name, tells of their GPUs, a written command of their flags, and a
     benchmark of itself, where the log does not. The load is the log's own, whose statistics tell it over time."""
+    from vllm_doctor.model import drift  # late: of a log
+
     beside = (*_OF_NO_RUN, SourceKind.BENCH, SourceKind.KV_EVENTS, SourceKind.KUBERNETES, SourceKind.TRACE)
     added = [without_load(o.facts) for o in believed(observations) if o.kind in beside]
     models = [name for o in believed(observations) if o.kind in (*_OF_NO_RUN, SourceKind.BENCH) for name in o.models]
@@ -259,7 +261,11 @@ def _without_window(facts: Mapping[str, Reading]) -> dict[str, Reading]:
 
 def _with_defaults(facts: Mapping[str, Reading]) -> dict[str, Reading]:
     """The facts with what the server takes where it is not told, as far as they do not say so themselves."""
-    facts = {**facts, **nested_flags.of_facts(facts), **adapters.of_facts(facts), **gpu_names.completed(facts)}
+    facts = {**facts, **nested_flags.of_facts(facts), **adapters.of_facts(facts)}
+    if "gpu_written" in facts:
+        from vllm_doctor.vllm import gpu_names  # late: of a log, or of a manifest
+
+        facts |= gpu_names.completed(facts)
     of_device = defaults.of_device(facts) if FORM in facts else {}
     known = {name: fact for name, fact in facts.items() if isinstance(fact, Known) or name not in of_device}
     return defaults.of_version(facts) | defaults.of_flags(facts) | of_device | known

@@ -12,7 +12,6 @@ from vllm_doctor.model.report import Verdict
 from vllm_doctor.model.snapshot import Snapshot
 from vllm_doctor.model.trace import TraceSeen
 from vllm_doctor.rules.catalogue import Catalogue
-from vllm_doctor.rules.kernel_table import OTHER
 from vllm_doctor.session.patients import Examined
 from vllm_doctor.text import words
 
@@ -28,7 +27,7 @@ def concluded(observations: Sequence[Observation]) -> tuple[Verdict, str] | None
     if seen is None or any(o.kind not in _BESIDE for o in observations):
         return None
     rank = seen.told
-    most = f", most of it {rank.families[0].says}" if rank.families and rank.families[0].name != OTHER else ""
+    most = f", most of it {rank.families[0].says}" if rank.families and rank.families[0].name != trace.OTHER else ""
     if rank.is_on_cpu and rank.is_whole:
         inside = words.number(rank.share(trace.OPERATORS), "share")
         return Verdict.UNKNOWN, f"A trace without a device: {inside} of the time is in operators{most}"

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from vllm_doctor.model.elimination import Gate
 from vllm_doctor.render.page import plain
-from vllm_doctor.render.parts import elimination
+from vllm_doctor.render.parts import decided, elimination
 from vllm_doctor.tui.ink import DIM, NOTHING, Row, ruled, say, wrapped
 from vllm_doctor.tui.page import Page, View
 
@@ -52,5 +52,5 @@ def rows(view: View) -> list[Row]:
 
 def _head(gate: Gate, width: int) -> list[Text]:
     word, colour = _KEPT[gate.kept]
-    said = elimination.of_gate(gate).removeprefix(word).lstrip(": ")
+    said = decided.of_gate(gate).removeprefix(word).lstrip(": ")
     return [say((f" {gate.title}  ", "bold"), (word, colour)), *(wrapped(said, width - 2, "   ") if said else ())]

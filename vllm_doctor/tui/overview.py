@@ -8,7 +8,7 @@ from rich.text import Text
 
 from vllm_doctor.model.kinds import SEVERITIES, State
 from vllm_doctor.model.report import Finding, Report, Verdict, grouped
-from vllm_doctor.render.parts import benchmark, expectation, profile, speed, unseen
+from vllm_doctor.render.parts import benchmark, coverage, expectation, profile, speed, unseen
 from vllm_doctor.session.view_model import Status
 from vllm_doctor.text.durations import duration
 from vllm_doctor.tui import finding, log, vitals
@@ -189,7 +189,7 @@ def _judged(report: Report) -> str:
     """What an ok, or an unknown, is worth."""
     if report.error is not None:
         return report.error.message
-    return f"{said}." if (said := unseen.coverage(report)) else ""
+    return f"{said}." if (said := coverage.coverage(report)) else ""
 
 
 def _few(lines: list[Text], most: int) -> list[Text]:

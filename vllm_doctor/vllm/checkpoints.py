@@ -10,8 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +83,7 @@ def find(name: ModelName) -> Named | None:
     found = _as_written(name)
     if found is not None:
         return found
-    table = _table()
+    table = _table(frozenset(word for word in name.words if word.isalpha()))
     found = table.repositories.get(name.repository) or table.words.get(name.words) or table.cores.get(name.core)
     if found is not None:
         return found
@@ -103,13 +102,16 @@ def _as_written(name: ModelName) -> Named | None:
     return None
 
 
+@cache
 def rows() -> tuple[Checkpoint, ...]:
     """The whole table."""
-    return _table().rows
+    return tuple(_row(outside.json(line)) for line in _text().splitlines())
 
 
 def nearest(name: str, most: int = 3) -> list[str]:
     """The names of the table that are most like this one."""
+    from difflib import get_close_matches  # late: only for a mistake
+
     wanted = name[:100].rpartition("/")[2].lower()
     known = {row.names[0].rpartition("/")[2].lower(): row.names[0] for row in reversed(rows())}
     return [known[like] for like in get_close_matches(wanted, known, most, 0.5)]
@@ -117,7 +119,8 @@ def nearest(name: str, most: int = 3) -> list[str]:
 
 @dataclass(frozen=True)
 class _Table:
-    rows: tuple[Checkpoint, ...]
+    """Rows by what may name them."""
+
     repositories: Mapping[str, Named]
     words: Mapping[tuple[str, ...], Named]
     cores: Mapping[tuple[str, ...], Named]
@@ -129,14 +132,18 @@ def _text() -> str:
     return _PATH.read_text("utf-8")
 
 
-@cache
-def _table() -> _Table:
-    found = tuple(_row(outside.json(line)) for line in _text().splitlines())
+@lru_cache(16)
+def _table(letters: frozenset[str]) -> _Table:
+    """The rows that one of these words may mean: most names are in no row, and to parse the others' takes long.
+
+    A row is found by words of its names, at least one of them of letters.
+    """
+    lines = (line for line in _text().splitlines() if any(word in line.lower() for word in letters))
     repositories: dict[str, Named] = {}
     words: dict[tuple[str, ...], Named] = {}
     cores: dict[tuple[str, ...], Named] = {}
     short: dict[tuple[str, ...], Named] = {}
-    for row in found:
+    for row in (_row(outside.json(line)) for line in lines):
         for name in row.names:
             parsed, named = model_name.parse(name), (row, name)
             if parsed.repository:
@@ -147,7 +154,7 @@ def _table() -> _Table:
                 undated = tuple(word for word in parsed.core if not _DATE.fullmatch(word))
                 short.setdefault(undated, named)
                 short.setdefault(tuple(word for word in undated if not _is_active(word)), named)
-    return _Table(found, repositories, words, {**short, **cores})
+    return _Table(repositories, words, {**short, **cores})
 
 
 def _tells_size(word: str) -> bool:

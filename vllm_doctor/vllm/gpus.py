@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -127,6 +126,8 @@ def _usable(gpu: Gpu) -> float:
 
 def nearest(name: str, most: int = 4) -> tuple[str, ...]:
     """The names in the table that are like this one, the most alike first."""
+    from difflib import SequenceMatcher  # late: only for a mistake
+
     wanted = name[:LONGEST].lower()
     words = {word for word in _CHUNK.findall(wanted) if re.search(r"\d", word)}
 

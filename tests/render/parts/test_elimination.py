@@ -15,7 +15,7 @@ from vllm_doctor.model.elimination import Compared
 from vllm_doctor.model.reading import Known
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Report, Verdict
-from vllm_doctor.render.parts import elimination
+from vllm_doctor.render.parts import decided
 
 
 def compared(seen: float | str | bool | Reason, is_: str, than: float | str | bool, holds: bool | None) -> Compared:
@@ -37,14 +37,14 @@ def compared(seen: float | str | bool | Reason, is_: str, than: float | str | bo
     ],
 )
 def test_a_comparison_in_words(one: Compared, said: str) -> None:
-    assert elimination.because([one]) == said
+    assert decided.because([one]) == said
 
 
 def test_of_one_signal_the_nearest_bound_is_enough_and_a_line_is_short() -> None:
     twice = [compared(0.1, ">", 0.5, False), compared(0.1, ">", 0.9, False)]
-    assert elimination.because(twice) == "cache in use 10 %, not > 50 %"
+    assert decided.because(twice) == "cache in use 10 %, not > 50 %"
     many = [replace(compared(0.1, ">", 0.5, False), signal=f"s{number}") for number in range(6)]
-    assert elimination.because(many).endswith(" and 3 more")
+    assert decided.because(many).endswith(" and 3 more")
 
 
 @pytest.fixture(scope="module")

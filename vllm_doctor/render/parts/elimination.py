@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from vllm_doctor.model.elimination import Compared, Gate, Suspect
+from vllm_doctor.model.elimination import Gate, Suspect
 from vllm_doctor.model.kinds import Fate
-from vllm_doctor.model.reading import Known
-from vllm_doctor.model.reason import HOW_TO_LEARN, IN_SHORT, Reason
+from vllm_doctor.model.reason import IN_SHORT
 from vllm_doctor.model.report import Report, Verdict
 from vllm_doctor.render.page import Heading, Labelled, Lines, Span, Words, code, joined, listed
-from vllm_doctor.render.parts import unseen
-from vllm_doctor.text import words
+from vllm_doctor.render.parts import decided
 
 _TITLE = "How this was found"
-_MOST = 3
-"""Comparisons of a line; all of them are in JSON."""
-_KEPT = {True: "kept", False: "excluded", None: "open"}
 _LEGEND = "each gate, then its suspects: kept first, the dropped with the number that excludes them"
 
 
@@ -25,7 +20,7 @@ def elimination(report: Report) -> tuple[Heading | Labelled | Lines, ...]:
     if not report.is_explained:
         return ()
     gates = [
-        Labelled(gate.title, of_gate(gate), (Lines(tuple(said for _, said in suspects(gate))),))
+        Labelled(gate.title, decided.of_gate(gate), (Lines(tuple(said for _, said in suspects(gate))),))
         for gate in report.gates
     ]
     return Heading(_TITLE), Lines((_LEGEND,)), *gates
@@ -36,60 +31,22 @@ def undecided(report: Report) -> tuple[Labelled, ...]:
     decides."""
     if report.verdict is not Verdict.UNKNOWN or report.is_unmeasured or report.is_of_benchmark or report.is_of_trace:
         return ()
-    said = [f"{gate.title}: {because(gate.by[:1])}" for gate in excluded(report)]
+    said = [f"{gate.title}: {decided.because(gate.by[:1])}" for gate in decided.excluded(report)]
     blocks = [Labelled("Excluded", "; ".join(said))] if said else []
-    do = measure_next(report)
+    do = decided.measure_next(report)
     return (*blocks, *((Labelled("To decide", do),) if do else ()))
-
-
-def excluded(report: Report) -> list[Gate]:
-    """The gates that a number excludes."""
-    return [gate for gate in report.gates if gate.kept is False and gate.by]
-
-
-def measure_next(report: Report) -> str:
-    """The measurement that decides a verdict that stays unknown; "" where another was given, or a finding says it.
-
-    What leaves a gate's own condition open comes first, then what nothing can be judged without, then the others.
-    """
-    if report.verdict is not Verdict.UNKNOWN or report.main or _never_was(report):
-        return ""
-    open_ = [gate for gate in report.gates if gate.kept is None and gate.measure]
-    lacking = next((vital.seen for vital in report.vitals if vital.needed and isinstance(vital.seen, Reason)), None)
-    key_metrics = f"the key metrics: {_how(lacking, report)}" if lacking is not None else ""
-    ways = (*(gate.measure for gate in open_ if gate.by), key_metrics, *(gate.measure for gate in open_))
-    return next(filter(None, ways), "")
-
-
-def _never_was(report: Report) -> bool:
-    """Whether it was stopped before it was up: there is nothing to measure."""
-    return bool(report.runs) and report.runs[-1].end == "stopped" and not report.runs[-1].up and report.runs[-1].began
-
-
-def _how(reason: Reason, report: Report) -> str:
-    """What to do for what is not known: "ask /metrics", "give two files"."""
-    how = HOW_TO_LEARN[reason]
-    if not report.is_postmortem:
-        how = unseen.how(reason, {source.kind for source in report.sources})
-    return how.partition(": ")[2] or how
-
-
-def of_gate(gate: Gate) -> str:
-    """ "excluded: requests running, usually 3, not >= 85 % of 64; 3 of 64 slots in use" """
-    said = "; ".join(filter(None, (because(gate.by), *gate.numbers)))
-    return f"{_KEPT[gate.kept]}{': ' if said else ''}{said}"
 
 
 def suspects(gate: Gate) -> Iterator[tuple[str, Words]]:
     """A line for each that was kept or dropped, with the rule that it is of; of the others ("") one for each reason."""
     for suspect in gate.suspects:
         if suspect.fate not in (Fate.UNKNOWN, Fate.NOT_APPLICABLE):
-            said = because(suspect.by)
+            said = decided.because(suspect.by)
             yield suspect.rule, (*_fate(suspect), f": {said}" if said else "")
     lacking: dict[str, list[Words]] = {}
     for suspect in gate.suspects:
         if suspect.fate is Fate.UNKNOWN:
-            name, reason = next(_missing(suspect.by), ("", None))
+            name, reason = next(decided.missing(suspect.by), ("", None))
             why = IN_SHORT[reason] if reason is not None else "not judged"
             lacking.setdefault(why, []).append((code(suspect.rule), f" ({name})" if name else ""))
     for why, unknown in lacking.items():
@@ -98,48 +55,8 @@ def suspects(gate: Gate) -> Iterator[tuple[str, Words]]:
         yield "", ("does not apply to this server: ", *listed(others))
 
 
-def of_suspect(suspect: Suspect) -> str:
-    """What became of it, and by which comparisons: "dropped: requests in the queue 0, not > 0.1"."""
-    said = because(suspect.by)
-    word = suspect.fate.value
-    if suspect.fate is Fate.CONSEQUENCE:
-        word = f"follows from {suspect.explained_by}"
-    return f"{word}: {said}" if said else word
-
-
 def _fate(suspect: Suspect) -> tuple[str | Span, ...]:
     if suspect.fate is Fate.CONSEQUENCE:
         return code(suspect.rule), f" follows from {suspect.explained_by}"
     end = ", but explains little" if suspect.fate is Fate.KEPT and suspect.is_small else ""
     return f"{suspect.fate.value} ", code(suspect.rule), end
-
-
-def because(by: Sequence[Compared], most: int = _MOST) -> str:
-    """ "requests waiting per running one 0.02, not > 0.1", "needs max_num_seqs (not in this log)"."""
-    lacking = list(dict.fromkeys(f"{name} ({IN_SHORT[reason]})" for name, reason in _missing(by)))
-    # Of one signal the first bound: a severity's stricter one says no more.
-    said = list({(one.signal, one.is_[:1]): _said(one) for one in reversed(by) if one.holds is not None}.values())[::-1]
-    if lacking:
-        said.append(f"needs {', '.join(lacking[:most])}{_more(len(lacking) - most)}")
-    return ", ".join(said[:most]) + _more(len(said) - most)
-
-
-def _missing(by: Sequence[Compared]) -> Iterator[tuple[str, Reason]]:
-    """The signals without which it cannot be decided, and why they are not known."""
-    return ((name, reason) for one in by if one.holds is None for name, reason in one.missing.items())
-
-
-def _more(left: int) -> str:
-    return f" and {left} more" if left > 0 else ""
-
-
-def _said(one: Compared) -> str:
-    if not isinstance(one.seen, Known) or one.than is None:
-        return one.says
-    seen = words.reading(one.seen, one.unit)
-    than = words.compared(one.is_, one.than, one.unit, one.than_signal)
-    if not than:  # a yes or no says it
-        return f"{one.says}: {seen}"
-    if one.is_ in ("==", "!="):
-        return f"{one.says} {seen}" if one.holds is (one.is_ == "==") else f"{one.says} {seen}, not {than[3:]}"
-    return f"{one.says} {seen} {than}" if one.holds else f"{one.says} {seen}, not {than}"

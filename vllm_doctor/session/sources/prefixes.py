@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from vllm_doctor.model import prefix
 from vllm_doctor.model.errors import SourceError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
@@ -43,6 +42,7 @@ def of_endpoints(how: Attachment, beside: Sequence[Source]) -> list[Source]:
 
 
 def _listened(endpoint: Endpoint, patient: str, how: Attachment) -> Observation:
+    from vllm_doctor.model import prefix
     from vllm_doctor.sources.prefix import kv_events
 
     until = min(time.monotonic() + how.seconds, how.deadline)
@@ -63,6 +63,7 @@ def with_prompts(log: Observation, paths: Sequence[Origin], how: Attachment, is_
         return log
     if None in paths:
         return replace(log, notes=(*log.notes, "prompts in it are not compared: give the log as a file, not by a pipe"))
+    from vllm_doctor.model import prefix
     from vllm_doctor.sources.prefix import request_log
 
     until = how.deadline - _TO_HAND_OVER if is_alive else time.monotonic() + _OF_LOG

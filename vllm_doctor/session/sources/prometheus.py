@@ -9,7 +9,6 @@ from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.session.attachment import Attachment, Opener, Turn
 from vllm_doctor.session.source import Source
-from vllm_doctor.session.tracks import TRACKS, summed
 
 
 def is_named_by(word: str) -> bool:
@@ -27,6 +26,7 @@ OPENER = Opener(is_named_by, Turn.SERVER, opened)
 
 def _of_word(word: str, how: Attachment, opened: ExitStack) -> Source:
     from vllm_doctor.prometheus import survey
+    from vllm_doctor.session.tracks import TRACKS, summed
     from vllm_doctor.sources.server.fetch import shown
 
     if how.signals is None:
