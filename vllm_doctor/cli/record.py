@@ -70,7 +70,10 @@ def run(arguments: Sequence[str]) -> int:
                 raise UsageError("a recording is recorded already: copy it")
             if any(source.kind == SourceKind.PAGE for source in sources):
                 raise UsageError("a saved page is one moment, and kept already: give the server's URL")
-            duration = options.duration if any(source.follow is not None for source in sources) else 0.0
+            is_watched = any(source.follow is not None for source in sources)
+            if "--duration" in options.given and not is_watched:
+                raise UsageError("--duration is how long a server is watched, and files alone are not: leave it out")
+            duration = options.duration if is_watched else 0.0
             with progress.of_recording(duration, is_quiet=options.quiet) as tell:
                 parts = Recorder(sources, duration, name, wishes, options.share).take(tell)
     packed, report, found = packing.packed(path.name, parts, look, rules, signals)
@@ -149,7 +152,7 @@ def _benched(
         sources = attach(words_of(options), look, opened)
         servers = [source for source in sources if source.server is not None]
         if len(servers) != 1 or (server := servers[0].server) is None:
-            raise UsageError("--bench loads one open_run server: give its URL or its pid")
+            raise UsageError("--bench loads one running server: give its URL or its pid")
         is_local = any(source.kind == SourceKind.HOST for source in sources)
         vllm = bench_run.program(server, is_local)
         identity = server.identify(server.scrape(time.monotonic() + PATIENCE).page, time.monotonic() + PATIENCE)
@@ -193,7 +196,7 @@ def _on(
     def attached(opened: ExitStack) -> Sequence[Source]:
         sources = attach(words_of(options), look, opened)
         if not any(source.server for source in sources):
-            raise UsageError("--on watches a open_run server: give its URL or its pid")
+            raise UsageError("--on watches a running server: give its URL or its pid")
         return sources
 
     control = Control(min(DEFAULT_WINDOW, max(1.0, options.duration)))

@@ -87,9 +87,9 @@ class Log:
     since: Period | None = None
     until: Period | None = None
     watch: float | None = None
-    """Seconds in which it is followed, beside its open_run server."""
+    """Seconds in which it is followed, beside its running server."""
     age: float | None = None
-    """Of the log of a open_run server in a recording: seconds since it was last written to."""
+    """Of the log of a running server in a recording: seconds since it was last written to."""
     threads: int | None = None
     """1 or 2; None: a second one only where a processor is idle. Beside its server, and for several logs by time, 1."""
     readings: list[Reading] = field(default_factory=list)
