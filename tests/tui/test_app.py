@@ -15,6 +15,7 @@ from tests.tui.showing import choices, engines, host, lines, run, screen, sessio
 from tests.tui.watching import Clock, Pages, watch_of
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.report import Verdict
+from vllm_doctor.session.progress import ReadSoFar
 from vllm_doctor.session.view_model import WINDOWS, Control, Session, Status, ViewModel
 from vllm_doctor.tui.app import DoctorApp, ViewModelReady
 from vllm_doctor.tui.overview import Overview
@@ -396,8 +397,10 @@ def test_lost_paused_and_reading_are_told_in_words(view_model: ViewModel) -> Non
     assert "✖ lost" in screen(lost)
     assert "The last values stay" in screen(lost)
     assert "‖ paused" in screen(replace(view_model, status=Status.PAUSED))
-    reading = ViewModel(Status.READING, view_model.at, view_model.at, 30.0, bytes_read=123_000_000)
-    assert "123 MB" in screen(reading)
+    reading = ViewModel(Status.READING, view_model.at, view_model.at, 30.0, read_so_far=ReadSoFar(123_000_000))
+    assert "Reading the log: 123 MB so far" in screen(reading)
+    known = replace(reading, read_so_far=ReadSoFar(123_000_000, 0.41, 6.2))
+    assert "Reading the log: 41 %, about 6 s left" in screen(known)
 
 
 def test_a_terminal_may_grow_and_shrink(view_model: ViewModel) -> None:

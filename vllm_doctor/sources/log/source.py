@@ -108,6 +108,17 @@ class Log:
         """How far it has come."""
         return sum(reading.tally.bytes_read for reading in self.readings)
 
+    @property
+    def share_read(self) -> float | None:
+        """The same, as a share of its files; None where their size is not known, or one is followed."""
+        if self.watch is not None:
+            return None
+        sizes = [bytes_stream.size_of(path) for path in self.paths]
+        known = [size for size in sizes if size is not None]
+        if not sum(known) or len(known) < len(sizes):
+            return None
+        return min(1.0, sum(reading.position for reading in self.readings) / sum(known))
+
     def examine(self, patient: str) -> Observation:
         """Read to the end. What cannot be read is the observation's error, what was odd its notes."""
         started = time.monotonic()
