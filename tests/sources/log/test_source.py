@@ -468,6 +468,14 @@ def test_what_was_read(tmp_path: Path) -> None:
     assert log.bytes_read == path.stat().st_size
 
 
+def test_a_lone_line_without_a_time_has_none(tmp_path: Path) -> None:
+    """Not "+0:00:10": that clock runs by the log's statistics, and there are none."""
+    lone = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."
+    (run,) = Log([written(tmp_path / "vllm.log", [lone])], table()).examine("the server").runs
+    assert run.death is not None
+    assert (run.death.at, run.first_at, run.last_at) == (None, None, None)
+
+
 @pytest.mark.parametrize("name", ["vllm.log", "vllm.log.gz"])
 def test_which_share_of_its_file_was_read(tmp_path: Path, name: str) -> None:
     """Of a packed one the share of the packed bytes."""

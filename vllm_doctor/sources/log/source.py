@@ -27,7 +27,7 @@ from vllm_doctor.sources.log.bytes_stream import Held, Origin
 from vllm_doctor.sources.log.reader import Reading, merged
 from vllm_doctor.sources.log.runs import Runs
 from vllm_doctor.text import content, durations
-from vllm_doctor.text.times import iso
+from vllm_doctor.text.times import is_dated, iso
 
 STDIN = "-"
 _ROTATED = re.compile(
@@ -132,7 +132,8 @@ class Log:
         if not any(reading.is_vllm for reading in self.readings):
             return self._failed(patient, self._nothing(recognised, read))
         shift = self.readings[0].shift if len(self.readings) == 1 else 0.0
-        whole = [run.shifted(shift) for run in runs.done(any(reading.is_quoted for reading in self.readings))]
+        done = runs.done(any(reading.is_quoted for reading in self.readings))
+        whole = [_without_made_up_times(run.shifted(shift)) for run in done]
         chosen = self._between(whole)
         if not chosen:
             return self._failed(patient, _outside(self.target, whole))
@@ -248,6 +249,14 @@ def _state(path: Origin) -> tuple[int, float] | None:
     except OSError:
         return None
     return (found.st_size, found.st_mtime) if found else None
+
+
+def _without_made_up_times(run: Run) -> Run:
+    """A run without times and statistics has no time: the clock that statistics make stood still."""
+    if run.rounds or run.first_at is None or is_dated(run.first_at):
+        return run
+    death = replace(run.death, at=None) if run.death is not None else None
+    return replace(run, first_at=None, last_at=None, death=death)
 
 
 def _died_at(run: Run, end: float) -> float:
