@@ -62,7 +62,7 @@ IN_SHORT: Mapping[Reason, str] = {
     Reason.ABSENT: "not exported",
     Reason.FIRST_SCRAPE: "one scrape only",
     Reason.IDLE: "no activity",
-    Reason.INVALID: "does not tell",
+    Reason.INVALID: "no usable value",
     Reason.UNREACHABLE: "no answer",
     Reason.DENIED: "permission denied",
     Reason.STALE: "vanished during the window",
