@@ -70,10 +70,7 @@ def run(arguments: Sequence[str]) -> int:
                 raise UsageError("a recording is recorded already: copy it")
             if any(source.kind == SourceKind.PAGE for source in sources):
                 raise UsageError("a saved page is one moment, and kept already: give the server's URL")
-            is_watched = any(source.follow is not None for source in sources)
-            if "--duration" in options.given and not is_watched:
-                raise UsageError("--duration is how long a server is watched, and files alone are not: leave it out")
-            duration = options.duration if is_watched else 0.0
+            duration = options.duration if any(source.follow is not None for source in sources) else 0.0
             with progress.of_recording(duration, is_quiet=options.quiet) as tell:
                 parts = Recorder(sources, duration, name, wishes, options.share).take(tell)
     packed, report, found = packing.packed(path.name, parts, look, rules, signals)

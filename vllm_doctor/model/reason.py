@@ -37,7 +37,7 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
     Reason.ABSENT: "it is not there: not on this server's /metrics, or not on this host",
     Reason.FIRST_SCRAPE: "a rate needs two scrapes: --window 3",
     Reason.IDLE: "nothing happened in the window: sample under load, or longer (--window 30)",
-    Reason.INVALID: "what was measured does not tell: no number, or too little of it (sample longer: --window 30)",
+    Reason.INVALID: "the value is no number, or too little was measured (sample longer: --window 30)",
     Reason.UNREACHABLE: "the server did not answer",
     Reason.DENIED: "permission denied: run vllm-doctor as the server's user, or as root",
     Reason.STALE: "it vanished during the window, or the last scrape (--state) is of another start or too old",

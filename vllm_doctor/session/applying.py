@@ -56,6 +56,11 @@ _USES = (
         "is how long a server is watched, and files alone are not: leave it out (of a log a part: --since, --last)",
     ),
     _Use(
+        ("--duration",),
+        _of_now(_WATCHED),
+        "is how long a server is watched, and files alone are not: leave it out",
+    ),
+    _Use(
         ("--header", "--token-file", "--token-for", "--ca-file", "--insecure"),
         _is_asked,
         "is how a server is asked, and none is among the sources (a cluster: by its kubeconfig): leave it out, or name"
