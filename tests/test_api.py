@@ -46,7 +46,7 @@ def test_its_keywords_are_the_options_of_the_command_line(capsys: pytest.Capture
         skip=["kv-cache-saturated"],
     )
     words = [str(SICK), "--command", "vllm serve m --num-gpu-blocks-override 80", "--gpu", "H100", "--slo", "ttft=1ms"]
-    main([*words, "--skip", "kv-cache-saturated", "--text", "--window", "3"])
+    main([*words, "--skip", "kv-cache-saturated", "--text"])
     assert capsys.readouterr().out == vllm_doctor.render_report(report)
     assert [target.met for target in report.targets] == [False]
     assert report.correction is not None

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import ssl
 import sys
 import tempfile
@@ -22,8 +23,9 @@ from typing import Any
 import trustme
 import yaml
 
-from tests.paths import ROOT
+from tests.paths import FIXTURES, ROOT
 from tests.serving import Answer, Request, pages, raw, serving, vllm
+from tests.trace_files import busy
 from vllm_doctor.cli import main
 
 FILE = ROOT / "tests/data/wrong-usages.yaml"
@@ -46,6 +48,10 @@ def places(folder: Path) -> Iterator[dict[str, str]]:
     log = "INFO 11-20 10:15:00 [loggers.py:248] Engine 000: Avg prompt throughput: 10.0 tokens/s, Avg generation"
     log += " throughput: 100.0 tokens/s, Running: 4 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.0%, Prefix cache hit"
     (folder / "vllm.log").write_text(f"{log} rate: 0.0%\n" * 3)
+    (folder / "token").write_text("hunter2\n")
+    trustme.CA().cert_pem.write_to_path(str(folder / "ca.pem"))
+    busy().write(folder / "trace.json")
+    shutil.copytree(FIXTURES / "preemption", folder / "recording")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(tls)
 

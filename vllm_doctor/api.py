@@ -150,7 +150,9 @@ def expect(
 def _options(asked: list[str]) -> argparse.Namespace:
     parser = Parser("vllm_doctor.examine", "")
     add_examining(parser)
-    return parser.parse_args(asked)
+    options = parser.settled([*asked, "--no-config"])
+    options.given -= {"--profile"}  # nothing to sample is no mistake of a program's: `profiles` is empty then
+    return options
 
 
 def _words(option: str, *values: PathLike | float | None) -> list[str]:

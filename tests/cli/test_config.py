@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_main import Doctor, doctor, one_line
+from tests.paths import FIXTURES
 from vllm_doctor.cli import commands, config
 
 __all__ = ["doctor"]
@@ -128,3 +129,11 @@ def test_where_it_is(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert config.path() == "/home/anna/.config/vllm-doctor/config.toml"
     monkeypatch.setenv("XDG_CONFIG_HOME", "/etc/xdg")
     assert config.path() == "/etc/xdg/vllm-doctor/config.toml"
+
+
+def test_what_does_not_apply_is_no_error_there(file: Path, doctor: Doctor) -> None:
+    """`--window` with a log alone is one; a default for servers is none."""
+    file.write_text('window = "10s"\n')
+    log = FIXTURES / "logs" / "max-num-seqs-cap.log.gz"
+    assert doctor(str(log), "--rule", "max-num-seqs-cap").code == 1
+    assert "--window is how long a server is watched" in one_line(doctor(str(log), "--window", "10"))

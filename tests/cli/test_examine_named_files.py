@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_main import Doctor, doctor, one_line
+from tests.paths import FIXTURES, ROOT
 
 __all__ = ["doctor"]
 
+GPUS = ROOT / "tests/data/nvidia_smi/h100-driver-550.xml"
 COMMAND = ("--command", "vllm serve m")
 WAYS = {
     "a command": ("--command", "{}"),
@@ -83,3 +85,19 @@ def test_gpus_may_come_from_a_pipe_of_the_shell(doctor: Doctor) -> None:
     ran = doctor(*COMMAND, "--nvidia-smi", f"/dev/fd/{read}", "--json")
     os.close(read)
     assert ran.report["patient"]["gpu"] == "NVIDIA A10G"
+
+
+def test_gpus_in_a_file_are_those_of_a_recording_that_has_none(doctor: Doctor) -> None:
+    ran = doctor(str(FIXTURES / "preemption"), "--nvidia-smi", str(GPUS), "--json")
+    assert ran.report["patient"]["gpu"] == "NVIDIA H100 80GB HBM3"
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [(["data-parallel"], "what its server has is known"), (["preemption", "idle"], "several servers are examined")],
+)
+def test_gpus_in_a_file_that_are_nobodys_are_said_not_to_be_used(names: list[str], why: str, doctor: Doctor) -> None:
+    ran = doctor(*(str(FIXTURES / name) for name in names), "--nvidia-smi", str(GPUS), "--json")
+    (said,) = [note for source in ran.report["sources"] if source["kind"] == "gpu" for note in source["notes"]]
+    assert "is not used" in said
+    assert why in said

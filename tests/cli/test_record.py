@@ -226,7 +226,7 @@ def test_what_was_before_and_after_a_bad_verdict(tmp_path: Path, doctor: Doctor)
 
 def test_to_wait_for_a_verdict_a_living_server_is_needed(tmp_path: Path, doctor: Doctor) -> None:
     ran = doctor("record", LOG, "-o", tmp_path / "r.tar.gz", "--on", "critical")
-    assert "a open_run server" in one_line(ran)
+    assert "watches a running server" in one_line(ran)
     assert list(tmp_path.iterdir()) == []
 
 

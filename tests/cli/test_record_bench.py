@@ -160,7 +160,7 @@ def test_it_wants_one_living_server(tmp_path: Path, doctor: Doctor, served: Serv
     with serving(vllm(pages("preemption"))) as other:
         for sources in ([tmp_path / "vllm.log"], [served.url, other.url]):
             ran = doctor("record", *sources, "-o", tmp_path / "r.tar.gz", "--bench", "--seed 1")
-            assert "--bench loads one open_run server" in one_line(ran)
+            assert "--bench loads one running server" in one_line(ran)
 
 
 def benched(folder: Path, name: str, doctor: Doctor, served: Served, played: Callable[..., Path], **how: Any) -> Path:

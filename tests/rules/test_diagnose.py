@@ -70,12 +70,13 @@ class Rules:
         here: str = "[]",
         remedies: str = "[]",
         gain: str = "unknown",
+        rank: int = 0,
     ) -> None:
         path = self._folder / f"{id}.yaml"
         path.write_text(
             f"{{rule: {id}, title: The {id}, stage: {stage}, role: {role}, why: so, here: {here}, "
             f"when: {{{severity}: {when}}}, explains: {explains}, threshold_from: measured, "
-            f"gain: {gain}, remedies: {remedies}}}",
+            f"rank: {rank}, gain: {gain}, remedies: {remedies}}}",
             "utf-8",
         )
         self.rules.append(rule.read(path, self._signals))
@@ -720,6 +721,13 @@ def test_the_order_of_findings_knows_their_gain(rules: Rules) -> None:
     rules.add("poor", "queue > 0")
     rules.add("rich", "queue > 0", gain=PRIZE)
     assert [f.rule for f in rules.diagnose(server({"queue": 5.0}, factor=1.8)).findings] == ["rich", "poor"]
+
+
+def test_of_one_stage_and_severity_the_higher_rank_stands_first(rules: Rules) -> None:
+    rules.add("rich", "queue > 0", gain=PRIZE)
+    rules.add("higher", "queue > 0", rank=1)
+    rules.add("grave", "queue > 0", severity="critical")
+    assert [f.rule for f in rules.diagnose(server({"queue": 5.0}, factor=1.8)).findings] == ["grave", "higher", "rich"]
 
 
 # ---- before a restart

@@ -33,6 +33,10 @@ signals:
   cost: {says: what the first costs, unit: s, fact: cost}
   other_cost: {says: what the second costs, unit: s, fact: other_cost}
   growth: {says: requests in flight / running, unit: factor, fact: growth}
+  freed: {says: a thread's time / without a part of it, unit: factor, fact: freed}
+  spread: {says: the busiest engine / the average one, unit: factor, fact: spread}
+  room: {says: the bound of all requests / the speed now, unit: factor, fact: room}
+  steps: {says: step / its bound, unit: factor, fact: steps}
   goal: {says: what the user wants, unit: text, fact: goal}
 """
 DIAGNOSIS = """
@@ -52,6 +56,10 @@ speed:
   beyond_flags: 0.05
   share_there: 0.5
   outweighs: 0.5
+  limits:
+    - {limit: steps, gains: [freed], says: "expected speed: a step takes {step}, at least {bound}"}
+    - {gains: [spread]}
+    - {limit: room, says: "expected speed: the bound of all"}
   assumes: [{from: gpu, says: "GPU: {gpu}"}]
   needs:
     - {signal: step, when: running == 0, says: "idle"}
@@ -124,6 +132,37 @@ QUEUE = "{at_most: growth, basis: b}"
 
 def found(diagnosis: Diagnosis, id: str) -> Finding:
     return next(finding for finding in diagnosis.findings if finding.rule == id)
+
+
+def gain_of(rules: Rules, signal: str, **seen: Reading | Value) -> tuple[float, str]:
+    """What a cause with this gain promises at most, and how that is bounded."""
+    rules.add("rich", None, gain=f"{{at_most: {signal}, basis: b}}")
+    gain = found(rules.diagnose({"step": 0.025, **seen}), "rich").gain
+    assert gain is not None
+    return gain.at_most, gain.basis
+
+
+def test_no_gain_is_more_than_the_bound_leaves(rules: Rules) -> None:
+    assert gain_of(rules, "freed", freed=3.0, steps=2.5) == (2.5, "expected speed: a step takes 25 ms, at least 10 ms")
+
+
+@pytest.mark.parametrize(
+    ("signal", "seen", "told"),
+    [
+        ("freed", {"freed": 2.0, "steps": 2.5}, (2.0, "b")),
+        ("growth", {"growth": 9.0, "room": 4.0}, (4.0, "expected speed: the bound of all")),
+        ("growth", {"growth": 4.0, "room": 4.0}, (4.0, "expected speed: the bound of all")),
+        ("growth", {"growth": 9.0, "room": 0.5}, (1.0, "expected speed: the bound of all")),
+        ("growth", {"growth": 9.0, "room": Unknown(Reason.ABSENT)}, (9.0, "b")),
+        ("spread", {"spread": 9.0, "room": 4.0}, (9.0, "b")),
+        ("growth", {"growth": 9.0, "room": 4.0, "step": Unknown(Reason.ABSENT)}, (9.0, "b")),
+    ],
+    ids=["below", "capped", "equal", "at-the-bound", "bound-unknown", "several-engines", "not-judged"],
+)
+def test_which_limit_a_gain_has(
+    rules: Rules, signal: str, seen: Mapping[str, Reading | Value], told: tuple[float, str]
+) -> None:
+    assert gain_of(rules, signal, **seen) == told
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,9 @@ class Terminal(io.StringIO):
         return written
 
 
-def watcher(bytes_read: Callable[[], int] | None) -> Source:
-    return Source(SourceKind.LOG, "vllm.log", "vllm.log", lambda: Observation(SourceKind.LOG, "vllm.log"), bytes_read)
+def watcher(bytes_read: Callable[[], int] | None, share: float | None = None) -> Source:
+    seen = Observation(SourceKind.LOG, "vllm.log")
+    return Source(SourceKind.LOG, "vllm.log", "vllm.log", lambda: seen, bytes_read, lambda: share)
 
 
 @pytest.fixture
@@ -54,7 +55,25 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_how_much_was_read_of_all_logs(terminal: Terminal) -> None:
     with progress.shown([watcher(lambda: 1_200_000_000), watcher(lambda: 34_000_000), watcher(None)]):
         assert terminal.told.wait(30)
-    assert terminal.getvalue().startswith("\rread 1,234 MB")
+    assert terminal.getvalue().startswith("\rreading the log: 1,234 MB so far")
+
+
+@pytest.mark.parametrize(
+    ("shares", "says"),
+    [
+        ([0.4], "reading the log: 40 %, about 6 s left"),
+        ([0.4, 0.8], "reading the log: 40 %, about 6 s left"),
+        ([0.01], "reading the log: 1 %"),  # too little to tell
+        ([0.999], "reading the log: 100 %, about 1 s left"),
+        ([1.0], "judging the log: 500 MB were read"),
+        ([None], "reading the log: 500 MB so far"),
+        ([0.02], "reading the log: 2 %, about 3 min left"),
+        ([0.4, None], "reading the log: 1,000 MB so far"),
+        ([], "reading the log: 0 MB so far"),
+    ],
+)
+def test_how_far_files_are_read_after_four_seconds(shares: list[float | None], says: str) -> None:
+    assert progress.how_far([watcher(lambda: 500_000_000, share) for share in shares], 4.0).says == says
 
 
 @pytest.mark.usefixtures("impatient")

@@ -14,9 +14,11 @@ from textual.pilot import Pilot
 from tests.tui.showing import choices, engines, host, lines, run, screen, session, shown, watched
 from tests.tui.watching import Clock, Pages, watch_of
 from vllm_doctor.model.errors import UsageError
-from vllm_doctor.model.report import Verdict
+from vllm_doctor.model.report import EngineSeen, Verdict
+from vllm_doctor.session.progress import ReadSoFar
 from vllm_doctor.session.view_model import WINDOWS, Control, Session, Status, ViewModel
 from vllm_doctor.tui.app import DoctorApp, ViewModelReady
+from vllm_doctor.tui.engines import name_of
 from vllm_doctor.tui.overview import Overview
 
 
@@ -297,6 +299,16 @@ def test_the_mouse_chooses_opens_and_presses_keys(view_model: ViewModel) -> None
     run(steps, view_model)
 
 
+def test_pods_are_told_apart_by_what_differs_in_their_names() -> None:
+    report = engines(2).report
+    assert report is not None
+    pods = tuple(
+        EngineSeen({"engine": "0", "server": f"k8s://inference/pod/vllm-7d9f8c6b5-{name}"}, ()) for name in ("aa", "ab")
+    )
+    report = replace(report, engines=pods)
+    assert [name_of(pod, report) for pod in pods] == ["vllm-7d9f8c6b5-aa", "vllm-7d9f8c6b5-ab"]
+
+
 def test_the_palette_finds_rules_engines_and_actions(view_model: ViewModel) -> None:
     for typed, found in (("cpu-thro", "Rule: cpu-throttled"), ("rescan", "Rescan"), ("preemp", "Finding: preemption")):
 
@@ -396,8 +408,10 @@ def test_lost_paused_and_reading_are_told_in_words(view_model: ViewModel) -> Non
     assert "✖ lost" in screen(lost)
     assert "The last values stay" in screen(lost)
     assert "‖ paused" in screen(replace(view_model, status=Status.PAUSED))
-    reading = ViewModel(Status.READING, view_model.at, view_model.at, 30.0, bytes_read=123_000_000)
-    assert "123 MB" in screen(reading)
+    reading = ViewModel(Status.READING, view_model.at, view_model.at, 30.0, read_so_far=ReadSoFar(123_000_000))
+    assert "Reading the log: 123 MB so far" in screen(reading)
+    known = replace(reading, read_so_far=ReadSoFar(123_000_000, 0.41, 6.2))
+    assert "Reading the log: 41 %, about 6 s left" in screen(known)
 
 
 def test_a_terminal_may_grow_and_shrink(view_model: ViewModel) -> None:

@@ -36,6 +36,7 @@ def run(arguments: Sequence[str]) -> int:
         query.matchers(options.logs)
     except UsageError:
         raise UsageError(f"--logs {options.logs}: write it as Loki has it: '{_LOGS}'") from None
+    _check(options)
     exporters = (signal.exporter for signal in signals.signals.values() if signal.exporter is not None)
     others = frozenset(name for exporter in exporters for name in query.exporter_metrics(exporter))
     exported, vllm = _exported(options, signals.metrics, others)
@@ -63,6 +64,16 @@ def run(arguments: Sequence[str]) -> int:
     told = [f"{len(written.alerts) + 1} alerts, {len(written.records)} recorded series: {', '.join(files)}", ""]
     say("\n".join([*told, *render.left_out(written)]) + "\n")
     return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raises UsageError for an option that nothing is done with."""
+    if options.url is None and options.prometheus is None:
+        for option in ("--timeout", "--header", "--token-file", "--token-for", "--ca-file", "--insecure"):
+            if option in options.given:
+                raise UsageError(f"{option} is how --url or --prometheus is asked, and neither is given")
+    if options.output is None and "--logs" in options.given:
+        raise UsageError("--logs is of loki.yaml, which -o DIR writes: give it, too")
 
 
 def parser() -> Parser:

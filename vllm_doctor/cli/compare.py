@@ -19,6 +19,7 @@ from vllm_doctor.cli.options import (
     add_sourcing,
     add_time,
     form_of,
+    given_of,
 )
 from vllm_doctor.cli.output import is_coloured, write
 from vllm_doctor.compare import comparison, results
@@ -31,6 +32,10 @@ from vllm_doctor.text import redact
 
 _WINDOW = 20.0
 """Seconds of each result: fewer say less of the difference."""
+_OF_TRACES = frozenset({"--text", "--json", "--format", "-o", "--goal", "--quiet", "--no-config"})
+"""The options that a comparison of traces takes."""
+_OF_RESULTS = _OF_TRACES | {"--open-loop", "--rules"}
+"""Those of a comparison of results, of which none is examined."""
 _LOOKED_AT = ("recording", "server", "log")
 """Kinds of results that hold more of their setup than a result tells."""
 
@@ -46,16 +51,20 @@ def run(arguments: Sequence[str]) -> int:
     if options.window is None:
         options.window = _WINDOW
     judges: list[Callable[[Sequence[str]], Report]] = []
+    given = given_of(options, is_more=True)
 
     def look(source: str) -> dict[str, Any]:
         from vllm_doctor.cli import one_shot  # imported here: files that hold reports need no rules and no client
         from vllm_doctor.render import json_v1
 
         if not judges:
-            judges.append(one_shot.judge_of(options, is_measured=True))
+            judges.append(one_shot.judge_of(options, is_measured=True, given=given))
         return json_v1.document(judges[0]([source]))
 
     before, after = results.of_source(options.before, look), results.of_source(options.after, look)
+    given.check()
+    if not judges and (strangers := sorted(options.given - _OF_RESULTS)):
+        raise UsageError(f"{strangers[0]} is of an examination, and both sides are results already: leave it out")
     if before.model is not None and after.model is not None and before.model != after.model:
         raise UsageError(f"two different models cannot be compared: {before.model} before, {after.model} after")
     compared = comparison.compared(before, after, options.goal or "throughput", options.open_loop)
@@ -87,7 +96,9 @@ def _of_one_kind(options: argparse.Namespace, are_traces: Sequence[bool]) -> Non
 
 
 def _of_traces(options: argparse.Namespace, form: str) -> int:
-    """Two traces of a profiler: what of a step grew."""
+    """Two traces of a profiler: what of a step grew. Raises UsageError for an option that says nothing of traces."""
+    if strangers := sorted(options.given - _OF_TRACES):
+        raise UsageError(f"{strangers[0]} is not of traces: of two of them only the steps are compared; leave it out")
     from vllm_doctor.compare import traces
     from vllm_doctor.sources.trace import source
 

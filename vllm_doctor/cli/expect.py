@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vllm_doctor.cli.options import Parser, add_config
+from vllm_doctor.cli.options import Parser, add_config, form_of
 from vllm_doctor.cli.output import is_coloured, write
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.kinds import SourceKind
@@ -42,6 +42,7 @@ _SECONDS = 8.0
 def run(arguments: Sequence[str]) -> int:
     """0: answered; 3: nothing can be told."""
     options, given = parsed(arguments, is_configured=True)
+    form_of(options)
     report, expectation = answer(options, given)
     if options.json:
         from vllm_doctor.render import expect_json

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from vllm_doctor.cli.options import Parser, add_accessing, add_choosing, add_config, add_failing, add_quiet, seconds
+from vllm_doctor.cli.options import (
+    Parser,
+    add_accessing,
+    add_choosing,
+    add_config,
+    add_failing,
+    add_quiet,
+    form_of,
+    seconds,
+)
 from vllm_doctor.cli.output import is_interactive
 
 TYPE_CHECKING = False  # as in options.py
@@ -13,6 +22,7 @@ if TYPE_CHECKING:
 def run(arguments: Sequence[str]) -> int:
     """Judge every engine; the exit code is that of the worst."""
     options = parser().settled(arguments)
+    form_of(options)
     if is_interactive(options):
         from vllm_doctor.cli import fleet_terminal  # with textual, which nobody else pays for
 

@@ -22,12 +22,14 @@ from vllm_doctor.cli.options import (
     access_of,
     examining_attachment_of,
     form_of,
+    given_of,
     wishes_of,
 )
 from vllm_doctor.cli.output import exit_code, is_coloured, write
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Report
 from vllm_doctor.session import progress
+from vllm_doctor.session.applying import Given
 from vllm_doctor.session.attach import attach
 from vllm_doctor.session.judge import judge
 from vllm_doctor.session.observe import observe
@@ -59,12 +61,17 @@ def run(sources: Sequence[str], options: argparse.Namespace) -> int:
 
 
 def judge_of(
-    options: argparse.Namespace, is_measured: bool, is_quiet: bool = False, started: OwnTime = NOTHING
+    options: argparse.Namespace,
+    is_measured: bool,
+    is_quiet: bool = False,
+    started: OwnTime = NOTHING,
+    given: Given | None = None,
 ) -> Callable[[Sequence[str]], Report]:
     """What examines sources, with the rules read once: the report, as it may leave.
 
     Measured: with what is measured over time. Quiet: without a word on how far it has come. `started`: what the program
-    took to start, which is part of the time that it has.
+    took to start, which is part of the time that it has. `given`: the options that wait for a source, where several
+    examinations share them.
     """
     begun = time.monotonic() - started.ran - started.waited
     window = options.window
@@ -91,6 +98,7 @@ def judge_of(
         look = replace(
             examining_attachment_of(options, access_of(options), signals, window, began + timeout - reserve),
             state=state,
+            given=given or given_of(options),
             waited=0.0 if started.ran else None,
         )
         wishes = wishes_of(options)

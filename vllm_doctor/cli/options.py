@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from vllm_doctor.model.reading import Value
     from vllm_doctor.rules.catalogue import Catalogue
+    from vllm_doctor.session.applying import Given
     from vllm_doctor.session.attachment import Attachment
     from vllm_doctor.sources.bench.measured import Measured
     from vllm_doctor.sources.server.access import Access
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "markdown", "html", "nagios", "checkmk", "openmetrics", "patch")
 QUIET = frozenset({"checkmk", "openmetrics"})
 """Formats that show only what is known, unless --all asks for the rest."""
+EXPLAINED = ("text", "json", "markdown", "html")
+"""Formats that have a place for what was suspected and dropped (--explain)."""
 WINDOW = 3.0
 """Seconds between the first and the last scrape, unless others are asked for."""
 PROFILED = 10.0
@@ -52,6 +55,7 @@ class Parser(argparse.ArgumentParser):
         self.about, self.examples = description, examples
         self.configured: list[str] = []
         """The options whose defaults a configuration file may set."""
+        self.set_defaults(given=frozenset())
         self._titled: dict[str, Callable[..., argparse.Action]] = {}
 
     def group(self, title: str) -> Callable[..., argparse.Action]:
@@ -81,12 +85,12 @@ class Parser(argparse.ArgumentParser):
         options, strangers = self.parse_known_intermixed_args(arguments)
         if strangers:
             raise UsageError(self._unknown(strangers))
-        return self._configured(options)
+        return self._completed(options)
 
     def settled_known(self, arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         """The same, and the options of vLLM's that stand among them."""
         options, given = self.parse_known_args(arguments)
-        return self._configured(options), given
+        return self._completed(options), given
 
     def slip(self, given: Sequence[str], is_another: Callable[[str], bool]) -> str:
         """What is wrong with options that are not its own, in a sentence: the first that is not `is_another`'s, either,
@@ -130,7 +134,15 @@ class Parser(argparse.ArgumentParser):
         told = f": an option of {theirs}" if theirs else near.asked(option, self.spellings)
         return f"no option {option}{told} ({self.prog} --help)"
 
-    def _configured(self, options: argparse.Namespace) -> argparse.Namespace:
+    def _completed(self, options: argparse.Namespace) -> argparse.Namespace:
+        """With `given`, the options that the command line has itself, as it writes them; then with those that a
+        configuration file sets."""
+        actions = [action for action in self._actions if action.option_strings]
+        options.given = frozenset(
+            action.option_strings[-1]
+            for action in actions
+            if getattr(options, action.dest, action.default) != action.default
+        )
         if self.configured and not options.no_config:
             from vllm_doctor.cli import config
 
@@ -370,10 +382,13 @@ def words_of(options: argparse.Namespace) -> list[str]:
 
 def form_of(options: argparse.Namespace) -> str:
     """The format of the output."""
-    asked = list(dict.fromkeys((*["text"] * options.text, *["json"] * options.json, *filter(None, [options.format]))))
+    named = filter(None, [getattr(options, "format", None)])
+    asked = list(dict.fromkeys((*["text"] * options.text, *["json"] * options.json, *named)))
     if len(asked) > 1:
         raise UsageError(f"two formats are asked for, {' and '.join(asked)}: give one of them")
     form: str = asked[0] if asked else "text"
+    if "--explain" in options.given and form not in EXPLAINED:
+        raise UsageError(f"--explain is of {', '.join(EXPLAINED[:-1])} and {EXPLAINED[-1]}: {form} has no place for it")
     if getattr(options, "all", False) and form not in QUIET:
         raise UsageError(f"--all is of --format {' and '.join(sorted(QUIET))}: {form} shows what was skipped anyway")
     return form
@@ -419,6 +434,13 @@ def access_of(options: argparse.Namespace) -> Access:
     return Access(headers, ca_file, options.insecure, dict(options.token_for))
 
 
+def given_of(options: argparse.Namespace, is_more: bool = False) -> Given:
+    """The options that were written, which wait for a source that they say something of."""
+    from vllm_doctor.session.applying import Given
+
+    return Given(options.given, [url for url, _ in options.token_for], is_more)
+
+
 def attachment_of(
     options: argparse.Namespace, access: Access, signals: Catalogue, seconds: float, deadline: float
 ) -> Attachment:
@@ -440,6 +462,7 @@ def attachment_of(
         rules=cache(lambda: chosen_rules.version(options)),
         folders=chosen_rules.folders(options),
         roles={word: role for role, word in options.role},
+        given=given_of(options),
     )
 
 

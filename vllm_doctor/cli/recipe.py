@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from vllm_doctor.cli.options import Parser
+from vllm_doctor.cli.options import Parser, form_of
 from vllm_doctor.cli.output import write
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.reading import Known
@@ -26,6 +26,7 @@ exit codes: 0 answered, 3 wrong usage, or a source that cannot be read.
 def run(arguments: Sequence[str]) -> int:
     """0: answered, whatever was found."""
     options, given = _parsed(arguments)
+    form_of(options)
     if (options.command is not None or options.sources) and (given or options.model):
         raise UsageError("a source or --command holds the model and vLLM's options (vllm-doctor recipe --help)")
     command = options.command

@@ -149,7 +149,7 @@ def _benched(
         sources = attach(words_of(options), look, opened)
         servers = [source for source in sources if source.server is not None]
         if len(servers) != 1 or (server := servers[0].server) is None:
-            raise UsageError("--bench loads one open_run server: give its URL or its pid")
+            raise UsageError("--bench loads one running server: give its URL or its pid")
         is_local = any(source.kind == SourceKind.HOST for source in sources)
         vllm = bench_run.program(server, is_local)
         identity = server.identify(server.scrape(time.monotonic() + PATIENCE).page, time.monotonic() + PATIENCE)
@@ -193,7 +193,7 @@ def _on(
     def attached(opened: ExitStack) -> Sequence[Source]:
         sources = attach(words_of(options), look, opened)
         if not any(source.server for source in sources):
-            raise UsageError("--on watches a open_run server: give its URL or its pid")
+            raise UsageError("--on watches a running server: give its URL or its pid")
         return sources
 
     control = Control(min(DEFAULT_WINDOW, max(1.0, options.duration)))

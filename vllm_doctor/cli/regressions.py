@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from vllm_doctor.cli.options import Parser, add_config
+from vllm_doctor.cli.options import Parser, add_config, form_of
 from vllm_doctor.cli.output import write
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.reading import Known
@@ -51,6 +51,7 @@ class _Setup:
 def run(arguments: Sequence[str]) -> int:
     """0: answered, whatever was found."""
     options, given = _parsed(arguments)
+    form_of(options)
     rules = rule_set.load([Path(folder) for folder in options.rules])
     setup = _setup(options, given, rules, [upgrade.release(word) for word in options.versions])
     named = _versions(setup, options.versions)

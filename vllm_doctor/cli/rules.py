@@ -23,6 +23,10 @@ def run(arguments: Sequence[str]) -> int:
     asked += [options.id] if options.id else []
     if len(asked) > 1:
         raise UsageError(f"{' and '.join(asked)}: ask for one of them")
+    if "--output" in options.given and not options.new:
+        raise UsageError("-o is where --new writes a rule: leave it out, or name one (rules --new my-rule -o DIR)")
+    if "--rules" in options.given and (options.check or options.new or options.schemas):
+        raise UsageError(f"--rules is of the list, a page and --signals, not of {asked[0]}: leave it out")
     if options.check:
         return _check(Path(options.check))
     if options.new:

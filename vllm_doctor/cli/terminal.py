@@ -12,7 +12,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vllm_doctor.cli import ended
-from vllm_doctor.cli.options import ASKED, ONE_DAY, WINDOW, access_of, examining_attachment_of, since_of, wishes_of
+from vllm_doctor.cli.options import (
+    ASKED,
+    ONE_DAY,
+    WINDOW,
+    access_of,
+    examining_attachment_of,
+    form_of,
+    since_of,
+    wishes_of,
+)
 from vllm_doctor.cli.output import exit_code
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.reading import Value
@@ -63,6 +72,9 @@ def shown(sources: Sequence[str], options: argparse.Namespace, within: str = "")
     """
     wishes, access = wishes_of(options), access_of(options)
     since_of(options)  # what is wrong is said before the frame is drawn
+    form_of(options)
+    if "--timeout" in options.given:
+        raise UsageError("--timeout ends one examination, and a terminal goes on until q: leave it out, or add --text")
     if not sources and options.command is None:
         access.check_found()
     session = _session(sources, options, wishes, access)
@@ -91,6 +103,7 @@ def _session(sources: Sequence[str], options: argparse.Namespace, wishes: dict[s
 
     def watch(chosen: Sequence[str], tell: Callable[[ViewModel], None]) -> None:
         from vllm_doctor.cli import chosen_rules
+        from vllm_doctor.session.applying import Given
         from vllm_doctor.session.attach import attach
         from vllm_doctor.session.sources import recording
         from vllm_doctor.session.watch import Judge, Watch
@@ -99,8 +112,9 @@ def _session(sources: Sequence[str], options: argparse.Namespace, wishes: dict[s
         gc.freeze()  # all this runs to the end
         deadline = time.monotonic() + ONE_DAY
         look = replace(examining_attachment_of(options, access, signals, WINDOW, deadline), keep=_KEPT)
-        # A recording tells for itself by which goal it was judged.
-        goal: dict[str, Value] = {} if any(map(recording.is_named_by, chosen)) else {"goal": "throughput"}
+        goal: dict[str, Value] = {"goal": "throughput"}
+        if any(map(recording.is_named_by, chosen)):  # replayed; it tells for itself by which goal it was judged
+            goal, look = {}, replace(look, given=Given(options.given - {"--window"}, access.tokens))
         judge = Judge(rules, signals, goal | wishes, options.strict)
         made = Watch(lambda opened: attach(chosen, look, opened), judge, session.control)
         watching[:] = [(made, look, signals)]

@@ -12,7 +12,7 @@ class Reason(StrEnum):
     ABSENT = "absent"  # the server does not export it (this version, or not switched on)
     FIRST_SCRAPE = "first-scrape"  # a rate needs two scrapes
     IDLE = "idle"  # nothing happened in the window: 0/0
-    INVALID = "invalid"  # exported as NaN, or not a number
+    INVALID = "invalid"  # exported as NaN, not a number, or not what the signal is of (its `where`)
     UNREACHABLE = "unreachable"
     DENIED = "denied"
     STALE = "stale"  # was there, is gone; or the last look (--state) was too long ago
@@ -37,7 +37,7 @@ HOW_TO_LEARN: Mapping[Reason, str] = {
     Reason.ABSENT: "it is not there: not on this server's /metrics, or not on this host",
     Reason.FIRST_SCRAPE: "a rate needs two scrapes: --window 3",
     Reason.IDLE: "nothing happened in the window: sample under load, or longer (--window 30)",
-    Reason.INVALID: "the server exports no number there",
+    Reason.INVALID: "the value is no number, or too little was measured (sample longer: --window 30)",
     Reason.UNREACHABLE: "the server did not answer",
     Reason.DENIED: "permission denied: run vllm-doctor as the server's user, or as root",
     Reason.STALE: "it vanished during the window, or the last scrape (--state) is of another start or too old",
@@ -62,7 +62,7 @@ IN_SHORT: Mapping[Reason, str] = {
     Reason.ABSENT: "not exported",
     Reason.FIRST_SCRAPE: "one scrape only",
     Reason.IDLE: "no activity",
-    Reason.INVALID: "no number",
+    Reason.INVALID: "no usable value",
     Reason.UNREACHABLE: "no answer",
     Reason.DENIED: "permission denied",
     Reason.STALE: "vanished during the window",

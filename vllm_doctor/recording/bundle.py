@@ -88,7 +88,7 @@ class Recorded:
     log_written: float | None = None
     """When the log was last written to, POSIX seconds."""
     log_age: float | None = None
-    """Of the log of a open_run server: seconds since it was last written to."""
+    """Of the log of a running server: seconds since it was last written to."""
     lacks: tuple[str, ...] = ()
     """Parts that it should have."""
 

@@ -59,16 +59,16 @@ def ordered(
     minor: Callable[[Finding], bool] = lambda _: False,
 ) -> list[Finding]:
     """By cause, then by what is at stake: severity, what it explains of a speed that is missing, stage of reasoning,
-    size of the gain. Symptoms come last.
+    rank of the rule, size of the gain. Symptoms come last.
 
     Of one severity those that are `minor` come after those that are not.
     """
-    stages = {rule.id: rule.stage.rank for rule in rules}
+    stages = {rule.id: (rule.stage.rank, -rule.rank) for rule in rules}
 
-    def key(finding: Finding) -> tuple[int, int, bool, bool, float, int, float]:
+    def key(finding: Finding) -> tuple[int, int, bool, bool, float, tuple[int, int], float]:
         # An actionable warning of any role stands before what is merely worth knowing.
         rank = 0 if finding.is_grave else finding.role.rank
-        is_first = stages[finding.rule] <= Stage.BROKEN.rank
+        is_first = stages[finding.rule][0] <= Stage.BROKEN.rank
         weight = 2.0 if is_first else explain.weight(finding)
         gain = -finding.potential.at_most if finding.potential is not None else 0.0
         return rank, finding.severity.rank, minor(finding), finding.is_minor, -weight, stages[finding.rule], gain

@@ -281,10 +281,10 @@ def finding_of(
         evidence=tuple(
             _evidence(comparison, catalogue) for comparison in dict.fromkeys(comparisons) if _seen(comparison)
         ),
-        remedies=remedies(rule, reader),
+        remedies=remedies(rule, reader, catalogue),
         see=tuple(dict.fromkeys((*(url for case in held for url in case.see), *rule.see))),
         stage=rule.stage,
-        gain=_gain(rule.gain, reader),
+        gain=_limited(rule.gain, reader, catalogue),
         cost=_cost_of_cases(rule.costs, held, reader, catalogue) if rule.cases else _cost(rule.costs, reader),
     )
 
@@ -297,13 +297,13 @@ def _titled(title: str, held: Sequence[Case]) -> str:
     return f"{title}: {held[0].title}{more}"
 
 
-def remedies(rule: Rule, reader: Reader) -> tuple[Remedy, ...]:
+def remedies(rule: Rule, reader: Reader, catalogue: Catalogue) -> tuple[Remedy, ...]:
     """Those that fit, as the rule has them; but what can be done now comes before what needs a value not known.
 
     Those that serve the other goal at the cost of the user's come last; where latency was asked for,
     those that buy it with throughput come first.
     """
-    fitting = [remedy for written in rule.remedies if (remedy := _remedy(written, reader)) is not None]
+    fitting = [remedy for written in rule.remedies if (remedy := _remedy(written, reader, catalogue)) is not None]
     goal = reader(_GOAL)
 
     def rank(remedy: Remedy) -> tuple[bool, bool, bool]:
@@ -323,6 +323,19 @@ def _gain(bound: tuple[str, str] | None, reader: Callable[[str], Reading]) -> Ga
         return None
     at_most = max(1.0, reading.value if reading.high is None else reading.high)
     return Gain(at_most, bound[1]) if math.isfinite(at_most) else None
+
+
+def _limited(bound: tuple[str, str] | None, reader: Reader, catalogue: Catalogue) -> Gain | None:
+    """The gain, or where the speed is judged what its physical bound leaves of it."""
+    gain = _gain(bound, reader)
+    speed = catalogue.speed
+    if gain is None or bound is None or speed is None or not isinstance(reader(speed.measured), Known):
+        return gain
+    limit = speed.limit_of(bound[0])
+    if limit is None or limit.signal is None:
+        return gain
+    most = _gain((limit.signal, words.fill(limit.says, reader.worded) or limit.says), reader)
+    return most if most is not None and most.at_most <= gain.at_most else gain
 
 
 def _cost(costs: Costs | None, reader: Callable[[str], Reading]) -> Cost | None:
@@ -381,7 +394,7 @@ class _Values:
     run: tuple[str, ...]
 
 
-def _remedy(written: RemedyRule, reader: Reader) -> Remedy | None:
+def _remedy(written: RemedyRule, reader: Reader, catalogue: Catalogue) -> Remedy | None:
     """The remedy with its values; None where it does not fit: its `if` is false, this vLLM lacks the flag, or would
     not start with it."""
     needs: dict[str, Reason] = {}
@@ -414,7 +427,7 @@ def _remedy(written: RemedyRule, reader: Reader) -> Remedy | None:
         cost=written.cost,
         risk="; ".join((written.risk, *_later(values.set, reader))),
         expect=written.expect,
-        gain=_gain(written.gain, reader),
+        gain=_limited(written.gain, reader, catalogue),
         then=() if needs else _filled(written.then, then),
         starts_unknown=starts.unknown,
         goal=written.goal,

@@ -79,6 +79,17 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True)
+class GainLimit:
+    """What the physical bound of the speed leaves of a gain that comes from one of these signals (none: from any)."""
+
+    signal: str | None
+    """A factor on the present speed; None: no engine's bound limits these gains."""
+    gains: tuple[str, ...]
+    says: str
+    """What bounds the gain then, in a sentence over signals."""
+
+
+@dataclass(frozen=True, slots=True)
 class SpeedRule:
     """How a measured speed is judged: the signals that it is made of, and from which shares on what counts.
 
@@ -105,14 +116,19 @@ class SpeedRule:
     """The least share that a finding must explain there."""
     outweighs: float
     """From this share on that is missing without a cause, it comes before requests that queue."""
+    limits: tuple[GainLimit, ...]
     assumes: tuple[tuple[str, str], ...]
     """(the signal whose origin is told, the sentence)."""
     needs: tuple[Need, ...]
     measure_next: tuple[Measurement, ...]
 
+    def limit_of(self, gain: str) -> GainLimit | None:
+        """What limits the gain that this signal is, if anything does."""
+        return next((limit for limit in self.limits if not limit.gains or gain in limit.gains), None)
+
     @property
     def signals(self) -> tuple[str, ...]:
-        """All that is read of a server to judge its speed."""
+        """All that is read of a server to judge its speed, and what it leaves of gains."""
         named = (self.measured, self.bound, self.low, self.typical, self.high, self.slow_above)
         of_load = (self.batch, self.gpus, self.load)
         whens = (*(need.when for need in self.needs), *(next_.when for next_ in self.measure_next))
@@ -122,6 +138,8 @@ class SpeedRule:
             *of_load,
             *(name for signal, says in self.assumes for name in (signal, *words.names(says))),
             *(need.signal for need in self.needs),
+            *(limit.signal for limit in self.limits if limit.signal is not None),
+            *(name for limit in self.limits for name in words.names(limit.says)),
             *(name for condition in conditions for name in condition.names),
         )
 
@@ -250,7 +268,7 @@ def _outlier(entry: Table, signals: Mapping[str, Signal]) -> Outlier:
 
 _SPEED = (
     "measured", "bound", "low", "typical", "high", "slow_above", "batch", "gpus", "load",
-    "least_share", "leads", "beyond_flags", "share_there", "outweighs", "assumes", "needs", "measure_next",
+    "least_share", "leads", "beyond_flags", "share_there", "outweighs", "limits", "assumes", "needs", "measure_next",
 )  # fmt: skip
 
 
@@ -277,6 +295,7 @@ def _speed(table: Table, signals: Mapping[str, Signal]) -> SpeedRule:
         beyond_flags=_number(table, "beyond_flags"),
         share_there=_number(table, "share_there"),
         outweighs=_number(table, "outweighs"),
+        limits=tuple(_limit(entry, signals) for entry in table.tables("limits")),
         assumes=tuple((_signal(entry, "from", signals), entry.text("says")) for entry in table.tables("assumes")),
         needs=tuple(
             Need(_signal(entry, "signal", signals), entry.text("says"), _when(entry, signals))
@@ -284,6 +303,19 @@ def _speed(table: Table, signals: Mapping[str, Signal]) -> SpeedRule:
         ),
         measure_next=_measurements(table, "measure_next", signals),
     )
+
+
+def _limit(entry: Table, signals: Mapping[str, Signal]) -> GainLimit:
+    entry.allow("limit", "gains", "says")
+    gains = entry.texts("gains")
+    for name in gains:
+        if name not in signals:
+            entry.mistake(f"{name!r} is not a signal; the list: vllm-doctor rules --signals", "gains")
+    if "limit" not in entry:
+        return GainLimit(None, gains, "")
+    says = entry.text("says")
+    _check_sentence(entry, says, "says", signals)
+    return GainLimit(_signal(entry, "limit", signals), gains, says)
 
 
 def _gate(entry: Table, signals: Mapping[str, Signal]) -> GateRule:

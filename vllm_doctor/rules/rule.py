@@ -35,7 +35,7 @@ OF = ("server", "path")
 ID = "[a-z0-9]+(-[a-z0-9]+)*"
 """The form of a rule's id."""
 KEYS = (
-    "rule", "title", "status", "of", "stage", "role", "confidence", "why", "here", "not_this_rule", "applies",
+    "rule", "title", "status", "of", "stage", "rank", "role", "confidence", "why", "here", "not_this_rule", "applies",
     "when", "cases", "table", "next", "explains", "threshold_from", "gain", "costs", "remedies", "see", "examples",
 )  # fmt: skip
 REMEDY_KEYS = (
@@ -139,6 +139,8 @@ class Rule:
     cases: tuple[Case, ...] = ()
     """What it looks for, where that stands in a table: one of them is enough."""
     of: str = "server"
+    rank: int = 0
+    """Of findings of one severity and stage, those of a higher rank stand first: they explain more of the same loss."""
 
     @property
     def is_of_path(self) -> bool:
@@ -280,11 +282,20 @@ def read(path: Path, catalogue: Catalogue, problems: Problems | None = None, fau
         cases=cases,
         next=_next(table, catalogue),
         of=table.one_of("of", OF, "server"),
+        rank=_rank(table),
     )
     for sentence in rule.here:
         _check_places(table, "here", sentence, catalogue)
         _check_sentence(table, "here", sentence)
     return rule
+
+
+def _rank(table: Table) -> int:
+    rank = table.get("rank", 0)
+    if type(rank) is not int or not 0 <= rank <= 9:
+        table.mistake("'rank' must be a whole number from 0 to 9", "rank")
+        return 0
+    return rank
 
 
 def _when(table: Table, catalogue: Catalogue) -> Mapping[Severity, Condition]:

@@ -10,8 +10,6 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from vllm_doctor.model.errors import UsageError
-from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.session import inputs
 from vllm_doctor.session.attachment import Attachment, Opener
 from vllm_doctor.session.source import Source
@@ -78,25 +76,15 @@ def attach(words: Sequence[str], how: Attachment, opened: ExitStack) -> list[Sou
         found += started.beside(found)
     else:
         found = started.alone(how) or gpus.of_file(how.printed.name if how.printed else "", how)
-    found += gpus.of_benchmarks(found, how)
+    found += gpus.of_unseen(found, how)
     found += collect_env.of_texts(handed.environments, how, found)
     found += autoscaler.of_texts(handed.triggers, [*said, *handed.commands], found)
     found += [*handed.problems, *gpus.unused(printed[1:])]
     found += bench.as_said(how, found)
     found += prefixes.of_endpoints(how, found)
     found += recording.beside(how, found)
-    _check_used(how, found)
+    how.given.meet(found)
     return [*found, *gpus.named(how, found)]
-
-
-def _check_used(how: Attachment, found: Sequence[Source]) -> None:
-    """Raises UsageError for an option that says something of a source of a kind that is not there."""
-    kinds = {source.kind for source in found}
-    is_of_log = how.since or how.until or how.threads
-    if is_of_log and not any(source.logs or source.recording for source in found) and SourceKind.LOG not in kinds:
-        raise UsageError("--since, --until, --last and --threads are of a log, and no log is among the sources")
-    if how.state is not None and not kinds & {SourceKind.SERVER, SourceKind.GATEWAY, SourceKind.HOST}:
-        raise UsageError("--state is of a running server, and none is among the sources")
 
 
 def _named(words: Sequence[tuple[Opener, str]], how: Attachment, opened: ExitStack) -> list[Source]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from vllm_doctor.model.kinds import SourceKind
+from vllm_doctor.session.applying import Given
 from vllm_doctor.session.source import Source
 from vllm_doctor.sources.host.kernel import Kernel
 from vllm_doctor.sources.server.access import Access
@@ -86,6 +87,8 @@ class Attachment:
     """How the processes of a server are sampled; None: they are not."""
     recorded: Recording | None = None
     """Of a demo: what was seen beside the one server that is named, when that was recorded."""
+    given: Given = field(default_factory=Given)
+    """Options that the user wrote: one that says nothing of the sources is an error."""
     waited: float | None = None
     """Seconds that the doctor had waited for a CPU when its time began; None: it begins with each look."""
 

@@ -74,7 +74,7 @@ class Cure:
         reader = self._reader(found.subject, others)
         if rule is None or reader is None or not found.remedies or not others:
             return found
-        return replace(found, remedies=remedies(rule, reader))
+        return replace(found, remedies=remedies(rule, reader, self.catalogue))
 
     def _reader(self, subject: Mapping[str, str], flags: Flags) -> Reader | None:
         """Of the first engine that a finding is about: no label contradicts."""

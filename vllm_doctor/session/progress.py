@@ -7,29 +7,68 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from vllm_doctor.session.source import Source
 
 _PATIENCE, _STEP = 1.0, 0.2
+_TELLING = 0.02
+"""The share that tells how long the rest takes."""
 _LONG = 5.0
 """Seconds of watching from which on it is said how far it has come."""
+
+
+@dataclass(frozen=True)
+class ReadSoFar:
+    """How far files are read. `share`: of the whole, `left`: seconds that it takes still; None where not known."""
+
+    bytes_read: int = 0
+    share: float | None = None
+    left: float | None = None
+
+    @property
+    def says(self) -> str:
+        """ "reading the log: 41 %, about 6 s left"."""
+        megabytes = f"{self.bytes_read / 1e6:,.0f} MB"
+        if self.share is None:
+            return f"reading the log: {megabytes} so far"
+        if self.share == 1.0:
+            return f"judging the log: {megabytes} were read"
+        left = "" if self.left is None else f", about {_duration(self.left)} left"
+        return f"reading the log: {100 * self.share:.0f} %{left}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 100 else f"{max(1.0, seconds):.0f} s"
+
+
+def how_far(sources: Sequence[Source], seconds: float) -> ReadSoFar:
+    """How far those of the sources that are read have come after so many seconds: as far as the last of them."""
+    files = [source for source in sources if source.bytes_read is not None]
+    count = sum(source.bytes_read() for source in files if source.bytes_read is not None)
+    shares = [source.share_read() for source in files]
+    known = [share for share in shares if share is not None]
+    if not known or len(known) < len(shares):
+        return ReadSoFar(count)
+    share = min(known)
+    return ReadSoFar(count, share, seconds / share - seconds if share >= _TELLING else None)
 
 
 @contextmanager
 def shown(sources: Sequence[Source], seconds: float = 0.0, is_quiet: bool = False) -> Iterator[None]:
     """Tell on stderr what the sources have read, and how many of the `seconds` that a server is watched are over, while
     the examination runs."""
-    counts = [source.bytes_read for source in sources if source.bytes_read is not None]
+    files = [source for source in sources if source.bytes_read is not None]
     watched = [source for source in sources if not source.is_past] if seconds > _LONG else []
-    if not (counts or watched) or is_quiet or not sys.stderr.isatty():
+    if not (files or watched) or is_quiet or not sys.stderr.isatty():
         yield
         return
     done, began = threading.Event(), time.monotonic()
 
     def now() -> str:
         told = [f"watched {min(time.monotonic() - began, seconds):.0f} of {seconds:.0f} s"] if watched else []
-        read = sum(count() for count in counts) / 1e6
-        return ", ".join([*told, *([f"read {read:,.0f} MB"] if counts and (read >= 1 or not told) else [])])
+        far = how_far(files, time.monotonic() - began)
+        return ", ".join([*told, *([far.says] if files and (far.bytes_read >= 1e6 or not told) else [])])
 
     def tell() -> None:
         if done.wait(_PATIENCE):

@@ -28,6 +28,8 @@ class Source:
     """Once; what the source does wrong is the observation's error."""
     bytes_read: Callable[[], int] | None = None
     """How far it has come, where that may take long."""
+    share_read: Callable[[], float | None] = lambda: None
+    """The same, as a share of the whole, where that is known."""
     follow: Callable[[], Feed] | None = None
     """To look again and again; None: what it saw once holds."""
     server: Server | None = None

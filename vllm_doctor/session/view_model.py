@@ -12,12 +12,16 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from vllm_doctor.model.kinds import State
 from vllm_doctor.model.observation import GpuSeen, ProcessSeen
 from vllm_doctor.model.reading import Reading
 from vllm_doctor.model.reason import Reason
 from vllm_doctor.model.report import Report, Span, Timeline, Verdict, worst
+
+if TYPE_CHECKING:
+    from vllm_doctor.session.progress import ReadSoFar
 
 WINDOWS = (5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Seconds that a verdict may be of."""
@@ -156,7 +160,8 @@ class ViewModel:
     events: tuple[Event, ...] = ()
     timeline: Timeline | None = None
     """Of a log, in more steps than the report's."""
-    bytes_read: int = 0
+    read_so_far: ReadSoFar | None = None
+    """Of files that are being read."""
     choices: tuple[Choice, ...] = ()
     began: float = 0.0
     """When the watch began."""

@@ -28,6 +28,7 @@ from vllm_doctor.rules.rule import Rule
 from vllm_doctor.session.judge import judge
 from vllm_doctor.session.observe import looked, observe
 from vllm_doctor.session.past import ONE_DAY, PastReading
+from vllm_doctor.session.progress import how_far
 from vllm_doctor.session.source import Source
 from vllm_doctor.session.tracks import TRACKS, Tracks
 from vllm_doctor.session.view_model import DEFAULT_WINDOW, Control, Event, Excerpt, Fact, RuleSeen, Status, ViewModel
@@ -547,9 +548,8 @@ class Watch:
             self._become(Status.READING)
             read = PastReading(sources, lambda observations: self._judge.report(observations, self._wall()))
             read.start()
-            counts = [source.bytes_read for source in sources if source.bytes_read is not None]
             while read.is_alive() and not self.control.stopped:
-                tell(replace(self._drawn((), None), bytes_read=sum(count() for count in counts)))
+                tell(replace(self._drawn((), None), read_so_far=how_far(sources, self._wall() - self._since)))
                 read.join(_PROGRESS)
             if self.control.stopped:
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os.path import commonprefix
 from statistics import median
 
 from rich.text import Text
@@ -58,10 +59,14 @@ class EnginesPage(Page):
 
 
 def name_of(engine: EngineSeen, report: Report) -> str:
-    """What tells it apart from the others."""
-    kinds = [name for name in engine.subject if len({e.subject.get(name) for e in report.engines}) > 1]
-    parts = [engine.subject[name] for name in kinds] or [engine.subject.get("engine", "the only one")]
-    return " ".join(parts)
+    """What tells it apart from the others: of their pods and URLs only where these differ."""
+    kinds = {name: [e.subject.get(name, "") for e in report.engines] for name in engine.subject}
+    parts = [
+        engine.subject[name][commonprefix(values).rfind("/") + 1 :]  # noqa: RUF071 - up to a slash
+        for name, values in kinds.items()
+        if len(set(values)) > 1
+    ]
+    return " ".join(parts or [engine.subject.get("engine", "the only one")])
 
 
 def outliers(report: Report) -> set[tuple[int, str]]:

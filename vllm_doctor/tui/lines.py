@@ -15,30 +15,24 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from vllm_doctor.tui.ink import NOTHING, Row, cut, fit, say
 
 
-class Block(Widget):
+class Block(Static):
     """Lines that stand still, as high as they are many."""
 
     def __init__(self, id: str, clicked: Callable[[int, int], None] | None = None) -> None:
         super().__init__(id=id)
-        self.lines: list[Text] = []
+        self._lines: list[Text] = []
         self._clicked = clicked
 
     def show(self, lines: Sequence[Text]) -> None:
         self.display = bool(lines)
-        if self.lines == list(lines):
-            return
-        if len(lines) != len(self.lines):
-            self.styles.height = len(lines)
-        self.lines = list(lines)
-        self.refresh()
-
-    def render_line(self, y: int) -> Strip:
-        return _strip(self, self.lines[y] if y < len(self.lines) else NOTHING, self.size.width)
+        if self._lines != list(lines):
+            self._lines = list(lines)
+            self.update(Text("\n", no_wrap=True).join(lines))
 
     def on_click(self, event: events.Click) -> None:
         if self._clicked is not None:

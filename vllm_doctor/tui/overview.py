@@ -147,8 +147,9 @@ def _was(view: View, report: Report) -> list[str | tuple[str, str]]:
 def _awaited(view: View) -> str:
     """What there is instead of a report."""
     view_model = view.view_model
-    if view_model.status is Status.READING:
-        return f"Reading the log: {view_model.bytes_read / 1e6:,.0f} MB so far"
+    if view_model.status is Status.READING and view_model.read_so_far is not None:
+        says = view_model.read_so_far.says
+        return says[0].upper() + says[1:]
     if view_model.due_at is not None:
         return f"It answers; judging in {max(1.0, view_model.due_at - view.now):.0f} s: a rate needs two scrapes"
     return "Looking: the first answer is awaited"

@@ -99,7 +99,9 @@ class Page(Screen[None]):
     """What its rows may be sorted by."""
     DEFAULT_CSS = """
     Page { layout: vertical; overflow: hidden; background: transparent; }
-    Page Block, Page Prompt { height: 1; width: 100%; background: transparent; }
+    Page Block { height: auto; text-wrap: nowrap; }
+    Page Prompt { height: 1; }
+    Page Block, Page Prompt { width: 100%; background: transparent; }
     Page Prompt, Page Prompt:focus { border: none; padding: 0 1; background: transparent; color: ansi_default; }
     Page #body { height: 1fr; }
     Page Lines { width: 1fr; height: 100%; scrollbar-size-vertical: 1; scrollbar-gutter: auto; overflow-x: hidden;

@@ -79,7 +79,7 @@ def test_what_is_not_known_is_null_with_its_reason() -> None:
     unknown = report(litellm(requests=100), server(A, 300))
     hops = {hop["hop"]: hop for hop in json.loads(json_v1.render(unknown))["path"]["hops"]}
     assert (hops["to-servers"]["seconds"], hops["to-servers"]["unknown"]) == (None, "invalid")
-    assert "on to the servers ? (no number)" in " ".join(text.render(unknown, False).split())
+    assert "on to the servers ? (no usable value)" in " ".join(text.render(unknown, False).split())
 
 
 def test_one_server_has_no_path() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.render.reports import postmortem, unreachable
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.reason import HOW_TO_LEARN, Reason
-from vllm_doctor.model.report import Report
+from vllm_doctor.model.report import Problem, Report, SourceSeen
 from vllm_doctor.render.page import plain
 from vllm_doctor.render.parts import unseen
 
@@ -41,3 +42,15 @@ def test_the_rules_are_counted_in_words() -> None:
     assert unseen.count(report) == "4 rules could not be checked"
     assert unseen.count(replace(report, unknown=report.unknown[:1])) == "1 rule could not be checked"
     assert unseen.count(replace(report, unknown=())) == ""
+
+
+def test_what_several_sources_of_a_kind_say_is_said_once() -> None:
+    pods = [f"k8s://inference/pod/vllm-{name}" for name in ("a", "b", "c")]
+    note = "not seen: no right to get nodes"
+    notes = tuple(SourceSeen(SourceKind.KUBERNETES, pod, 0.0, 0, None, (note,)) for pod in pods)
+    down = tuple(SourceSeen(SourceKind.SERVER, pod, 0.0, 0, Problem("unreachable", "it is down")) for pod in pods[:2])
+    report = replace(postmortem(), sources=(*notes, *down), spans=(), runs=(), timeline=None)
+    short = list(unseen.in_short(report))
+    assert short.count(f"{pods[0]} and 2 more: {note}") == 1
+    assert short.count("it is down") == 1
+    assert sum(note in str(said) for said in unseen.everything(report)) == 1

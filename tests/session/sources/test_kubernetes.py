@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,14 @@ import trustme
 
 from tests import kubernetes_api as k8s
 from tests.cli.test_main import Doctor, doctor
+from tests.making import shipped_catalogue, shipped_rules
 from tests.paths import ROOT
 from tests.serving import Answer, Route, Served, pages
+from vllm_doctor.session.attach import attach
+from vllm_doctor.session.attachment import Attachment
+from vllm_doctor.session.view_model import Control, Status, ViewModel
+from vllm_doctor.session.watch import Judge, Watch
+from vllm_doctor.sources.server.access import Access
 
 __all__ = ["doctor"]
 
@@ -255,3 +262,30 @@ def test_what_the_api_says_cannot_move_a_terminal(run: Any) -> None:
     events = [k8s.event("Odd", "\x1b[2J\x1b[31mcleared", A)]
     _, report, _ = run(well(events=events))
     assert "\x1b" not in notes_of(report)
+
+
+def test_at_a_terminal_each_pod_is_watched(
+    authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = k8s.Api(
+        pods=[k8s.pod(A), k8s.pod(B)], metrics={A: pages("preemption"), B: pages("healthy-busy")}, deployments=[
+            k8s.deployment(replicas=2)
+        ],
+    )  # fmt: skip
+    control, told = Control(), []
+    with k8s.serving_api(known, authority) as served:
+        k8s.as_a_pod(monkeypatch, tmp_path / "account", served, authority)
+        look = Attachment(shipped_catalogue().metrics, Access(), 3.0, time.monotonic() + 600)
+        judge = Judge(shipped_rules(), shipped_catalogue(), {"goal": "throughput"})
+        watch = Watch(lambda opened: attach([WORD], look, opened), judge, control)
+
+        def tell(view_model: ViewModel) -> None:
+            told.append(view_model)
+            if view_model.report is not None and len(view_model.report.engines) == 2:
+                control.stop()
+
+        watch.run(tell)
+    assert told[-1].status is Status.LIVE
+    assert told[-1].report is not None
+    assert [engine.subject["server"].rpartition("/")[2] for engine in told[-1].report.engines] == [A, B]
+    assert told[-1].report.headline == "The KV cache is too small for the running batch"

@@ -1,4 +1,4 @@
-"""The log of a open_run server."""
+"""The log of a running server."""
 
 from __future__ import annotations
 

@@ -468,6 +468,32 @@ def test_what_was_read(tmp_path: Path) -> None:
     assert log.bytes_read == path.stat().st_size
 
 
+def test_a_lone_line_without_a_time_has_none(tmp_path: Path) -> None:
+    """Not "+0:00:10": that clock runs by the log's statistics, and there are none."""
+    lone = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."
+    (run,) = Log([written(tmp_path / "vllm.log", [lone])], table()).examine("the server").runs
+    assert run.death is not None
+    assert (run.death.at, run.first_at, run.last_at) == (None, None, None)
+
+
+@pytest.mark.parametrize("name", ["vllm.log", "vllm.log.gz"])
+def test_which_share_of_its_file_was_read(tmp_path: Path, name: str) -> None:
+    """Of a packed one the share of the packed bytes."""
+    text = "\n".join([*start(0), *busy(40, 9000), ""]).encode()
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    log = Log([path], table())
+    assert log.share_read == 0.0
+    log.examine("the server")
+    assert log.share_read == 1.0
+
+
+def test_nobody_knows_which_share_of_a_pipe_was_read_or_of_a_log_that_grows(tmp_path: Path) -> None:
+    path = written(tmp_path / "vllm.log", start(0))
+    assert Log([path, None], table()).share_read is None
+    assert Log([path], table(), watch=3.0).share_read is None
+
+
 def test_of_many_files_only_some_are_named() -> None:
     assert Log([Path(f"{n}.log") for n in range(9)], table()).target == "0.log, 1.log, 2.log and 6 more"
     assert Log([None], table()).target == "-"

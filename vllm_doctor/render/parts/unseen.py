@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.reason import HOW_TO_LEARN, Reason
-from vllm_doctor.model.report import Report, UnknownRule
+from vllm_doctor.model.report import Report, SourceSeen, UnknownRule
 from vllm_doctor.render.page import Fold, Words, code, listed
 from vllm_doctor.render.parts import coverage
 
@@ -27,10 +28,8 @@ def count(report: Report) -> str:
 
 def everything(report: Report) -> Iterator[Words]:
     """What the sources had to say, then every rule that could not be judged by its reasons, then what would help."""
-    for source in report.sources:
-        if source.error is not None:
-            yield source.error.message
-        yield from ((code(source.target), f": {note}") for note in source.notes)
+    for source, said in _said(report):
+        yield (code(_targets(report, source.kind, said)), f": {said}") if said in source.notes else said
     by_reason = report.unknown_by_reason
     for reason in sorted(by_reason, key=lambda reason: (reason is not Reason.NOT_IN_LOG, reason is Reason.NOT_LOCAL)):
         yield f"{HOW_TO_LEARN[reason][0].upper()}{HOW_TO_LEARN[reason][1:]}. Rules: ", *listed(by_reason[reason])
@@ -82,11 +81,25 @@ def in_short(report: Report) -> list[str]:
 
 
 def _of_sources(report: Report) -> Iterator[str]:
+    for source, said in _said(report):
+        is_named = said in source.notes and source.kind != "gpu" and not report.is_unmeasured
+        yield f"{_targets(report, source.kind, said)}: {said}" if is_named else said
+
+
+def _said(report: Report) -> Iterator[tuple[SourceSeen, str]]:
+    """What the sources could not do, and their notes: what several of a kind say, as of many pods, once."""
+    told: set[tuple[SourceKind, str]] = set()
     for source in report.sources:
-        if source.error is not None:
-            yield source.error.message
-        for note in source.notes:
-            yield note if source.kind == "gpu" or report.is_unmeasured else f"{source.target}: {note}"
+        for said in (*((source.error.message,) if source.error is not None else ()), *source.notes):
+            if (source.kind, said) not in told:
+                told.add((source.kind, said))
+                yield source, said
+
+
+def _targets(report: Report, kind: SourceKind, note: str) -> str:
+    """The sources of a kind with this note."""
+    first, *more = (source.target for source in report.sources if source.kind == kind and note in source.notes)
+    return f"{first} and {len(more)} more" if more else first
 
 
 def _because(rules: Sequence[str], how: str) -> str:

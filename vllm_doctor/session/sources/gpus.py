@@ -47,11 +47,20 @@ def of_file(patient: str, how: Attachment, command: Command | None = None) -> li
     return [Source(SourceKind.GPU, nobody.gpus_target, patient, look, was_there=True)]
 
 
-def of_benchmarks(found: Sequence[Source], how: Attachment) -> list[Source]:
-    """The GPUs that were printed: of the servers that benchmarks measured, and of which no other source tells."""
-    others = {source.patient for source in found if source.kind not in (SourceKind.BENCH, SourceKind.COMMAND)}
-    measured = dict.fromkeys(source.patient for source in found if source.kind is SourceKind.BENCH)
-    return [source for patient in measured if patient not in others for source in of_file(patient, how, how.written)]
+def of_unseen(found: Sequence[Source], how: Attachment) -> list[Source]:
+    """The GPUs that were printed: of the servers of which no other source tells any. They are of one host: of several
+    servers only benchmarks can be of the same."""
+    is_used = any(source.was_there or (source.kind is SourceKind.HOST and not source.is_past) for source in found)
+    if how.printed is None or is_used:
+        return []
+    kinds: dict[str, set[SourceKind]] = {}
+    for source in found:
+        kinds.setdefault(source.patient, set()).add(source.kind)
+    unseen = [patient for patient, of in kinds.items() if patient and not of & {SourceKind.GPU, SourceKind.HOST}]
+    if len(unseen) == 1 or (unseen and all(SourceKind.BENCH in kinds[patient] for patient in unseen)):
+        return [source for patient in unseen for source in of_file(patient, how, how.written)]
+    why = "it is of one host, and several servers are examined" if unseen else "what its server has is known"
+    return [noted(SourceKind.GPU, how.printed.name, "", f"{how.printed.name} is not used: {why}")]
 
 
 def named(how: Attachment, beside: Sequence[Source]) -> Iterator[Source]:

@@ -81,6 +81,7 @@ def of_files(given: Sequence[Origin], how: Attachment, patient: str = "") -> Sou
         patient,
         look,
         bytes_read=lambda: log.bytes_read,
+        share_read=lambda: log.share_read,
         follow=(lambda: source.Followed(paths, table, patient)) if of_server else None,
         logs=tuple(paths),
     )

@@ -69,20 +69,27 @@ Origin = Path | ProcessLog | Held | None
 """Where a log is; None: standard input."""
 
 MOST_OF_LIVING = 256 * 1024 * 1024
-"""Bytes of a open_run server's log: it is to be left in peace."""
+"""Bytes of a running server's log: it is to be left in peace."""
 _MOST_CARRIED = 4 * 1024 * 1024
 _JOURNAL_BYTES = re.compile(rb'("MESSAGE" ?: ?)\[([0-9, ]{1,1000000})\]')
 
 
-def blocks(path: Origin, notes: list[str], until: float | None, may_be_empty: bool) -> Iterator[Block]:
-    """The log's blocks; what must be said of it goes to `notes`. Raises SourceError where it cannot be read.
+def blocks(
+    path: Origin,
+    notes: list[str],
+    until: float | None,
+    may_be_empty: bool,
+    reached: Callable[[int], object] = lambda at: None,
+) -> Iterator[Block]:
+    """The log's blocks; what must be said of it goes to `notes`, and how many bytes of its file were read to `reached`.
+    Raises SourceError where it cannot be read.
 
-    `until`, on time.monotonic: the log of a open_run server, which is followed until then, and of which only the end is
+    `until`, on time.monotonic: the log of a running server, which is followed until then, and of which only the end is
     read where it is long.
     """
     if isinstance(path, Held):
         return _readable(_of_text(path), notes)
-    found = _of_file(path, notes, until, may_be_empty)
+    found = _of_file(path, notes, until, may_be_empty, reached)
     return _readable(found, notes) if until is None else _journal(found)
 
 
@@ -107,6 +114,14 @@ def written_at(path: Origin, notes: list[str]) -> datetime:
     return datetime.now(UTC)
 
 
+def size_of(path: Origin) -> int | None:
+    """Bytes of its file; None where that is not known: of a pipe."""
+    if isinstance(path, Held):
+        return None
+    about = _about(path)
+    return about.st_size if about is not None else None
+
+
 def changed_at(path: Origin) -> float | None:
     """When the file was last written to, POSIX seconds; None where there is none."""
     if isinstance(path, Held):
@@ -116,9 +131,13 @@ def changed_at(path: Origin) -> float | None:
 
 
 def _of_file(
-    path: Path | ProcessLog | None, notes: list[str], until: float | None, may_be_empty: bool
+    path: Path | ProcessLog | None,
+    notes: list[str],
+    until: float | None,
+    may_be_empty: bool,
+    reached: Callable[[int], object],
 ) -> Iterator[Block]:
-    source = Blocks(path)
+    source = Blocks(path, reached=reached)
     position = _end_of(path) if until is not None else 0
     try:
         if position:
@@ -136,7 +155,7 @@ def _of_file(
 
 
 def _end_of(path: Path | ProcessLog | None) -> int:
-    """Where to begin with a log that is too long to be read beside a open_run server; 0 with one that is not."""
+    """Where to begin with a log that is too long to be read beside a running server; 0 with one that is not."""
     about = _about(path)
     return max(0, about.st_size - MOST_OF_LIVING) if about is not None else 0
 

@@ -132,14 +132,17 @@ class Blocks:
     """The blocks of a log; `path` None is standard input. A block is only valid until the next one is asked for.
 
     `notes` says, once it has been read, what the user must know of it, such as that it was torn. Raises SourceError
-    while it is read: not-found, denied, not-a-log, empty, unreadable. To be iterated over once.
+    while it is read: not-found, denied, not-a-log, empty, unreadable. To be iterated over once. `reached`: is told how
+    many bytes of the file itself were read.
     """
 
-    def __init__(self, path: Path | ProcessLog | None, size: int = BLOCK) -> None:
+    def __init__(
+        self, path: Path | ProcessLog | None, size: int = BLOCK, reached: Callable[[int], object] = lambda at: None
+    ) -> None:
         self.path = path
         self.name = "standard input" if path is None else str(path)
         self.notes: list[str] = []
-        self._size = size
+        self._size, self._reached = size, reached
         self._expected = 0
         self.position = 0
         """Bytes read of the file itself."""
@@ -209,6 +212,7 @@ class Blocks:
         except OSError as error:
             raise unreadable(self.name, error) from None
         self.position += got
+        self._reached(self.position)
         if self.path is None and len(from_stdin) < MOST_KEPT:
             from_stdin.extend(memory[:got])
         if not got and memory and self.position < self._expected:

@@ -78,7 +78,7 @@ class Sighting(NamedTuple):
 class Reading:
     """One log being read. `path` None is standard input; `group` numbers the logs that belong together.
 
-    `until`, on time.monotonic: the log of a open_run server, which is followed until then, and of which only the end is
+    `until`, on time.monotonic: the log of a running server, which is followed until then, and of which only the end is
     read where it is long. `may_run_ahead`: whether a second thread may read it (`Scanner.lines`).
 
     Complete once `sightings` is exhausted.
@@ -96,6 +96,8 @@ class Reading:
         self.name = str(path) if path is not None else "-"
         self.stream = group
         self.tally = Tally()
+        self.position = 0
+        """Bytes of its file that were read: fewer than those of the tally where it is packed."""
         self.recognised = 0
         self.is_vllm = False
         """Whether a record of vLLM's was in it."""
@@ -159,8 +161,11 @@ class Reading:
         self.shift = clock.shift()
         self.notes += [_slow(id, times) for id, times in self._too_slow.items()]
 
+    def _reached(self, position: int) -> None:
+        self.position = position
+
     def _blocks(self) -> Iterator[Block]:
-        for block in bytes_stream.blocks(self.path, self.notes, self._until, self.may_be_empty):
+        for block in bytes_stream.blocks(self.path, self.notes, self._until, self.may_be_empty, self._reached):
             if not self.head and not isinstance(block, Rest):
                 head = bytes(block[:_LOOKED_AT])
                 self.head = [r.message for raw in head[:_HEAD].split(b"\n")[:5] for r in record.records(raw)]

@@ -27,7 +27,7 @@ from vllm_doctor.sources.log.bytes_stream import Held, Origin
 from vllm_doctor.sources.log.reader import Reading, merged
 from vllm_doctor.sources.log.runs import Runs
 from vllm_doctor.text import content, durations
-from vllm_doctor.text.times import iso
+from vllm_doctor.text.times import is_dated, iso
 
 STDIN = "-"
 _ROTATED = re.compile(
@@ -87,9 +87,9 @@ class Log:
     since: Period | None = None
     until: Period | None = None
     watch: float | None = None
-    """Seconds in which it is followed, beside its open_run server."""
+    """Seconds in which it is followed, beside its running server."""
     age: float | None = None
-    """Of the log of a open_run server in a recording: seconds since it was last written to."""
+    """Of the log of a running server in a recording: seconds since it was last written to."""
     threads: int | None = None
     """1 or 2; None: a second one only where a processor is idle. Beside its server, and for several logs by time, 1."""
     readings: list[Reading] = field(default_factory=list)
@@ -108,6 +108,17 @@ class Log:
         """How far it has come."""
         return sum(reading.tally.bytes_read for reading in self.readings)
 
+    @property
+    def share_read(self) -> float | None:
+        """The same, as a share of its files; None where their size is not known, or one is followed."""
+        if self.watch is not None:
+            return None
+        sizes = [bytes_stream.size_of(path) for path in self.paths]
+        known = [size for size in sizes if size is not None]
+        if not sum(known) or len(known) < len(sizes):
+            return None
+        return min(1.0, sum(reading.position for reading in self.readings) / sum(known))
+
     def examine(self, patient: str) -> Observation:
         """Read to the end. What cannot be read is the observation's error, what was odd its notes."""
         started = time.monotonic()
@@ -121,7 +132,8 @@ class Log:
         if not any(reading.is_vllm for reading in self.readings):
             return self._failed(patient, self._nothing(recognised, read))
         shift = self.readings[0].shift if len(self.readings) == 1 else 0.0
-        whole = [run.shifted(shift) for run in runs.done(any(reading.is_quoted for reading in self.readings))]
+        done = runs.done(any(reading.is_quoted for reading in self.readings))
+        whole = [_without_made_up_times(run.shifted(shift)) for run in done]
         chosen = self._between(whole)
         if not chosen:
             return self._failed(patient, _outside(self.target, whole))
@@ -237,6 +249,14 @@ def _state(path: Origin) -> tuple[int, float] | None:
     except OSError:
         return None
     return (found.st_size, found.st_mtime) if found else None
+
+
+def _without_made_up_times(run: Run) -> Run:
+    """A run without times and statistics has no time: the clock that statistics make stood still."""
+    if run.rounds or run.first_at is None or is_dated(run.first_at):
+        return run
+    death = replace(run.death, at=None) if run.death is not None else None
+    return replace(run, first_at=None, last_at=None, death=death)
 
 
 def _died_at(run: Run, end: float) -> float:

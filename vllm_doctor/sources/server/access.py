@@ -25,7 +25,7 @@ class Access:
 
     def credentials(self, base: str) -> Mapping[str, str]:
         """The headers for the server at `base`, and for nobody else."""
-        token = max(((len(of), token) for of, token in self.tokens.items() if _covers(of, base)), default=None)
+        token = max(((len(of), token) for of, token in self.tokens.items() if covers(of, base)), default=None)
         return self.headers if token is None else {**self.headers, "authorization": f"Bearer {token[1]}"}
 
     def check_found(self) -> None:
@@ -40,7 +40,8 @@ class Access:
             )
 
 
-def _covers(url: str, base: str) -> bool:
+def covers(url: str, base: str) -> bool:
+    """Whether what --token-for says of this URL is of the server at `base`."""
     of, server = urlsplit(url), urlsplit(base)
     place, its = ((p.scheme, p.hostname, p.port or _PORTS.get(p.scheme)) for p in (of, server))
     return place == its and f"{server.path}/".startswith(f"{of.path}/")
