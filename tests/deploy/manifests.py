@@ -30,12 +30,13 @@ def pod(made: Mapping[str, Any]) -> dict[str, Any]:
 
 def doctor_of(made: Mapping[str, Any]) -> dict[str, Any]:
     """The doctor's container in these pods."""
-    (found,) = (container for container in pod(made)["containers"] if container["name"] == "doctor")
-    return found
+    found: list[dict[str, Any]] = [held for held in pod(made)["containers"] if held["name"] == "doctor"]
+    assert len(found) == 1
+    return found[0]
 
 
 def commands(container: Mapping[str, Any]) -> Iterator[list[str]]:
-    """The doctor's arguments, of each of its commands in the container: by the image's own, or within a shell's text."""
+    """The doctor's arguments in each of its commands there: those of the image's own, or within a shell's text."""
     given = container.get("command", ["vllm-doctor"])
     if given[:2] == ["sh", "-c"]:
         for line in re.findall(r"vllm-doctor ([^;|&\n]+)", given[2]):

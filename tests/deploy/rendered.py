@@ -1,4 +1,4 @@
-"""The chart's manifests: by Helm where it is installed, else by Go's templates with sprig (render.go), as Helm is made."""
+"""The chart's manifests: by Helm where it is installed, else by what Helm is made of, Go's templates and sprig."""
 
 from __future__ import annotations
 

@@ -179,5 +179,5 @@ def test_its_rights_are_those_of_the_documented_manifest(
 def test_a_file_that_is_missing_is_an_error_and_not_an_empty_rule(tmp_path: Path) -> None:
     shutil.copytree(CHART, tmp_path / "chart")
     (tmp_path / "chart" / "alerts" / "alerts.rules.yaml").unlink()
-    with pytest.raises(RuntimeError, match="alerts/alerts.rules.yaml is missing: vllm-doctor alerts -o alerts"):
+    with pytest.raises(RuntimeError, match=r"alerts/alerts\.rules\.yaml is missing: vllm-doctor alerts -o alerts"):
         rendered({}, tmp_path / "chart")
