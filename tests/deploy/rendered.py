@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +26,7 @@ _GO = {"GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOFLAGS": ""}
 
 def rendered(values: Mapping[str, Any], chart: Path = CHART) -> dict[tuple[str, str], dict[str, Any]]:
     """Each object by its kind and name. Raises RuntimeError with what the engine says."""
-    program = needed(_PACKAGES, "helm", "go")
+    program = shutil.which("helm") or needed(_PACKAGES, "go")
     text = _by_helm(program, values, chart) if program.endswith("/helm") else _by_go(program, values, chart)
     objects = [found for found in yaml.safe_load_all(text) if found]
     by_name = {(found["kind"], found["metadata"]["name"]): found for found in objects}
