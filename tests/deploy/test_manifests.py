@@ -6,6 +6,7 @@ import contextlib
 import copy
 import io
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -92,3 +93,29 @@ def test_the_sidecar_shares_what_it_reads_and_writes_only_where_it_may() -> None
     volumes = {volume["name"] for volume in pod(sidecar)["volumes"]}
     used = {mount["name"] for container in pod(sidecar)["containers"] for mount in container["volumeMounts"]}
     assert used == volumes
+
+
+def test_the_rights_for_debugging_are_one_capability_and_no_more() -> None:
+    (given,) = objects(DEPLOY / "debug.yaml")
+    assert given == {
+        "securityContext": {
+            "runAsNonRoot": False,
+            "runAsUser": 0,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"], "add": ["SYS_PTRACE"]},
+        }
+    }
+
+
+@pytest.mark.parametrize("page", ["container.md", "kubernetes.md", "alerts.md", "releasing.md"])
+def test_the_files_that_its_pages_name_are_there(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    named = set(re.findall(r"(?<![\w/])(?:deploy|docs|\.ci)/[\w./-]*\w", text)) - {"deploy/x", "deploy/vllm"}
+    assert named
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+def test_the_page_tells_when_to_take_each_of_them() -> None:
+    text = (ROOT / "docs" / "container.md").read_text("utf-8")
+    assert [path.name for path in DEPLOY.glob("*.yaml") if f"deploy/{path.name}" not in text] == []
