@@ -25,6 +25,8 @@ SLOW = (
     # whole folders and modules: they start processes, servers or terminals, or live through real seconds
     "tests/alerting/*",
     "tests/cli/*",
+    "tests/deploy/test_chart.py*",
+    "tests/deploy/test_release.py*",
     "tests/tui/*",
     "tests/sources/profile/test_py_spy.py*",
     "tests/sources/kubernetes/*",
@@ -81,6 +83,7 @@ SLOW = (
     "*too_strange*",
     "*without_end*",
     "*::test_a_bomb*",
+    "*::test_a_wheel_is_made_of_what_it_copies*",
     "*::test_any_division*",
     "*::test_a_real_process*",
     "*::test_a_template_engine*",
