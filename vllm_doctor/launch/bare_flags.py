@@ -24,6 +24,8 @@ _LEFT_OUT = re.compile(rf"{_VARIABLE.pattern}|\.\.\.|…")
 """In a value: `{... "num_speculative_tokens": 3}`."""
 _SHARE = 0.5
 _REMARK = re.compile(r"\([A-Za-z][^()]{0,80}\)")
+_REMARK_WORDS = 42
+"""At most, with the blanks between them."""
 _NOTE = "the program is not in the text: these were read as flags of `vllm serve`"
 _RUN = ("docker", "run")
 _RUN_NOTE = "the program is not in the text: this was read as what follows `docker run`"
@@ -86,12 +88,17 @@ def _without_remarks(words: Sequence[Word]) -> Iterator[Word]:
     """The words without those in a bracket, "(max_pixels 3145728)", which is no flag's value."""
     at = 0
     while at < len(words):
-        end = next((n for n, one in enumerate(words[at:], at) if one.text.endswith(")")), None)
+        end = _bracket_ends(words, at) if words[at].text.startswith("(") else None
         if end is not None and _REMARK.fullmatch(" ".join(word.text for word in words[at : end + 1])):
             at = end
         else:
             yield words[at]
         at += 1
+
+
+def _bracket_ends(words: Sequence[Word], at: int) -> int | None:
+    last = min(at + _REMARK_WORDS, len(words))
+    return next((place for place in range(at, last) if words[place].text.endswith(")")), None)
 
 
 def _bullet(text: str) -> int:
