@@ -23,7 +23,7 @@ from tests.paths import PACKAGE
 from vllm_doctor.rules import log_lines, rule
 
 _METHODS = frozenset({"match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"})
-_HANDED_ON = {"sources.log.entry_wrapper": "match"}
+_HANDED_ON = {"sources.log.entry_wrapper": "match", "text.content": "match"}
 """How modules use the patterns that they hand on to a function; elsewhere such a one counts as searched."""
 
 
