@@ -327,7 +327,7 @@ def slow(use: Use, most_cases: int | None = None, longest: int | None = None) ->
                 return f"{took / one:.0f} steps on {size} characters of {made(60)!r}"
         slowest, its = max((slowest, its), (took, made), key=lambda pair: pair[0])
     if its is not None and longest is None and slowest > _SOME * one:
-        more = min(seconds(run, its(4 * SIZE), 10 * MOST * one) for _ in range(2))
-        if more > 8 * min(seconds(run, its(SIZE)) for _ in range(2)):
-            return f"{more / slowest:.0f} times as long on four times as much of {its(60)!r}"
+        growth = min(seconds(run, its(4 * SIZE), 10 * MOST * one) / seconds(run, its(SIZE)) for _ in range(3))
+        if growth > 8:
+            return f"{growth:.0f} times as long on four times as much of {its(60)!r}"
     return None
