@@ -12,8 +12,8 @@ from tests.lab.server import loaded, must_be_installed, started, vllm
 from tests.paths import ROOT
 
 SICK = ("--max-model-len", "2048", "--max-num-seqs", "2")
-LOAD = {"clients": 24, "prompt": 128, "out": 200}
-HOW = ("--duration", "30", "--share")
+LOAD = {"clients": 24, "prompt": 128, "out": 100, "vary": True}
+HOW = ("--duration", "60", "--share")
 FOLDER = ROOT / "docs" / "tutorial"
 
 

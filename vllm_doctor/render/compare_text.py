@@ -100,8 +100,16 @@ def _table(comparison: Comparison) -> list[str]:
     for row, before, after in zip(comparison.rows, befores, afters, strict=True):
         times = words.times(row.factor) if row.factor and row.word in _TOLD else ""
         says = f"{row.says} /s" if row.unit == "1/s" else row.says
-        lines.append(f"  {says:<{_SAYS}}{before:>{wide}}  {after:>{wider}}  {row.word} {times}")
+        lines.append(f"  {says:<{_SAYS}}{before:>{wide}}  {after:>{wider}}  {_is(row)} {times}")
     return lines
+
+
+def _is(row: Row) -> str:
+    """What became of it. "the same" is said of figures that look so, and of others what hides a difference."""
+    if row.word != "the same" or row.before is None or row.after is None:
+        return row.word
+    was, now = row.before.value, row.after.value
+    return "within the spread" if abs(now - was) >= LEAST_CHANGE * max(abs(was), abs(now)) > 0 else row.word
 
 
 def _figure(measure: Measure | None, row: Row) -> str:

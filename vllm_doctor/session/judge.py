@@ -265,6 +265,8 @@ def _concluded(
     """The verdict and its headline, with what could not be seen taken into account. `unmeasured`: the headline where
     nothing was measured; "" where something was."""
     verdict, headline = diagnosis.verdict, diagnosis.headline
+    if error is not None and error.kind == "tls":
+        return Verdict.UNKNOWN, error.message  # it was asked wrongly: what its old log shows is no answer to that
     if error is not None:
         # What could not be read is not ok, and a server that stopped answering is what to say first.
         headline = headline if verdict in (Verdict.CRITICAL, Verdict.WARNING) else error.message
