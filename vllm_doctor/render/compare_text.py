@@ -40,7 +40,7 @@ def render(comparison: Comparison, colour: bool = False) -> str:
         lines += _paragraph("note", note)
     lines += textwrap.wrap(
         "In brackets: the least and the most of the samples, or the bounds of a histogram's bucket. A difference"
-        f" counts where these do not overlap and it is at least {words.number(LEAST_CHANGE, 'share')}.",
+        f" counts where these do not overlap and it is at least {words.number(LEAST_CHANGE, 'share')}; else it is unclear.",
         _WIDTH,
         initial_indent="  ",
         subsequent_indent="  ",
@@ -105,11 +105,11 @@ def _table(comparison: Comparison) -> list[str]:
 
 
 def _is(row: Row) -> str:
-    """What became of it. "the same" is said of figures that look so, and of others what hides a difference."""
+    """What became of it. "the same" is said of figures that look so; a difference within the spread is "unclear"."""
     if row.word != "the same" or row.before is None or row.after is None:
         return row.word
     was, now = row.before.value, row.after.value
-    return "within the spread" if abs(now - was) >= LEAST_CHANGE * max(abs(was), abs(now)) > 0 else row.word
+    return "unclear" if abs(now - was) >= LEAST_CHANGE * max(abs(was), abs(now)) > 0 else row.word
 
 
 def _figure(measure: Measure | None, row: Row) -> str:
