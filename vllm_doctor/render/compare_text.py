@@ -39,8 +39,8 @@ def render(comparison: Comparison, colour: bool = False) -> str:
     for note in comparison.notes:
         lines += _paragraph("note", note)
     lines += textwrap.wrap(
-        "In brackets: the least and the most of the samples, or the bounds of a histogram's bucket. A difference"
-        f" counts where these do not overlap and it is at least {words.number(LEAST_CHANGE, 'share')}; else it is unclear.",
+        "In brackets: the least and the most of the samples, or the bounds of a histogram's bucket. A difference counts"
+        f" where these do not overlap and it is at least {words.number(LEAST_CHANGE, 'share')}; else it is unclear.",
         _WIDTH,
         initial_indent="  ",
         subsequent_indent="  ",
