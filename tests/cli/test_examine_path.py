@@ -40,7 +40,8 @@ def behind() -> Iterator[list[str]]:
 
 
 def examined(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    main([*words, "--json", "--window", "0.2", "--fail-on", "never"])
+    for_a_moment = ("--window", "0.2") if any("http" in word for word in words) else ()  # files are not watched
+    main([*words, "--json", *for_a_moment, "--fail-on", "never"])
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     return document
 

@@ -124,7 +124,7 @@ def test_a_command_runs(
         monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     if arguments[:1] == ["compare"] and any("http" in word for word in arguments):  # of files --window is an error
         arguments += ["--window", "1"]
-    elif arguments[:1] == ["record"] and "--bench" not in arguments:  # a minute is, too
+    elif arguments[:1] == ["record"] and "http" in command and "--bench" not in arguments:  # a minute is, too
         arguments += ["--duration", "1"]
     if "--window" in arguments:  # thirty seconds are for a person
         arguments[arguments.index("--window") + 1] = "1"

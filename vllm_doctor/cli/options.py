@@ -438,7 +438,7 @@ def given_of(options: argparse.Namespace, is_more: bool = False) -> Given:
     """The options that were written, which wait for a source that they say something of."""
     from vllm_doctor.session.applying import Given
 
-    return Given(options.given, [url for url, _ in options.token_for], is_more)
+    return Given(options.given, is_more)
 
 
 def attachment_of(

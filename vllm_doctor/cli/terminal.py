@@ -114,7 +114,7 @@ def _session(sources: Sequence[str], options: argparse.Namespace, wishes: dict[s
         look = replace(examining_attachment_of(options, access, signals, WINDOW, deadline), keep=_KEPT)
         goal: dict[str, Value] = {"goal": "throughput"}
         if any(map(recording.is_named_by, chosen)):  # replayed; it tells for itself by which goal it was judged
-            goal, look = {}, replace(look, given=Given(options.given - {"--window"}, access.tokens))
+            goal, look = {}, replace(look, given=Given(options.given - {"--window"}))
         judge = Judge(rules, signals, goal | wishes, options.strict)
         made = Watch(lambda opened: attach(chosen, look, opened), judge, session.control)
         watching[:] = [(made, look, signals)]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from vllm_doctor.model.errors import UsageError
 from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.session.source import Source
 from vllm_doctor.sources.kubernetes.target import SCHEME
-from vllm_doctor.sources.server.access import covers
 
 _RUNNING = frozenset({SourceKind.SERVER, SourceKind.GATEWAY, SourceKind.HOST})
 _ASKED = frozenset({SourceKind.SERVER, SourceKind.GATEWAY, SourceKind.PROMETHEUS})
@@ -36,11 +34,6 @@ def _of_now(kinds: frozenset[SourceKind]) -> Callable[[Source], bool]:
 
 def _is_asked(source: Source) -> bool:
     return _of_now(_ASKED)(source) and not source.patient.startswith(SCHEME)
-
-
-def _is_at(url: str, source: Source) -> bool:
-    server = source.server
-    return source.kind is SourceKind.PROMETHEUS if server is None else covers(url, server.base)
 
 
 _USES = (
@@ -82,16 +75,12 @@ _USES = (
 class Given:
     """The options that the user wrote, as they are spelled, until a source is there that they say something of.
 
-    `tokens`: the URLs of --token-for. `is_more`: further sources may come before `check` is called.
+    `is_more`: further sources may come before `check` is called. A --token-for of another server is none: the same
+    options stand in scripts of several servers.
     """
 
-    def __init__(self, options: Collection[str] = (), tokens: Collection[str] = (), is_more: bool = False) -> None:
+    def __init__(self, options: Collection[str] = (), is_more: bool = False) -> None:
         self._left = [(use, option) for use in _USES for option in use.options if option in options]
-        for url in tokens:
-            use = _Use(
-                (f"--token-for {url}",), partial(_is_at, url), "is of no server here: write its URL as it is asked"
-            )
-            self._left += [(use, option) for option in use.options]
         self._is_more = is_more
 
     def meet(self, sources: Sequence[Source]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import StrEnum
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -98,6 +97,8 @@ def parse(word: str) -> Target:
         raise UsageError(f"{word}: {_WRITE}")
     kind = kind_of(path[0])
     if kind is None:
+        from difflib import get_close_matches  # late: each start reads this module, and few mistype a kind
+
         near = get_close_matches(path[0].lower(), [*Kind, *_SHORT], 1)
         meant = f"did you mean {near[0]}?" if near else f"one of {', '.join(Kind)}"
         raise UsageError(f"{word}: {path[0]!r} is no kind of object that has pods: {meant}")
