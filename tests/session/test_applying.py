@@ -62,9 +62,3 @@ def test_further_sources_are_waited_for() -> None:
         given.check()
     given.meet([SERVER])
     given.check()
-
-
-def test_a_token_for_nobody_is_an_error() -> None:
-    with pytest.raises(UsageError, match=r"^--token-for http://elsewhere:8000 "):
-        Given(tokens=["http://elsewhere:8000"]).meet([SERVER])
-    Given(tokens=["http://prometheus:9090"]).meet([source(SourceKind.PROMETHEUS)])
