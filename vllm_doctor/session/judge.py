@@ -122,6 +122,8 @@ def judge(
     if is_benchmark and not has_figure(observations):
         is_benchmark, unmeasured = False, NO_RESULT
     verdict, headline = _concluded(diagnosis, error, unmeasured, is_benchmark, is_said(observations), strict)
+    if error is not None and verdict is Verdict.WARNING and _is_asked_wrongly(observations):
+        verdict, headline = Verdict.UNKNOWN, error.message
     trace = None
     if any(o.trace is not None for o in observations):
         from vllm_doctor.session import traced  # late: few servers are traced
@@ -207,6 +209,13 @@ def _error(observations: Sequence[Observation], examined: Sequence[Examined]) ->
     return decisive[0].error if decisive else None
 
 
+def _is_asked_wrongly(observations: Sequence[Observation]) -> bool:
+    """Whether no server answered, for it was asked by the wrong scheme or its certificate is not trusted: that its log
+    shows it to have been slow is no answer to that."""
+    servers = [o for o in observations if o.kind in SERVERS]
+    return bool(servers) and all(o.error is not None and o.error.kind == "tls" for o in servers)
+
+
 def _is_unread(observation: Observation) -> bool:
     """Whether it is a file of which there was no time to read all."""
     error = observation.error
@@ -265,8 +274,6 @@ def _concluded(
     """The verdict and its headline, with what could not be seen taken into account. `unmeasured`: the headline where
     nothing was measured; "" where something was."""
     verdict, headline = diagnosis.verdict, diagnosis.headline
-    if error is not None and error.kind == "tls":
-        return Verdict.UNKNOWN, error.message  # it was asked wrongly: what its old log shows is no answer to that
     if error is not None:
         # What could not be read is not ok, and a server that stopped answering is what to say first.
         headline = headline if verdict in (Verdict.CRITICAL, Verdict.WARNING) else error.message
