@@ -22,7 +22,6 @@ from vllm_doctor.cli.options import (
     access_of,
     examining_attachment_of,
     form_of,
-    given_of,
     wishes_of,
 )
 from vllm_doctor.cli.output import exit_code, is_coloured, write
@@ -98,9 +97,10 @@ def judge_of(
         look = replace(
             examining_attachment_of(options, access_of(options), signals, window, began + timeout - reserve),
             state=state,
-            given=given or given_of(options),
             waited=0.0 if started.ran else None,
         )
+        if given is not None:
+            look = replace(look, given=given)
         wishes = wishes_of(options)
         with contextlib.ExitStack() as opened:
             sources = attach(words, look, opened)
