@@ -16,7 +16,17 @@ from tests.programs import needed
 from vllm_doctor.model.version import __version__
 
 NOT_RELEASED = shutil.ignore_patterns(
-    ".git", ".venv", ".lab", "dist", "reference", "tests", "__pycache__", ".*_cache", "*.egg-info", "chart"
+    ".git",
+    ".venv",
+    ".lab",
+    ".hypothesis",
+    "dist",
+    "reference",
+    "tests",
+    "__pycache__",
+    ".*_cache",
+    "*.egg-info",
+    "chart",
 )
 READY = f"# Changelog\n\n## [Unreleased]\n\n### Added\n\n## [{__version__}] - 2026-11-26\n\n- The first line.\n"
 
