@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.paths import FIXTURES, ROOT
 from vllm_doctor.compare.comparison import Advice, Comparison, Outcome, Result, compared
+from vllm_doctor.compare.measure import measured, metrics, window_of
 from vllm_doctor.model.report import Measure
+from vllm_doctor.model.window import Window
+from vllm_doctor.recording import bundle
 
 SPREAD = 0.05
 
@@ -75,6 +81,55 @@ def test_a_difference_counts_beyond_the_spread_and_a_tenth(value: float, spread:
     before = result({"tokens_in": None, "requests": None})
     after = replace(before, measures={**before.measures, "tokens_out": parts("tokens_out", value, spread=spread)})
     assert outcome(before, after)[0] is (judged or Outcome.INCONCLUSIVE)
+
+
+def of_parts(name: str, *samples: float) -> Measure:
+    return Measure.of(name, sum(samples) / len(samples), samples, "parts")
+
+
+UNSTEADY = (225.0, 262.0, 241.0, 270.0, 232.0, 258.0, 229.0, 251.0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "judged"),
+    [
+        (UNSTEADY, (268.0, 330.0, 290.0, 310.0, 300.0, 322.0, 265.0, 301.0), Outcome.PASS),  # the ranges overlap
+        (UNSTEADY, (210.0, 330.0, 290.0, 345.0, 230.0, 322.0, 235.0, 301.0), None),
+        ((100.0,) * 4, (115.0,) * 4, Outcome.PASS),
+        ((100.0,) * 4, (105.0,) * 4, None),
+        # Ranges of four that part, as those of a server with itself do once in 35 times.
+        ((100.0, 90.0, 96.0, 84.0), (118.0, 102.0, 112.0, 101.0), None),
+    ],
+)
+def test_a_difference_counts_that_chance_seldom_makes(
+    before: tuple[float, ...], after: tuple[float, ...], judged: Outcome | None
+) -> None:
+    without = result({"tokens_in": None, "requests": None})
+    was, now = (
+        replace(without, measures={**without.measures, "tokens_out": of_parts("tokens_out", *samples)})
+        for samples in (before, after)
+    )
+    assert outcome(was, now)[0] is (judged or Outcome.INCONCLUSIVE)
+
+
+def test_the_swing_of_one_of_them_counts_alone() -> None:
+    """Welch's degrees of freedom: of a steady server and one that swings, those of the second."""
+    steady, swinging = of_parts("itl", *[0.010] * 30), of_parts("itl", 0.010, 0.014, 0.018, 0.012)
+    wide = (
+        result(measures={**result().measures, "itl": steady}),
+        result(measures={**result().measures, "itl": swinging}),
+    )
+    assert word(compared(*wide), "itl") == "the same"
+
+
+def test_a_time_shorter_than_four_requests_is_said_to_be_short() -> None:
+    slow = result({"request_time": 20.0, "ttft": 5.0})
+    why = inconclusive(replace(slow, seconds=30.0), result({"request_time": 20.0, "ttft": 5.0}))
+    assert why.endswith(
+        "before, a request took 20 s, and 30 s were sampled: sample 4 times as long as a request at least (--window 80)"
+        " / after, a request took 20 s, and 60 s were sampled: sample 4 times as long as a request at least"
+        " (--window 80)"
+    )
 
 
 def test_few_parts_tell_nothing() -> None:
@@ -202,3 +257,55 @@ def test_buckets_differ_where_they_do_not_overlap() -> None:
     wide = with_bucket(2.5, 5.0)
     assert word(compared(wide, with_bucket(0.25, 0.5)), "ttft_p99") == "better"
     assert word(compared(wide, with_bucket(1.0, 2.5)), "ttft_p99") == "the same"  # 2.49 and 2.51 are in two buckets
+
+
+@pytest.mark.parametrize(("seconds", "judged"), [(60.0, Outcome.PASS), (12.0, None)])
+def test_parts_shorter_than_a_request_are_not_samples_of_their_own(seconds: float, judged: Outcome | None) -> None:
+    slow = {"request_time": 10.0, "ttft": None, "itl": None, "tokens_in": None, "requests": None}
+    was, now = (
+        replace(one, measures={**one.measures, "tokens_out": of_parts("tokens_out", *samples)})
+        for one, samples in (
+            (result(slow, seconds=seconds), (100.0, 106.0, 98.0, 104.0)),
+            (result(slow, seconds=seconds), (118.0, 113.0, 115.0, 121.0)),
+        )
+    )
+    assert outcome(was, now)[0] is (judged or Outcome.INCONCLUSIVE)
+
+
+def seen(path: Path, first: int, last: int) -> Result | None:
+    """Of a recording, from one scrape to another; None: too little of it was under load."""
+    window = _window(path)
+    if window is None or len(window.times) <= last:
+        return None
+    part = window.part(window.times[first], window.times[last])
+    measures = {one.name: one for one in measured(part)}
+    return Result("x", "recording", measures, seconds=part.seconds, model="tiny") if "tokens_out" in measures else None
+
+
+@cache
+def _window(path: Path) -> Window | None:
+    return window_of([one.observation(metrics()) for one in bundle.read(path).sources if one.kind == "server"])
+
+
+TUTORIAL = ROOT / "docs" / "tutorial"
+RECORDED = [*sorted(path.parent for path in FIXTURES.glob("*/recording.json")), *sorted(TUTORIAL.glob("*.tar.gz"))]
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name)
+def test_a_recorded_server_is_no_better_than_itself(path: Path) -> None:
+    for scrapes in (20, 25, 30):  # the window of compare, and longer
+        for first in range(0, 60, 3):
+            one, other = seen(path, first, first + scrapes), seen(path, first + scrapes, first + 2 * scrapes)
+            if one is not None and other is not None:
+                assert compared(one, other).outcome is not Outcome.PASS, (first, scrapes)
+                assert compared(other, one).outcome is not Outcome.PASS, (first, scrapes)
+
+
+def test_any_thirty_seconds_of_the_tutorial_tell_that_its_fix_worked() -> None:
+    for first in range(0, 30, 3):
+        for then in range(0, 30, 3):
+            before = seen(TUTORIAL / "before.tar.gz", first, first + 30)
+            after = seen(TUTORIAL / "after.tar.gz", then, then + 30)
+            assert before is not None
+            assert after is not None
+            assert compared(before, after).outcome is Outcome.PASS, (first, then)

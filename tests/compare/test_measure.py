@@ -35,12 +35,26 @@ def measured(seen: Window) -> dict[str, Measure]:
 
 def test_the_whole_lies_between_its_parts() -> None:
     found = measured(window(page(0), page(20), page(60), page(80)))  # 2 s apart
-    assert found["tokens_out"] == Measure("tokens_out", 80 / 6, 10.0, 20.0, 3, "parts")
+    tokens = found["tokens_out"]
+    assert (tokens.value, tokens.low, tokens.high, tokens.samples) == (80 / 6, 10.0, 20.0, 3)
+    assert tokens.deviation == pytest.approx(math.sqrt(100 / 3))
 
 
 def test_a_long_time_is_cut_into_eight() -> None:
     found = measured(window(*(page(10.0 * n) for n in range(41))))
-    assert found["tokens_out"] == Measure("tokens_out", 5.0, 5.0, 5.0, 8, "parts")
+    assert found["tokens_out"] == Measure("tokens_out", 5.0, 5.0, 5.0, 8, "parts", 0.0)
+
+
+@pytest.mark.parametrize(("request_seconds", "parts"), [(1.0, 8), (16.0, 5), (30.0, 4)])
+def test_a_part_is_as_long_as_a_request_where_four_allow_it(request_seconds: float, parts: int) -> None:
+    def after(requests: int) -> str:
+        name = '{engine="0",model_name="m"}'
+        return page(10.0 * requests, done=requests) + (
+            f"\nvllm:e2e_request_latency_seconds_sum{name} {requests * request_seconds}"
+            f"\nvllm:e2e_request_latency_seconds_count{name} {requests}"
+        )
+
+    assert measured(window(*map(after, range(41))))["tokens_out"].samples == parts  # 80 s
 
 
 def test_engines_add_up() -> None:
@@ -62,7 +76,7 @@ def test_the_idle_ends_and_the_ramps_are_left_out() -> None:
     idle, after = page(0, running=0), page(220, running=0)
     load = [page(0, running=1), *(page(20.0 * n) for n in range(11)), page(210, running=1)]
     found = measured(window(idle, idle, *load, after, after))
-    assert found["tokens_out"] == Measure("tokens_out", 10.0, 10.0, 10.0, 8, "parts")
+    assert found["tokens_out"] == Measure("tokens_out", 10.0, 10.0, 10.0, 8, "parts", 0.0)
     assert found["in_flight"].value == 4.0
 
 

@@ -1,14 +1,15 @@
 """Did it get better? Two results, before and after, measure by measure. Pure.
 
-PASS needs the same load, a measure that decides (data/measures.yaml) better beyond the spread, and none of its kind
-worse. The statistics are simple, and stated: the samples of each (parts of the time, or whole runs) lie between a
-least and a most; a difference counts where these ranges do not overlap, with at least `LEAST_SAMPLES` in each, and
-where it is at least `LEAST_CHANGE`. Were nothing changed, and the samples independent, two ranges of four would part
-by chance once in 35 times. One run without known spread is taken as ± `ASSUMED`.
+PASS needs the same load, a measure that decides (measures.yaml) better beyond the spread, and none of its kind worse.
+The statistics are simple, and stated: a difference counts where it is at least `LEAST_CHANGE`, and where Welch's t of
+the samples (parts of the time, or whole runs; at least `LEAST_SAMPLES` in each) says that chance alone would make it
+less than once in 100 times, were they independent. Where only a least and a most are known, these ranges must not
+overlap; one run without known spread is taken as ± `ASSUMED`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -18,7 +19,7 @@ from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Measure
 from vllm_doctor.text.words import number, plain, times
 
-LEAST_SAMPLES = 4
+LEAST_SAMPLES = measure.LEAST_PARTS
 LEAST_CHANGE = 0.10
 """A smaller difference is not told apart from one run to another: only repeated runs could."""
 _LENGTHS = ("prompt_tokens", "output_tokens")
@@ -27,6 +28,11 @@ ASSUMED = 0.15
 SAME_LOAD = 0.10
 LEAST_SECONDS = 10.0
 LEAST_REQUESTS = 10
+# Student's t at 0.995, of 3 to 30 degrees of freedom: a table of any textbook.
+_T = (
+    5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947, 2.921, 2.898, 2.878,
+    2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750,
+)  # fmt: skip
 _GIVEN_UP = 0.01
 _GRAVE = "critical"
 _DIFFERENTLY = "one was measured by {} and the other by {}, which count differently: compare two of a kind"
@@ -171,9 +177,8 @@ def compared(before: Result, after: Result, goal: str = "throughput", open_loop:
     load = _load(before, after)
     same_load, load_says = _same_load(load, before, after, open_loop)
     new = tuple(rule for rule in after.found if rule not in before.found)
-    outcome, reasons = _outcome(
-        rows, goal, [*_lacking(before, after)], same_load, load_says, _spoiled(before, after, new)
-    )
+    spoiled = _spoiled(before, after, new)
+    outcome, reasons = _outcome(before, after, rows, goal, same_load, load_says, spoiled)
     if same_load is not True:
         rows = tuple(replace(row, word="changed") if row.word in ("better", "worse") else row for row in rows)
     changes = _changes(before, after)
@@ -205,21 +210,22 @@ def _rows(before: Result, after: Result) -> tuple[Row, ...]:
 
 
 def _outcome(
+    before: Result,
+    after: Result,
     rows: Sequence[Row],
     goal: str,
-    lacking: list[str],
     same_load: bool | None,
     load_says: str,
     spoiled: list[str],
 ) -> tuple[Outcome, list[str]]:
     """The outcome; of INCONCLUSIVE, the reasons. `spoiled`: why something better would be no pass."""
-    if lacking:
+    if lacking := _lacking(before, after):
         return Outcome.INCONCLUSIVE, lacking
     if same_load is not True:
         return Outcome.INCONCLUSIVE, [load_says]
     decided, why = _decided(rows, goal)
     if decided is None:
-        return Outcome.INCONCLUSIVE, [why]
+        return Outcome.INCONCLUSIVE, [why, *_too_short(before, after)]
     if decided == "better":
         return (Outcome.INCONCLUSIVE, spoiled) if spoiled else (Outcome.PASS, [])
     return Outcome.FAIL, []
@@ -234,26 +240,54 @@ def _spread(found: Measure) -> tuple[float, float] | None:
     return None
 
 
-def _word(definition: measure.Definition, before: Measure | None, after: Measure | None) -> str:
-    if before is None or after is None:
-        return "cannot tell"
-    if before.value == after.value == 0:
-        return "the same"
-    was, now = _spread(before), _spread(after)
+def _apart(was: Measure, now: Measure, before: Result, after: Result) -> bool | None:
+    """Whether the two differ by more than their samples spread; None: too few samples."""
+    one, other = _spread(was), _spread(now)
+    if one is None or other is None:
+        return None
+    if was.deviation is None or now.deviation is None or min(was.samples, now.samples) < LEAST_SAMPLES:
+        return one[1] < other[0] or other[1] < one[0]
+    error = was.deviation**2 / _independent(was, before)
+    its = now.deviation**2 / _independent(now, after)
+    if not error + its:
+        return was.value != now.value
+    freedom = (error + its) ** 2 / (error**2 / (was.samples - 1) + its**2 / (now.samples - 1))
+    return abs(now.value - was.value) > _quantile(freedom) * math.sqrt(error + its)
+
+
+def _independent(found: Measure, result: Result) -> float:
+    """How many of the samples are independent: of parts shorter than a request takes, as many as requests fit in."""
+    request = result.measures.get("request_time")
+    if found.spread != "parts" or request is None or not request.value or result.seconds is None:
+        return found.samples
+    return min(found.samples, max(1.0, result.seconds / request.value))
+
+
+def _quantile(freedom: float) -> float:
+    """Of Student's t, what its amount exceeds once in 100 times: of the next smaller number of degrees of freedom."""
+    row = int(freedom + 1e-9) - (LEAST_SAMPLES - 1)
+    return _T[max(0, min(row, len(_T) - 1))]
+
+
+def _word(definition: measure.Definition, before: Result, after: Result) -> str:
+    was, now = before.measures.get(definition.name), after.measures.get(definition.name)
     if was is None or now is None:
         return "cannot tell"
-    apart = was[1] < now[0] or now[1] < was[0]
-    most = max(abs(before.value), abs(after.value))
-    if not apart or abs(after.value - before.value) < LEAST_CHANGE * most:
+    if was.value == now.value == 0:
+        return "the same"
+    apart = _apart(was, now, before, after)
+    if apart is None:
+        return "cannot tell"
+    if not apart or abs(now.value - was.value) < LEAST_CHANGE * max(abs(was.value), abs(now.value)):
         return "the same"
     if not definition.better:
         return "changed"
-    return "better" if (after.value > before.value) == (definition.better == "more") else "worse"
+    return "better" if (now.value > was.value) == (definition.better == "more") else "worse"
 
 
 def _row(definition: measure.Definition, before: Result, after: Result) -> Row:
     was, now = before.measures.get(definition.name), after.measures.get(definition.name)
-    word = _word(definition, was, now)
+    word = _word(definition, before, after)
     if definition.whole and not definition.better:
         word = ""
     if before.seen_by != after.seen_by:
@@ -277,6 +311,21 @@ def _decided(rows: Sequence[Row], goal: str) -> tuple[str | None, str]:
             return None, f"too few samples to separate a difference of {kind} from the spread: sample longer"
     least = number(LEAST_CHANGE, "share")
     return None, f"no difference beyond the spread and {least}: if there is one, more runs are needed"
+
+
+def _too_short(before: Result, after: Result) -> list[str]:
+    """Where a time holds fewer requests, one after the other, than it must have parts."""
+    found = []
+    for when, result in _both(before, after):
+        request = result.measures.get("request_time")
+        if result.seconds is None or request is None or result.seconds >= LEAST_SAMPLES * request.value:
+            continue
+        window = math.ceil(LEAST_SAMPLES * request.value / 10) * 10
+        found.append(
+            f"{when}, a request took {number(request.value, 's')}, and {number(result.seconds, 's')} were sampled:"
+            f" sample {LEAST_SAMPLES} times as long as a request at least (--window {window})"
+        )
+    return found
 
 
 def _lacking(before: Result, after: Result) -> list[str]:

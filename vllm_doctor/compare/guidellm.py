@@ -69,7 +69,7 @@ def _result(document: Mapping[str, Any], name: str) -> Result:
         raise UsageError(f"{name} holds benchmarks of several models: compare one")
     good, bad = sum(done for done, _ in counts), sum(failed for _, failed in counts)
     measures = {
-        name: Measure(name, median(values), min(values), max(values), len(values), "runs")
+        name: Measure.of(name, median(values), values, "runs")
         for name, values in found.items()
         if good and len(values) == len(runs)
     }

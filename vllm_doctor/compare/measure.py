@@ -17,8 +17,12 @@ from vllm_doctor.rules import document, pickled
 from vllm_doctor.rules.signal import UNITS
 
 PATH = Path(__file__).with_name("measures.yaml")
-MOST_PARTS = 8
-"""A time is cut into at most so many parts of about the same length, each at least from one scrape to the next."""
+LEAST_PARTS, MOST_PARTS = 4, 8
+"""A time is cut into so many parts of about the same length, each at least from one scrape to the next.
+
+Where LEAST_PARTS allow it, a part is as long as a request takes: clients that wait for one another come in bursts, and
+parts of half a burst would tell of its phase.
+"""
 _DRAWN = ("tokens_out", "tokens_in", "running", "waiting", "kv_cache", "preemptions")
 _MOST_POINTS = 240
 _RAMP = 0.1
@@ -85,7 +89,7 @@ def measured(window: Window) -> tuple[Measure, ...]:
     window = _busy(window)
     if len(window.times) < 2:
         return ()
-    parts = [window.part(first, last) for first, last in _cuts(window.times)]
+    parts = [window.part(first, last) for first, last in _cuts(window.times, _count(window))]
     return tuple(found for d in definitions().values() if (found := _measured(d, window, parts)) is not None)
 
 
@@ -143,8 +147,7 @@ def _measured(definition: Definition, window: Window, parts: list[Window]) -> Me
     samples = [v for v in (_value(definition, part) for part in parts) if v is not None]
     if len(samples) < 2:
         return Measure(definition.name, value, value, value, 1, "none")
-    # The whole is not always between its parts: a mean of means.
-    return Measure(definition.name, value, min(value, *samples), max(value, *samples), len(samples), "parts")
+    return Measure.of(definition.name, value, samples, "parts")
 
 
 def _value(definition: Definition, window: Window) -> float | None:
@@ -167,10 +170,16 @@ def _parsed(text: str) -> Expression:
     return Expression(text)
 
 
-def _cuts(times: list[float]) -> list[tuple[float, float]]:
+def _count(window: Window) -> int:
+    """Into how many parts a time is cut."""
+    request = _value(definitions()["request_time"], window)
+    return max(LEAST_PARTS, min(MOST_PARTS, int(window.seconds / request))) if request else MOST_PARTS
+
+
+def _cuts(times: list[float], most: int) -> list[tuple[float, float]]:
     """From when to when the parts are: at scrapes, as near as they come to equal lengths."""
     first, seconds = times[0], times[-1] - times[0]
-    count = min(MOST_PARTS, len(times) - 1)
+    count = min(most, len(times) - 1)
     ends: list[float] = []
     for part in range(1, count + 1):
         wanted = first + seconds * part / count

@@ -181,7 +181,8 @@ def _measures(document: Mapping[str, Any]) -> dict[str, Measure]:
         high = math.inf if told["high"] is None else _number(told["high"])
         if told["spread"] not in _SPREADS:
             raise ValueError(f"spread {told['spread']!r}")
-        found[name] = Measure(name, value, low, high, int(_number(told["samples"])), str(told["spread"]))
+        deviation = None if told.get("deviation") is None else _number(told["deviation"])
+        found[name] = Measure(name, value, low, high, int(_number(told["samples"])), str(told["spread"]), deviation)
     if found:
         return found
     vitals = document["vitals"]

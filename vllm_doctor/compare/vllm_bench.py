@@ -40,12 +40,9 @@ def result(runs: Sequence[Mapping[str, Any]], name: str) -> Result:
     for measure, figure in _FIGURES.items():
         values = [value for run in parsed if (value := figure(run)) is not None]
         if len(values) == len(runs):
-            measures[measure] = Measure(measure, median(values), min(values), max(values), len(values), "runs")
+            measures[measure] = Measure.of(measure, median(values), values, "runs")
     if len(runs) == 1 and "tokens_out" in measures and (tokens := _tokens_in_parts(runs[0])):
-        whole = measures["tokens_out"].value
-        measures["tokens_out"] = Measure(
-            "tokens_out", whole, min(whole, *tokens), max(whole, *tokens), len(tokens), "parts"
-        )
+        measures["tokens_out"] = Measure.of("tokens_out", measures["tokens_out"].value, tokens, "parts")
     finished = sum(run.completed or 0.0 for run in parsed)
     measures["finished"] = Measure("finished", finished, finished, finished, 1, "none")
     return Result(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -385,6 +386,7 @@ class Measure:
 
     `spread` tells of what: "parts" of the time, of which there are `samples`, or whole "runs"; "bucket": the bounds are
     those of a histogram's bucket, and it is one sample; "none": it is one sample, without bounds.
+    `deviation`: the standard deviation of the samples; None: of one sample, or not told.
     """
 
     name: str
@@ -393,6 +395,16 @@ class Measure:
     high: float
     samples: int
     spread: str
+    deviation: float | None = None
+
+    @classmethod
+    def of(cls, name: str, value: float, samples: Sequence[float], spread: str) -> Measure:
+        """The figure, which is not always between its samples: a mean of means."""
+        deviation = None
+        if len(samples) > 1:  # by hand: every report has measures, and `statistics` takes 10 ms to import
+            mean = math.fsum(samples) / len(samples)
+            deviation = math.sqrt(math.fsum((one - mean) ** 2 for one in samples) / (len(samples) - 1))
+        return cls(name, value, min(value, *samples), max(value, *samples), len(samples), spread, deviation)
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,7 @@ def _measure(measure: Measure | None) -> dict[str, Any] | None:
         "high": number(measure.high),
         "samples": measure.samples,
         "spread": measure.spread,
+        "deviation": number(measure.deviation),
     }
 
 

@@ -450,6 +450,7 @@ def _measure(measure: Measure) -> dict[str, Any]:
         "high": number(measure.high),
         "samples": measure.samples,
         "spread": measure.spread,
+        "deviation": number(measure.deviation),
     }
 
 
