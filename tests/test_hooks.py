@@ -245,10 +245,14 @@ def test_telegraf(host: Host) -> None:
 
 
 def test_kubernetes(host: Host) -> None:
-    cronjob, sidecar = (yaml.safe_load(host.here(block)) for block in blocks("Kubernetes", "yaml"))
+    (cronjob,) = (yaml.safe_load(host.here(block)) for block in blocks("Kubernetes", "yaml"))
     (job,) = cronjob["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
     assert host.run(shlex.join(job["command"])).returncode == 2
-    (side,) = sidecar["containers"]
+
+
+def test_the_sidecar_of_deploy(host: Host) -> None:
+    deployment = yaml.safe_load(host.here((ROOT / "deploy" / "sidecar.yaml").read_text("utf-8")))
+    _, side = deployment["spec"]["template"]["spec"]["containers"]
     shell, flag, script = side["command"]
     assert (shell, flag) == ("sh", "-c")
     is_nagios(host.run(script.replace("sleep 60", "break")).stdout)

@@ -517,3 +517,51 @@ def test_a_v0_engine_that_was_gone_was_not_stopped(path: Path, doctor: Doctor) -
     report = doctor(str(path), "--json").report
     assert report["lives"][0]["end"] == "died"
     assert "the log shows no exception" in report["findings"][0]["here"]
+
+
+SLOW = "vllm serve deepseek-ai/DeepSeek-V3 --trust-remote-code --tensor-parallel-size 8 --pipeline-parallel-size 2"
+OF_V0 = (
+    "INFO 01-02 16:{} metrics.py:467] Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: {} tokens/s, "
+    "Running: 1 reqs, Swapped: 0 reqs, Pending: 0 reqs, GPU KV cache usage: 0.1%, CPU KV cache usage: 0.0%.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("rate", "given", "expected", "says"),
+    [
+        (2.9, ("--gpu", "16xH100"), "warning", "345 ms, where 23.7 ms would be slow for this model and these GPUs"),
+        (2.9, (), "unknown", "345 ms, slower than GPUs are that hold their model: name the GPUs"),
+        (90.0, ("--gpu", "16xH100"), "ok", "The server is waiting for its clients"),
+    ],
+)
+def test_a_short_log_of_a_crawling_server(
+    rate: float, given: tuple[str, ...], expected: str, says: str, path: Path, doctor: Doctor
+) -> None:
+    path.write_text(
+        "".join(OF_V0.format(at, tokens) for at, tokens in (("16:56", 0.1), ("17:02", rate), ("17:07", rate)))
+    )
+    report = doctor(str(path), "--command", SLOW, *given, "--json").report
+    assert (report["verdict"], says in report["headline"]) == (expected, True)
+
+
+SHM_WAIT = (
+    "(EngineCore pid=141) INFO 06-10 08:00:25 [shm_broadcast.py:681] No available shared memory broadcast block found "
+    "in 60 seconds. This typically happens when some processes are hanging or doing some time-consuming work (e.g. "
+    "compilation, weight/kv cache quantization).\n"
+)
+OF_V1 = (
+    "(APIServer pid=109) INFO 06-10 08:{:02}:{}3 [loggers.py:271] Engine 000: Avg prompt throughput: 0.0 tokens/s, "
+    "Avg generation throughput: 45.0 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.7%, "
+    "Prefix cache hit rate: 0.0%\n"
+)
+
+
+@pytest.mark.parametrize(("rounds", "expected"), [(6, "unknown"), (40, "ok")])
+def test_minutes_in_which_no_worker_answered_are_a_share_of_the_time(
+    rounds: int, expected: str, path: Path, doctor: Doctor
+) -> None:
+    served = "".join(OF_V1.format(*divmod(place, 6)) for place in range(3, 3 + rounds))
+    path.write_text(f"(APIServer pid=109) INFO:     Application startup complete.\n{SHM_WAIT}{served}")
+    report = doctor(str(path), "--json").report
+    assert report["verdict"] == expected
+    assert ("waited for its workers for 50 % of the time" in report["headline"]) == (expected == "unknown")
