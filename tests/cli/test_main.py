@@ -911,6 +911,24 @@ def test_output_to_a_file(form: str, doctor: Doctor, tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["out.txt"]
 
 
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize(
+    ("more", "is_told"), [(("--window", "1"), True), ((), False), (("--window", "1", "--quiet"), False)]
+)
+def test_what_is_kept_to_be_compared_is_told_to_be_short(
+    more: tuple[str, ...], is_told: bool, doctor: Doctor, tmp_path: Path
+) -> None:
+    with recorded("preemption") as server:
+        ran = doctor(server.url, "--json", "-o", tmp_path / "before.json", *more)
+    short = re.fullmatch(
+        r"vllm-doctor: \S+before\.json: too short to verify a fix by it: a request takes [\d.]+ s, and it was watched"
+        r" for \S+ m?s: --window \d+0\n",
+        ran.err,
+    )
+    assert bool(short) is is_told
+    assert bool(ran.err) is is_told
+
+
 def test_a_failure_is_written_to_the_file_too(doctor: Doctor, tmp_path: Path) -> None:
     path = tmp_path / "doctor.prom"
     one_line(doctor(dead_url(), "--format", "openmetrics", "-o", path))

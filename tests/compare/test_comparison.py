@@ -67,7 +67,7 @@ def test_more_tokens_under_the_same_load_is_a_pass() -> None:
 def test_less_tokens_under_the_same_load_is_a_fail() -> None:
     found = compared(result(FASTER), result())
     assert (found.outcome, found.outcome.exit_code) == (Outcome.FAIL, 2)
-    assert found.headline.startswith("It got worse: generation tokens 2,000/s → 1,000/s (× 0.5)")
+    assert found.headline.startswith("It got worse: generation tokens 2,000/s → 1,000/s (÷ 2)")
 
 
 def test_a_server_with_itself_is_inconclusive() -> None:
@@ -126,9 +126,8 @@ def test_a_time_shorter_than_four_requests_is_said_to_be_short() -> None:
     slow = result({"request_time": 20.0, "ttft": 5.0})
     why = inconclusive(replace(slow, seconds=30.0), result({"request_time": 20.0, "ttft": 5.0}))
     assert why.endswith(
-        "before, a request took 20 s, and 30 s were sampled: sample 4 times as long as a request at least (--window 80)"
-        " / after, a request took 20 s, and 60 s were sampled: sample 4 times as long as a request at least"
-        " (--window 80)"
+        "10 %: sampled were before 30 s of requests that took 20 s and after 60 s of requests that took 20 s; sample"
+        " both for --window 100"
     )
 
 
@@ -198,7 +197,44 @@ def test_the_goal_decides_where_tokens_and_latency_part() -> None:
 
 def test_where_the_goals_measures_stay_the_others_decide() -> None:
     assert outcome(result(), result({"ttft": 0.5}))[0] is Outcome.PASS
-    assert "some got better and some worse" in inconclusive(result(), result({"ttft": 0.5, "itl": 0.05}))
+    parting = result({"ttft": 0.5, "itl": 0.05})
+    assert inconclusive(result(), parting) == (
+        "mean TTFT got better and mean ITL worse: which of them matters is yours to say; --goal latency decides by"
+        " latencies"
+    )
+    assert "--goal throughput decides" in inconclusive(result(), parting, goal="latency")
+
+
+def test_what_a_fix_costs_stands_beside_what_it_brings() -> None:
+    found = compared(result(), result({**FASTER, "itl": 0.05, "ttft": 0.2}))
+    assert found.outcome is Outcome.PASS
+    assert found.headline.endswith("mean TTFT 1 s → 200 ms (÷ 5); the price: mean ITL 10 ms → 50 ms (× 5)")
+
+
+def test_a_before_that_is_of_after_is_told() -> None:
+    morning, noon = (result(at=f"2026-11-26T{hour}:00:00Z") for hour in ("08", "12"))
+    faster = replace(result(FASTER), at=morning.at)
+    assert compared(noon, faster).headline.endswith(
+        " (BEFORE was examined after AFTER, 2026-11-26T12:00:00Z and 2026-11-26T08:00:00Z: swapped?)"
+    )
+    assert "swapped" not in compared(morning, replace(faster, at=noon.at)).headline
+
+
+@pytest.mark.parametrize(
+    ("answer", "done", "hint"),
+    [
+        (170.0, 16.0, " (before of 16 requests: means of few vary; sample both for --window 190)"),
+        (170.0, 300.0, ""),
+        (60.0, 16.0, ""),  # no chance makes that
+    ],
+)
+def test_means_of_few_requests_are_told(answer: float, done: float, hint: str) -> None:
+    before = result()
+    few = Measure("finished", done, done, done, 1, "none")
+    why = inconclusive(
+        replace(before, measures={**before.measures, "finished": few}), result({**FASTER, "output_tokens": answer})
+    )
+    assert why == f"not the same load: tokens per answer 200 → {answer:g}{hint}"
 
 
 def test_faster_with_a_new_critical_finding_is_no_pass() -> None:

@@ -203,3 +203,41 @@ def test_even_the_fastest_decode_of_a_short_log_tells_a_slow_server() -> None:
     assert "Even at its fastest (1 running, no prompt computed) a request gets a token only every 345 ms" in (
         diagnosis.headline
     )
+
+
+@pytest.mark.parametrize(
+    ("kv", "preempted", "then", "says"),
+    [
+        (
+            0.99,
+            400,
+            400,
+            "The KV cache is 99 % full, with no preemption in this window, and 0.8 for each request since",
+        ),
+        (0.60, 400, 400, ""),
+        (0.99, 4, 4, ""),
+        (0.99, 400, 410, ""),  # in this window, too: the rule says it
+    ],
+)
+def test_a_full_cache_that_preempted_before_is_not_well_in_a_window_without(
+    kv: float, preempted: int, then: int, says: str
+) -> None:
+    looks = (
+        "\n".join(
+            f"{name}{{{ON}}} {value}"
+            for name, value in (
+                ("vllm:num_requests_running", 24),
+                ("vllm:num_requests_waiting", 0),
+                ("vllm:kv_cache_usage_perc", kv),
+                ("vllm:num_preemptions_total", preemptions),
+                ("vllm:generation_tokens_total", tokens),
+                ("vllm:time_to_first_token_seconds_count", 500),
+            )
+        )
+        for preemptions, tokens in ((preempted, 9e5), (then, 9.01e5))
+    )
+    snapshot = shipped_catalogue().snapshot(window(*looks), {"goal": Known("throughput")})
+    diagnosis = diagnose(shipped_rules(), shipped_catalogue(), [snapshot])
+    assert says in diagnosis.headline
+    assert ("no preemption in this window" in diagnosis.headline) == bool(says)
+    assert not says or diagnosis.verdict is Verdict.UNKNOWN

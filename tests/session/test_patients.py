@@ -87,3 +87,14 @@ def test_the_version_of_the_commands_own_image_stays() -> None:
     told = Examined((written(facts(start)),)).facts()
     assert told["flags_of_release"] == Known(1.0, origin="cmdline")
     assert told["flags_checked_by"] == Known("0.18.0", origin="cmdline")
+
+
+def test_the_last_run_of_a_log_is_that_of_the_processes_that_are_there() -> None:
+    runs = [Run(0.0, 1.0, True, True, False, None, {}), Run(2.0, 3.0, True, False, False, None, {})]
+    host = Observation(
+        SourceKind.HOST, "pid 7", facts={"process_id": Known(7.0)}, patient="s", processes=(("api-server", 7),)
+    )
+    first, last = with_what_else_is_known(runs, [host])
+    assert "process_id" not in first.facts
+    assert last.facts["process_id"] == Known(7.0)
+    assert all("process_id" not in run.facts for run in with_what_else_is_known(runs, []))

@@ -165,7 +165,15 @@ def test_a_folded_command_is_the_same_command(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("factor", "says"),
-    [(2.8, "× 2.8"), (759.4, "× 759"), (0.11, "× 0.11"), (0.0086, "÷ 120"), (2.1e-05, "÷ 48,000"), (0.0, "× 0")],
+    [
+        (2.8, "× 2.8"),
+        (759.4, "× 759"),
+        (0.11, "÷ 9.1"),
+        (0.5, "÷ 2"),
+        (0.0086, "÷ 120"),
+        (2.1e-05, "÷ 48,000"),
+        (0.0, "× 0"),
+    ],
 )
 def test_a_factor_has_no_exponent(factor: float, says: str) -> None:
     assert words.times(factor) == says

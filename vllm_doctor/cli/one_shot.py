@@ -25,6 +25,7 @@ from vllm_doctor.cli.options import (
     wishes_of,
 )
 from vllm_doctor.cli.output import exit_code, is_coloured, write
+from vllm_doctor.model.kinds import SourceKind
 from vllm_doctor.model.observation import Observation
 from vllm_doctor.model.report import Report
 from vllm_doctor.session import progress
@@ -35,7 +36,7 @@ from vllm_doctor.session.observe import observe
 from vllm_doctor.session.sources import prometheus
 from vllm_doctor.sources.server import own_time
 from vllm_doctor.sources.server.own_time import NOTHING, OwnTime
-from vllm_doctor.text import redact
+from vllm_doctor.text import redact, words
 
 _QUERIES = 60.0
 """Seconds that all queries of a Prometheus may take together."""
@@ -157,3 +158,21 @@ def _write(report: Report, options: argparse.Namespace) -> None:
         module = import_module(f"vllm_doctor.render.{'json_v1' if form == 'json' else form}")
         rendered = module.render(report, options.all) if form in QUIET else module.render(report)
     write(rendered, options)
+    if form == "json" and options.output and options.window is not None and not options.quiet:
+        _advise(report, options.output)
+
+
+def _advise(report: Report, path: str) -> None:
+    """What is kept to be compared after a fix must have seen enough requests: said while the server is still there."""
+    from vllm_doctor.compare import comparison
+
+    seconds = max((source.window_s for source in report.sources if source.kind == SourceKind.SERVER), default=0.0)
+    measures = {found.name: found for found in report.measures}
+    window = comparison.window_for(measures, seconds) if seconds else None
+    if window is not None:
+        print(
+            f"vllm-doctor: {path}: too short to verify a fix by it: a request takes"
+            f" {words.number(measures['request_time'].value, 's')}, and it was watched for"
+            f" {words.number(round(seconds), 's')}: --window {window}",
+            file=sys.stderr,
+        )

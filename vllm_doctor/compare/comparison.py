@@ -33,7 +33,13 @@ _T = (
     5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012, 2.977, 2.947, 2.921, 2.898, 2.878,
     2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750,
 )  # fmt: skip
+_FEW_REQUESTS = 50
+"""A mean of the lengths of fewer is not known within `SAME_LOAD`, where they vary as those of chats do."""
 _GIVEN_UP = 0.01
+_OTHER_GOAL = {
+    "throughput": "which of them matters is yours to say; --goal throughput decides by tokens and requests per second",
+    "latency": "which of them matters is yours to say; --goal latency decides by latencies",
+}
 _GRAVE = "critical"
 _DIFFERENTLY = "one was measured by {} and the other by {}, which count differently: compare two of a kind"
 
@@ -88,6 +94,8 @@ class Result:
     bench: Result | None = None
     """Of a recording: the result of the benchmark that ran meanwhile."""
     seen_by: str = "server"
+    at: str | None = None
+    """When it was examined, as reports write it: texts that sort by time."""
 
     @property
     def by_client(self) -> Result | None:
@@ -185,7 +193,7 @@ def compared(before: Result, after: Result, goal: str = "throughput", open_loop:
     advised = any(change.advised == "yes" for change in changes or ())
     return Comparison(
         outcome,
-        _headline(outcome, rows, reasons, advised, goal),
+        _headline(outcome, rows, reasons, advised, goal) + _swapped(before, after, outcome),
         tuple(reasons),
         before,
         after,
@@ -201,6 +209,13 @@ def compared(before: Result, after: Result, goal: str = "throughput", open_loop:
         new,
         tuple(_notes(before, after)),
     )
+
+
+def _swapped(before: Result, after: Result, outcome: Outcome) -> str:
+    """What the order of the two makes doubtful."""
+    if outcome is Outcome.INCONCLUSIVE or before.at is None or after.at is None or before.at <= after.at:
+        return ""
+    return f" (BEFORE was examined after AFTER, {before.at} and {after.at}: swapped?)"
 
 
 def _rows(before: Result, after: Result) -> tuple[Row, ...]:
@@ -223,9 +238,9 @@ def _outcome(
         return Outcome.INCONCLUSIVE, lacking
     if same_load is not True:
         return Outcome.INCONCLUSIVE, [load_says]
-    decided, why = _decided(rows, goal)
+    decided, why = _decided(rows, goal, _how_long(before, after))
     if decided is None:
-        return Outcome.INCONCLUSIVE, [why, *_too_short(before, after)]
+        return Outcome.INCONCLUSIVE, [why]
     if decided == "better":
         return (Outcome.INCONCLUSIVE, spoiled) if spoiled else (Outcome.PASS, [])
     return Outcome.FAIL, []
@@ -247,12 +262,14 @@ def _apart(was: Measure, now: Measure, before: Result, after: Result) -> bool | 
         return None
     if was.deviation is None or now.deviation is None or min(was.samples, now.samples) < LEAST_SAMPLES:
         return one[1] < other[0] or other[1] < one[0]
-    error = was.deviation**2 / _independent(was, before)
-    its = now.deviation**2 / _independent(now, after)
-    if not error + its:
+    largest = max(was.deviation, now.deviation)
+    if not largest:
         return was.value != now.value
+    # In parts of the larger one, whose square may be no number.
+    error = (was.deviation / largest) ** 2 / _independent(was, before)
+    its = (now.deviation / largest) ** 2 / _independent(now, after)
     freedom = (error + its) ** 2 / (error**2 / (was.samples - 1) + its**2 / (now.samples - 1))
-    return abs(now.value - was.value) > _quantile(freedom) * math.sqrt(error + its)
+    return abs(now.value - was.value) / largest > _quantile(freedom) * math.sqrt(error + its)
 
 
 def _independent(found: Measure, result: Result) -> float:
@@ -296,36 +313,56 @@ def _row(definition: measure.Definition, before: Result, after: Result) -> Row:
     return Row(definition.name, definition.says, definition.unit, was, now, word, factor, definition.decides)
 
 
-def _decided(rows: Sequence[Row], goal: str) -> tuple[str | None, str]:
-    """ "better" or "worse" by the goal's measures; where these stayed the same, by the others. Else None, and why."""
+def _decided(rows: Sequence[Row], goal: str, how_long: str) -> tuple[str | None, str]:
+    """ "better" or "worse" by the goal's measures; where these stayed the same, by the others. Else None, and why.
+
+    `how_long`: what to do where the time was short; "" where it was not.
+    """
     other = "latency" if goal == "throughput" else "throughput"
     for kind in (goal, other):
         words = {row.word for row in rows if row.decides == kind}
         if {"better", "worse"} <= words:
-            return None, f"of {kind} some got better and some worse: choose which matters with --goal"
+            better, worse = (_named(rows, kind, word) for word in ("better", "worse"))
+            return None, f"{better} got better and {worse} worse: {_OTHER_GOAL[other]}"
         if "better" in words:
             return "better", ""
         if "worse" in words:
             return "worse", ""
         if "the same" not in words:
-            return None, f"too few samples to separate a difference of {kind} from the spread: sample longer"
-    least = number(LEAST_CHANGE, "share")
-    return None, f"no difference beyond the spread and {least}: if there is one, more runs are needed"
+            why = f"too few samples to separate a difference of {kind} from the spread"
+            return None, why + (how_long or ": sample longer")
+    why = f"no difference beyond the spread and {number(LEAST_CHANGE, 'share')}"
+    return None, why + (how_long or ": if there is one, more runs are needed")
 
 
-def _too_short(before: Result, after: Result) -> list[str]:
-    """Where a time holds fewer requests, one after the other, than it must have parts."""
-    found = []
-    for when, result in _both(before, after):
-        request = result.measures.get("request_time")
-        if result.seconds is None or request is None or result.seconds >= LEAST_SAMPLES * request.value:
-            continue
-        window = math.ceil(LEAST_SAMPLES * request.value / 10) * 10
-        found.append(
-            f"{when}, a request took {number(request.value, 's')}, and {number(result.seconds, 's')} were sampled:"
-            f" sample {LEAST_SAMPLES} times as long as a request at least (--window {window})"
-        )
-    return found
+def _named(rows: Sequence[Row], kind: str, word: str) -> str:
+    return " and ".join(row.says for row in rows if row.decides == kind and row.word == word)
+
+
+def window_for(measures: Mapping[str, Measure], seconds: float) -> int | None:
+    """Seconds for which to sample a server, to tell whether it got better; None where it was sampled long enough.
+
+    Four requests, one after the other, and a quarter more, as their time is not the same each time.
+    """
+    request = measures.get("request_time")
+    if request is None or seconds >= LEAST_SAMPLES * request.value:
+        return None
+    return math.ceil(LEAST_SAMPLES * 1.25 * request.value / 10) * 10
+
+
+def _how_long(before: Result, after: Result) -> str:
+    """Where a time holds fewer requests, one after the other, than it must have parts: how long to sample."""
+    short = [
+        (f"{when} {number(round(result.seconds), 's')} of requests that took {number(measured.value, 's')}", window)
+        for when, result in _both(before, after)
+        if result.seconds is not None
+        and (window := window_for(result.measures, result.seconds)) is not None
+        and (measured := result.measures["request_time"])
+    ]
+    if not short:
+        return ""
+    said = " and ".join(clause for clause, _ in short)
+    return f": sampled were {said}; sample both for --window {max(window for _, window in short)}"
 
 
 def _lacking(before: Result, after: Result) -> list[str]:
@@ -375,13 +412,18 @@ def _load(before: Result, after: Result) -> tuple[LoadRow, ...]:
             one, two = before.measures.get(definition.name), after.measures.get(definition.name)
             if one is None and two is None:
                 continue
-            same = None if one is None or two is None else _is_near(one.value, two.value)
-            rows.append(LoadRow(definition.name, definition.says, definition.unit, one, two, same))
+            row = LoadRow(definition.name, definition.says, definition.unit, one, two, None)
+            same = None if one is None or two is None else _is_near(row, SAME_LOAD)
+            rows.append(replace(row, same=same))
     return tuple(rows)
 
 
-def _is_near(one: float, two: float) -> bool:
-    return abs(one - two) <= SAME_LOAD * max(abs(one), abs(two))
+def _is_near(row: LoadRow, share: float) -> bool:
+    """Whether the two are measured, and differ by no more than this share."""
+    one, two = row.before, row.after
+    if not isinstance(one, Measure) or not isinstance(two, Measure):
+        return False
+    return abs(one.value - two.value) <= share * max(abs(one.value), abs(two.value))
 
 
 def _same_load(load: Sequence[LoadRow], before: Result, after: Result, open_loop: bool) -> tuple[bool | None, str]:
@@ -393,7 +435,8 @@ def _same_load(load: Sequence[LoadRow], before: Result, after: Result, open_loop
     known = [by_name[name] for name in decisive if name in by_name]
     differing = [row for row in known if row.same is False]
     if differing:
-        return False, "not the same load: " + ", ".join(map(_shift, differing)) + _hint(by_name, differing)
+        hint = _hint(by_name, differing) or _of_few(before, after, differing)
+        return False, f"not the same load: {', '.join(map(_shift, differing))}{hint}"
     unknown = [name for name in decisive if name not in by_name or by_name[name].same is None]
     unknown += [name for name in _LENGTHS if name not in by_name]
     if unknown:
@@ -414,6 +457,23 @@ def _hint(by_name: Mapping[str, LoadRow], differing: Sequence[LoadRow]) -> str:
     if [row.name for row in differing] == ["in_flight"] and arrivals is not None and arrivals.same:
         return " (the request rate was the same: if it does not depend on the server, add --open-loop)"
     return ""
+
+
+def _of_few(before: Result, after: Result, differing: Sequence[LoadRow]) -> str:
+    """Where the lengths of few requests differ: how long to sample for a mean of more."""
+    if not all(row.name in _LENGTHS and _is_near(row, 3 * SAME_LOAD) for row in differing):
+        return ""
+    few = [
+        (f"{when} of {number(done.value, 'requests')} requests", result.seconds * _FEW_REQUESTS / done.value)
+        for when, result in _both(before, after)
+        if (done := result.measures.get("finished")) is not None
+        and 0 < done.value < _FEW_REQUESTS
+        and result.seconds is not None
+    ]
+    if not few:
+        return ""
+    said = " and ".join(clause for clause, _ in few)
+    return f" ({said}: means of few vary; sample both for --window {math.ceil(max(s for _, s in few) / 10) * 10})"
 
 
 def _shift(row: LoadRow) -> str:
@@ -501,7 +561,9 @@ def _headline(outcome: Outcome, rows: Sequence[Row], reasons: Sequence[str], adv
     told = ", ".join(_trend(row) for row in [*first, *second])
     if outcome is Outcome.FAIL:
         return f"It got worse: {told}"
-    return f"{'The fix worked' if advised else 'It got better'}: {told}"
+    price = [row for row in rows if row.word == "worse" and row.decides][:1]
+    paid = f"; the price: {_trend(price[0])}" if price else ""
+    return f"{'The fix worked' if advised else 'It got better'}: {told}{paid}"
 
 
 def _trend(row: Row) -> str:

@@ -165,6 +165,7 @@ def _of_report(document: Mapping[str, Any], name: str, kind: str | None) -> Resu
         },
         verdict=str(document["verdict"]),
         lacks=tuple(lacks),
+        at=_text(document["at"]),
     )
 
 

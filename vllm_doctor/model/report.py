@@ -402,8 +402,9 @@ class Measure:
         """The figure, which is not always between its samples: a mean of means."""
         deviation = None
         if len(samples) > 1:  # by hand: every report has measures, and `statistics` takes 10 ms to import
-            mean = math.fsum(samples) / len(samples)
-            deviation = math.sqrt(math.fsum((one - mean) ** 2 for one in samples) / (len(samples) - 1))
+            mean = sum(samples) / len(samples)
+            found = math.sqrt(sum((one - mean) * (one - mean) for one in samples) / (len(samples) - 1))
+            deviation = found if math.isfinite(found) else None
         return cls(name, value, min(value, *samples), max(value, *samples), len(samples), spread, deviation)
 
 

@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Iterator
 
-from vllm_doctor.compare.comparison import LEAST_CHANGE, Comparison, Difference, Outcome, Result, Row
+from vllm_doctor.compare.comparison import LEAST_CHANGE, LEAST_SAMPLES, Comparison, Difference, Outcome, Result, Row
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Measure
 from vllm_doctor.render import ansi
@@ -107,6 +107,8 @@ def _table(comparison: Comparison) -> list[str]:
 
 def _is(row: Row) -> str:
     """What became of it. "the same" is said of figures that look so; a difference within the spread is "unclear"."""
+    if row.word == "cannot tell" and row.before is not None and row.after is not None:
+        return "few samples" if min(row.before.samples, row.after.samples) < LEAST_SAMPLES else row.word
     if row.word != "the same" or row.before is None or row.after is None:
         return row.word
     was, now = row.before.value, row.after.value

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from vllm_doctor.model.run import Run
 
 _WINDOW = "flags_window"
+_PROCESS = "process_id"
 _OF_NO_RUN = frozenset(
     {SourceKind.COMMAND, SourceKind.GPU, SourceKind.COLLECT_ENV, SourceKind.GPU_NAME, SourceKind.AUTOSCALER}
 )
@@ -224,6 +225,9 @@ def with_what_else_is_known(runs: Sequence[Run], observations: Sequence[Observat
             facts = {**facts, **{name: Known(value, origin=LOG) for name, value in decode.items()}}
         facts = {**facts, **(run.decode_drift or drift.UNTOLD if run.rounds else {})}
         found.append(replace(run, facts=named_model.completed(_with_defaults(facts), [run.model, *models], ())))
+    alive = next((o.facts[_PROCESS] for o in observations if o.processes and _PROCESS in o.facts), None)
+    if found and alive is not None:  # the last of them has not ended
+        found[-1] = replace(found[-1], facts={**found[-1].facts, _PROCESS: alive})
     return found
 
 

@@ -105,8 +105,8 @@ def _tiny(value: float) -> str:
 
 
 def times(factor: float) -> str:
-    """How much one value is of another: "× 2.8"; where it is a tenth or less "÷ 32", and no "× 2.1e-05"."""
-    if not 0 < factor < 0.1:
+    """How much one value is of another: "× 2.8"; where it is less "÷ 32", and no "× 2.1e-05"."""
+    if not 0 < factor < 1:
         return f"× {factor:,.0f}" if factor >= 100 else f"× {factor:.2g}"
     return f"÷ {number(float(f'{1 / factor:.2g}'))}"
 

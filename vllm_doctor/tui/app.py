@@ -115,7 +115,7 @@ class DoctorApp(App[None]):
         super().__init__(ansi_color=None if theme else True)
         self.session, self.now, self.within, self.first = session, now, within, first
         self.view_model = ViewModel(Status.STARTING, now(), now(), session.control.seconds)
-        self.said = ""
+        self.said, self.is_done = "", True
         """The last thing that was done for the user; shown for a few seconds."""
         self.failure: Exception | None = None
         """Why there was nothing to watch."""
@@ -197,9 +197,9 @@ class DoctorApp(App[None]):
         if behind is not None and behind is not self.screen:
             behind.redraw()  # the palette is in front of it
 
-    def tell(self, said: str) -> None:
-        """Say in the line above the keys what was done."""
-        self.said = said
+    def tell(self, said: str, is_done: bool = True) -> None:
+        """Say in the line above the keys what was done, or why it was not."""
+        self.said, self.is_done = said, is_done
         self._silence += 1
         number = self._silence
         self.set_timer(_SAID_SECONDS, lambda: self._hush(number))
@@ -305,7 +305,7 @@ class DoctorApp(App[None]):
         report = self.view_model.report
         text, what = to_copy(report, self._group()) if report is not None else ("", "")
         if not text:
-            self.tell("there is no command to copy: no finding here is fixed by one")
+            self.tell("there is no command to copy: no finding here is fixed by one", is_done=False)
             return
         self.copy_to_clipboard(text)
         path = keep("cure.sh", text + "\n")
@@ -316,7 +316,7 @@ class DoctorApp(App[None]):
 
         report, group = self._report(), self._group()
         if report is None:
-            self.tell("there is no report yet")
+            self.tell("there is no report yet", is_done=False)
             return
         text = markdown.finding(group, report) if group else markdown.render(report)
         self.copy_to_clipboard(text)
@@ -328,7 +328,7 @@ class DoctorApp(App[None]):
 
         report = self._report()
         if report is None:
-            self.tell("there is no report yet")
+            self.tell("there is no report yet", is_done=False)
             return
         name = f"vllm-doctor-{datetime.fromtimestamp(self.now()):%Y%m%d-%H%M%S}.md"
         path = save(Path(name).absolute(), markdown.render(report)) or keep(name, markdown.render(report))

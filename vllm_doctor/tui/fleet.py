@@ -210,9 +210,9 @@ class FleetApp(DoctorApp, inherit_bindings=False):
         if row is None or not isinstance(view_model, FleetViewModel):
             return
         if not row.source:
-            self.tell(f"{row.name} does not answer its Prometheus: there is nothing to open")
+            self.tell(f"{row.name} does not answer its Prometheus: there is nothing to open", is_done=False)
         elif view_model.is_past:
-            self.tell("an engine can be opened now only, not at an earlier time: run without --at")
+            self.tell("an engine can be opened now only, not at an earlier time: run without --at", is_done=False)
         else:
             self.wanted = row
             self.action_leave()

@@ -222,7 +222,9 @@ class LogPage(Page):
         if report is not None and any(source.kind is SourceKind.LOG for source in report.sources):
             self.doctor.enter(ExcerptPage(event, line.clock(event.at)))
         else:
-            self.doctor.tell("no log was given: with its file as another argument ⏎ shows its lines of that time")
+            self.doctor.tell(
+                "no log was given: with its file as another argument ⏎ shows its lines of that time", is_done=False
+            )
 
 
 def held(view: View, line: Line, at: float) -> list[Text]:

@@ -74,6 +74,7 @@ class Doctor(Protocol):
     view_model: ViewModel
     session: Session
     said: str
+    is_done: bool
     within: str
 
     @property
@@ -82,7 +83,7 @@ class Doctor(Protocol):
     def go(self, name: str) -> None: ...
     def enter(self, page: Page) -> None: ...
     def open(self, key: str) -> None: ...
-    def tell(self, said: str) -> None: ...
+    def tell(self, said: str, is_done: bool = True) -> None: ...
     def simulate_key(self, key: str) -> None: ...
     def batch_update(self) -> AbstractContextManager[None]: ...
 
@@ -209,7 +210,7 @@ class Page(Screen[None]):
             notes.append(say((" / ", "bold"), self.filter, ("  only these rows; esc shows all", DIM)))
         notes += self.banner(view)
         if self.doctor.said:
-            notes.append(say((" ✔ ", "green"), self.doctor.said))
+            notes.append(say((" ✔ ", "green") if self.doctor.is_done else (" ▲ ", "yellow"), self.doctor.said))
         return [cut(note, view.width) for note in notes]
 
     def banner(self, view: View) -> list[Text]:

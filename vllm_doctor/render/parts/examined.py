@@ -85,7 +85,9 @@ def _logs(report: Report, whole: bool) -> Iterator[Words]:
         return
     if targets:
         yield targets
-    took = f", read in {read.seconds:.1f} s" if read.seconds >= 1 else ""
+    took = (
+        f", read in {read.seconds:.1f} s" if read.seconds >= 1 and report.is_postmortem else ""
+    )  # a living one is followed
     yield times.span(report), Span(" · ", Kind.BREAK), f"{counted}{took}"
 
 

@@ -213,6 +213,8 @@ def correction(report: Report, whole: bool = False) -> tuple[Heading | Labelled,
     said: list[Words] = []
     if any(source.kind == "command" for source in report.sources):
         said.append("as a patch of the given file: --format patch")
+    elif any(source.kind == "host" for source in report.sources) and not is_elsewhere:
+        said.append("its environment is not in it; what starts it, corrected: --command FILE --format patch")
     for cap in corrected.next_caps:
         fixed = "the next limit, fixed with it: " if cap.is_cured else "the next limit, which no flag here takes away: "
         said.append((fixed, code(cap.rule), f": {cap.says}"))
