@@ -285,3 +285,18 @@ def test_a_benchmark_without_a_figure_measured_nothing() -> None:
     report = judged(seen("bench", A, bench_given=1.0, bench_requests=100.0, bench_failed=0.0))
     assert report.verdict is Verdict.UNKNOWN
     assert report.headline == "A benchmark's command without its result: nothing was measured"
+
+
+def test_a_server_that_starts_is_told_by_its_process(log: LogFolder) -> None:
+    refused = Problem("unreachable", f"{A} refuses connections: is the server up, and is this its port?")
+    starting = start(0)[:3]
+    alive = seen("host", A, processes=(("api-server", 7),), process_id=7.0, **WELL)
+    report = judged(seen("server", A, error=refused), alive, of_log(log, *starting))
+    assert report.verdict is Verdict.UNKNOWN
+    assert report.headline == (
+        f"{A} does not answer, and its api-server is there (pid 7): it is starting, stopping, or hangs"
+    )
+    assert "start-ended-silently" not in rules_of(report)
+    gone = judged(seen("server", A, error=refused), of_log(log, *starting))
+    assert gone.headline == refused.message
+    assert "start-ended-silently" in rules_of(gone)

@@ -206,7 +206,20 @@ def _error(observations: Sequence[Observation], examined: Sequence[Examined]) ->
         or unread
         or ([] if examined else failed)
     )
-    return decisive[0].error if decisive else None
+    return _of_what_lives(decisive[0], observations) if decisive else None
+
+
+def _of_what_lives(failed: Observation, observations: Sequence[Observation]) -> Problem | None:
+    """Why it failed; of a server that refuses connections, that its processes are there."""
+    error = failed.error
+    seen = next((o for o in observations if o.processes and o.patient in ("", failed.patient)), None)
+    if error is None or error.kind != "unreachable" or failed.kind not in SERVERS or seen is None:
+        return error
+    role, pid = seen.processes[0]
+    return Problem(
+        error.kind,
+        f"{failed.target} does not answer, and its {role} is there (pid {pid}): it is starting, stopping, or hangs",
+    )
 
 
 def _is_asked_wrongly(observations: Sequence[Observation]) -> bool:
