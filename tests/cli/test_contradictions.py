@@ -334,3 +334,20 @@ def test_full_graphs_are_counted_by_their_progress(
 )
 def test_chunked_prefill_off_is_the_v0_engines_own_way(flags: str, expected: str | None, doctor: Doctor) -> None:
     assert findings(asked(doctor, flags)).get("chunked-prefill-off") == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus", "is_advised"),
+    [
+        ("Qwen/Qwen2.5-14B-Instruct", 2, True),
+        ("Qwen/Qwen2-72B-Instruct-GPTQ-Int4", 4, False),  # it has four bits, and fits no 24 GB
+        ("meta-llama/Llama-3.1-70B-Instruct", 8, False),
+    ],
+)
+def test_a_model_that_no_quantisation_makes_fit_one_gpu(
+    model: str, gpus: int, is_advised: bool, doctor: Doctor
+) -> None:
+    command = f"vllm serve {model} --tensor-parallel-size {gpus}"
+    report = doctor("--command", command, "--gpu", f"{gpus}x4090", "--json").report
+    [found] = [one for one in report["findings"] if one["rule"] == "pcie-no-nvlink"]
+    assert any("Quantise" in remedy["do"] for remedy in found["remedies"]) is is_advised

@@ -79,7 +79,7 @@ def _logs(report: Report, whole: bool) -> Iterator[Words]:
     assert read is not None
     targets = listed([source.target for source in report.sources if source.kind == "log"])
     thinned = f", 1 of {read.one_in} statistics lines read" if read.one_in > 1 else ""
-    counted = f"{read.read:,} lines, {read.recognised:,} recognised{thinned}"
+    counted = f"{read.read:,} line{'s' if read.read != 1 else ''}, {read.recognised:,} recognised{thinned}"
     if whole:
         yield (*targets, *([": "] if targets else []), f"{times.span(report)}, {counted}")
         return
