@@ -17,7 +17,7 @@ import pytest
 from tests.compare.test_vllm_bench import detailed, run
 from tests.paths import DATA, PACKAGE
 from tests.serving import pages, serving, vllm
-from vllm_doctor.cli import main
+from vllm_doctor.cli import compare, main
 from vllm_doctor.recording import demo
 
 Ran = Callable[..., tuple[int, str, str]]
@@ -114,6 +114,18 @@ def test_an_idle_server_after_is_not_cured(ran: Ran) -> None:
     code, document = as_json(ran, str(FIXTURES / "preemption"), str(FIXTURES / "idle"))
     assert (code, document["outcome"]) == (3, "INCONCLUSIVE")
     assert document["reasons"][0].startswith("after, ")
+
+
+@pytest.mark.parametrize(("more", "seconds"), [((), 2.0), (("--window", "1"), 1.0)])
+def test_after_is_watched_for_as_long_as_before(
+    more: tuple[str, ...], seconds: float, ran: Ran, reported: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "_WINDOW", 0.5)
+    (source,) = json.loads(Path(reported("preemption", "whole.json")).read_text())["sources"][:1]
+    before = reported("preemption", "before.json", sources=[source | {"kind": "server", "window_s": 2.0}])
+    with serving(vllm(pages("preemption"))) as server:
+        _, document = as_json(ran, before, server.url, *more)
+    assert seconds - 0.1 < document["after"]["seconds"] < seconds + 0.9
 
 
 def test_live_servers_are_looked_at_now(ran: Ran, hurried: None) -> None:

@@ -31,7 +31,9 @@ from vllm_doctor.session.sources.log import STDIN
 from vllm_doctor.text import redact
 
 _WINDOW = 20.0
-"""Seconds of each result: fewer say less of the difference."""
+"""Seconds for which a server is watched: fewer say less of the difference."""
+_LONGEST = 600.0
+"""The most for which AFTER is watched because BEFORE was."""
 _OF_TRACES = frozenset({"--text", "--json", "--format", "-o", "--goal", "--quiet", "--no-config"})
 """The options that a comparison of traces takes."""
 _OF_RESULTS = _OF_TRACES | {"--open-loop", "--rules"}
@@ -48,8 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     if any(are_traces):
         _of_one_kind(options, are_traces)
         return _of_traces(options, form)
-    if options.window is None:
-        options.window = _WINDOW
+    is_asked, options.window = options.window is not None, options.window or _WINDOW
     judges: list[Callable[[Sequence[str]], Report]] = []
     given = given_of(options, is_more=True)
 
@@ -61,7 +62,10 @@ def run(arguments: Sequence[str]) -> int:
             judges.append(one_shot.judge_of(options, is_measured=True, given=given))
         return json_v1.document(judges[0]([source]))
 
-    before, after = results.of_source(options.before, look), results.of_source(options.after, look)
+    before = results.of_source(options.before, look)
+    if not is_asked and not judges:
+        options.window = min(max(_WINDOW, before.seconds or 0.0), _LONGEST)
+    after = results.of_source(options.after, look)
     given.check()
     if not judges and (strangers := sorted(options.given - _OF_RESULTS)):
         raise UsageError(f"{strangers[0]} is of an examination, and both sides are results already: leave it out")
@@ -181,7 +185,7 @@ def parser() -> Parser:
         help="requests come at a rate of their own, whatever the server does: the same rate is the same load",
     )
     add_output(parser, ("text", "json"))
-    add_time(parser, f"{_WINDOW:.0f}")
+    add_time(parser, f"{_WINDOW:.0f}; AFTER as long as BEFORE was")
     add_log_range(parser)
     add_sourcing(parser, has_roles=False)
     add_choosing(parser)

@@ -281,7 +281,7 @@ TOOLS: dict[str, Tool] = {
                 "string", "a report (JSON), recording, benchmark result, log, URL or pid", is_option=False
             ),
             "after": Argument("string", "the same, of the server after the change", is_option=False),
-            "window": Argument("number", "seconds for each server that is asked now (20)"),
+            "window": Argument("number", "seconds for each server that is asked now (20; after as long as before was)"),
             "open_loop": Argument("boolean", "requests come at a rate of their own, whatever the server does"),
             "goal": _GOAL,
             "format": _FORM,
