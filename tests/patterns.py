@@ -276,6 +276,8 @@ SIZE = 8192
 MOST = 50
 """So many times a hundred steps a character: 64 KiB take a third of a second where one step is a millisecond."""
 _SOME = 3
+_CAP = 6
+"""So many times what is too long a try may take: a neighbour that makes each step twice as long hides nothing."""
 
 
 class _TooLongError(Exception):
@@ -319,10 +321,10 @@ def slow(use: Use, most_cases: int | None = None, longest: int | None = None) ->
     slowest, its = 0.0, None
     for made in cases[::skip]:
         for size in (24, SIZE // 16, SIZE) if longest is None else (24, longest):
-            took = seconds(run, made(size), 2 * MOST * one)
+            took = seconds(run, made(size), _CAP * MOST * one)
             if took > MOST * one:
                 # Who had the core? A step is timed beside each try: both are slow where a neighbour has half of it.
-                took = min(took, *(seconds(run, made(size), 2 * MOST * one) * one / step() for _ in range(3)))
+                took = min(took, *(seconds(run, made(size), _CAP * MOST * one) * one / step() for _ in range(3)))
             if took > MOST * one:
                 return f"{took / one:.0f} steps on {size} characters of {made(60)!r}"
         slowest, its = max((slowest, its), (took, made), key=lambda pair: pair[0])

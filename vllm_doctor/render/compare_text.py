@@ -40,8 +40,8 @@ def render(comparison: Comparison, colour: bool = False) -> str:
         lines += _paragraph("note", note)
     lines += textwrap.wrap(
         "In brackets: the least and the most of the samples, or the bounds of a histogram's bucket. A difference counts"
-        " where chance alone makes it less than once in 100 times (Welch's t, in which parts shorter than a request count"
-        " for less; of buckets, where they do not overlap) and it is at least"
+        " where chance alone makes it less than once in 100 times (Welch's t, in which parts shorter than a request"
+        " count for less; of buckets, where they do not overlap) and it is at least"
         f" {words.number(LEAST_CHANGE, 'share')}; else it is unclear.",
         _WIDTH,
         initial_indent="  ",
