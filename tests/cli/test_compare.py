@@ -128,6 +128,12 @@ def test_after_is_watched_for_as_long_as_before(
     assert seconds - 0.1 < document["after"]["seconds"] < seconds + 0.9
 
 
+def test_a_window_of_nothing_is_one_sample(ran: Ran) -> None:
+    with serving(vllm(pages("preemption"))) as server:
+        _, document = as_json(ran, str(FIXTURES / "preemption"), server.url, "--window", "0")
+    assert "after, no rates were measured: sample longer (--window 20), or compare recordings" in document["reasons"]
+
+
 def test_live_servers_are_looked_at_now(ran: Ran, hurried: None) -> None:
     with serving(vllm(pages("preemption"))) as one, serving(vllm(pages("preemption"))) as other:
         code, document = as_json(ran, one.url, other.url)

@@ -32,7 +32,7 @@ from vllm_doctor.text import redact
 
 _WINDOW = 20.0
 """Seconds for which a server is watched: fewer say less of the difference."""
-_LONGEST = 600.0
+_LONGEST = 300.0
 """The most for which AFTER is watched because BEFORE was."""
 _OF_TRACES = frozenset({"--text", "--json", "--format", "-o", "--goal", "--quiet", "--no-config"})
 """The options that a comparison of traces takes."""
@@ -50,7 +50,9 @@ def run(arguments: Sequence[str]) -> int:
     if any(are_traces):
         _of_one_kind(options, are_traces)
         return _of_traces(options, form)
-    is_asked, options.window = options.window is not None, options.window or _WINDOW
+    is_asked = options.window is not None
+    if not is_asked:
+        options.window = _WINDOW
     judges: list[Callable[[Sequence[str]], Report]] = []
     given = given_of(options, is_more=True)
 

@@ -412,15 +412,13 @@ def _load(before: Result, after: Result) -> tuple[LoadRow, ...]:
             one, two = before.measures.get(definition.name), after.measures.get(definition.name)
             if one is None and two is None:
                 continue
-            row = LoadRow(definition.name, definition.says, definition.unit, one, two, None)
-            same = None if one is None or two is None else _is_near(row, SAME_LOAD)
-            rows.append(replace(row, same=same))
+            same = None if one is None or two is None else _is_near(one, two, SAME_LOAD)
+            rows.append(LoadRow(definition.name, definition.says, definition.unit, one, two, same))
     return tuple(rows)
 
 
-def _is_near(row: LoadRow, share: float) -> bool:
+def _is_near(one: Measure | Value | None, two: Measure | Value | None, share: float) -> bool:
     """Whether the two are measured, and differ by no more than this share."""
-    one, two = row.before, row.after
     if not isinstance(one, Measure) or not isinstance(two, Measure):
         return False
     return abs(one.value - two.value) <= share * max(abs(one.value), abs(two.value))
@@ -461,7 +459,7 @@ def _hint(by_name: Mapping[str, LoadRow], differing: Sequence[LoadRow]) -> str:
 
 def _of_few(before: Result, after: Result, differing: Sequence[LoadRow]) -> str:
     """Where the lengths of few requests differ: how long to sample for a mean of more."""
-    if not all(row.name in _LENGTHS and _is_near(row, 3 * SAME_LOAD) for row in differing):
+    if not all(row.name in _LENGTHS and _is_near(row.before, row.after, 3 * SAME_LOAD) for row in differing):
         return ""
     few = [
         (f"{when} of {number(done.value, 'requests')} requests", result.seconds * _FEW_REQUESTS / done.value)

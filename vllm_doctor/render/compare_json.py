@@ -11,7 +11,7 @@ from vllm_doctor.compare.comparison import Advice, Comparison, Difference, LoadR
 from vllm_doctor.model.reading import Value
 from vllm_doctor.model.report import Measure
 from vllm_doctor.model.version import __version__
-from vllm_doctor.render.json_values import number
+from vllm_doctor.render.json_values import measured, number
 
 SCHEMA = "vllm-doctor/compare/v1"
 
@@ -75,8 +75,8 @@ def _row(row: Row) -> dict[str, Any]:
         "name": row.name,
         "says": row.says,
         "unit": row.unit,
-        "before": _measure(row.before),
-        "after": _measure(row.after),
+        "before": _shown(row.before),
+        "after": _shown(row.after),
         "factor": number(row.factor),
         "is": row.word or None,
         "decides": row.decides or None,
@@ -84,29 +84,17 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _load(row: LoadRow) -> dict[str, Any]:
-    def shown(value: Measure | Value | None) -> Any:
-        return _measure(value) if isinstance(value, Measure) else number(value)
-
     return {
         "name": row.name,
         "unit": row.unit,
-        "before": shown(row.before),
-        "after": shown(row.after),
+        "before": _shown(row.before),
+        "after": _shown(row.after),
         "same": row.same,
     }
 
 
-def _measure(measure: Measure | None) -> dict[str, Any] | None:
-    if measure is None:
-        return None
-    return {
-        "value": number(measure.value),
-        "low": number(measure.low),
-        "high": number(measure.high),
-        "samples": measure.samples,
-        "spread": measure.spread,
-        "deviation": number(measure.deviation),
-    }
+def _shown(value: Measure | Value | None) -> Any:
+    return measured(value) if isinstance(value, Measure) else number(value)
 
 
 def _change(change: Difference) -> dict[str, Any]:

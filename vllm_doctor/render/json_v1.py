@@ -22,7 +22,6 @@ from vllm_doctor.model.report import (
     Finding,
     Gain,
     LinesSeen,
-    Measure,
     Problem,
     RecordingSeen,
     Remedy,
@@ -36,7 +35,7 @@ from vllm_doctor.model.report import (
 from vllm_doctor.model.speed import Expected, Pace
 from vllm_doctor.model.version import __version__
 from vllm_doctor.render import json_expectation, json_profile, json_trace
-from vllm_doctor.render.json_values import known, labels, model_name, number
+from vllm_doctor.render.json_values import known, labels, measured, model_name, number
 from vllm_doctor.render.parts import decided
 from vllm_doctor.text.times import is_dated, iso
 
@@ -99,7 +98,7 @@ def document(report: Report) -> dict[str, Any]:
             {"subject": labels(engine.subject), "vitals": {vital.name: _vital(vital) for vital in engine.vitals}}
             for engine in report.engines
         ],
-        "measures": {measure.name: _measure(measure) for measure in report.measures},
+        "measures": {measure.name: measured(measure) for measure in report.measures},
         "slo": [_target(target) for target in report.targets],
         "rules": dict(report.states),
         "counts": {
@@ -440,18 +439,6 @@ def _cost(cost: Cost | None) -> dict[str, Any] | None:
 def _vital(vital: Vital) -> Any:
     """A number; {low, high} where only the histogram's bucket is known; null where unknown."""
     return known(vital.seen) if isinstance(vital.seen, Known) else None
-
-
-def _measure(measure: Measure) -> dict[str, Any]:
-    """An open end, of a histogram's last bucket, is null."""
-    return {
-        "value": number(measure.value),
-        "low": number(measure.low),
-        "high": number(measure.high),
-        "samples": measure.samples,
-        "spread": measure.spread,
-        "deviation": number(measure.deviation),
-    }
 
 
 def _target(target: Target) -> dict[str, Any]:

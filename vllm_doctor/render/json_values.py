@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_doctor.model.reading import Known
+from vllm_doctor.model.report import Measure
 from vllm_doctor.text.words import plain, shortened
 
 _MOST_OF_A_NAME = 4096
@@ -33,3 +34,15 @@ def known(reading: Known) -> Any:
     if reading.bounds is not None and reading.low != reading.high:
         return {"low": number(reading.low), "high": number(reading.high)}
     return number(reading.value)
+
+
+def measured(measure: Measure) -> dict[str, Any]:
+    """A measure with its spread. An open end, of a histogram's last bucket, is null."""
+    return {
+        "value": number(measure.value),
+        "low": number(measure.low),
+        "high": number(measure.high),
+        "samples": measure.samples,
+        "spread": measure.spread,
+        "deviation": number(measure.deviation),
+    }

@@ -85,9 +85,8 @@ def _logs(report: Report, whole: bool) -> Iterator[Words]:
         return
     if targets:
         yield targets
-    took = (
-        f", read in {read.seconds:.1f} s" if read.seconds >= 1 and report.is_postmortem else ""
-    )  # a living one is followed
+    is_read = read.seconds >= 1 and report.is_postmortem  # that of a server that answers is followed
+    took = f", read in {read.seconds:.1f} s" if is_read else ""
     yield times.span(report), Span(" · ", Kind.BREAK), f"{counted}{took}"
 
 
